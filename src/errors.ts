@@ -1,0 +1,301 @@
+/** Every error a caller of tinkerts can meet, and the redaction that keeps secrets out of all of them. */
+
+const SECRET_TEXT: ReadonlyArray<readonly [pattern: RegExp, replacement: string]> = [
+  [/(?<![A-Za-z0-9])tml-[A-Za-z0-9_-]+/g, "tml-[redacted]"],
+  [/(?<![A-Za-z0-9])eyJ[A-Za-z0-9_-]{6,}(?:\.[A-Za-z0-9_-]*){0,2}/g, "eyJ[redacted]"],
+  [/(\/\/)[^/\s:@"']+:[^/\s@"']+@/g, "$1[redacted]@"],
+  [/([?&][\w-]*(?:signature|token|secret|password|api_?key|credential)[\w-]*=)[^&\s"']+/gi, "$1[redacted]"],
+];
+
+const SECRET_NAME =
+  /^(?:x-api-key|authorization|proxy-authorization|cookie|set-cookie|cf-access-.*|(?:.*[-_])?(?:token|secret|password|api-?key|credential))$/i;
+
+/** Replaces everything in a text that looks like a key, a JWT, a URL password or a signed URL's token. */
+export function redactText(text: string): string {
+  let redacted = text;
+  for (const [pattern, replacement] of SECRET_TEXT) redacted = redacted.replace(pattern, replacement);
+  return redacted;
+}
+
+/** True when a header of this name carries a credential, so that its value must never be shown. */
+export function isSecretHeader(name: string): boolean {
+  return SECRET_NAME.test(name);
+}
+
+/** Redacts every string of a JSON-like value; containers are copied, never changed in place. */
+export function redactValue(value: unknown, depth = 0): unknown {
+  if (typeof value === "string") return redactText(value);
+  if (typeof value !== "object" || value === null || depth > 8 || ArrayBuffer.isView(value)) return value;
+  if (Array.isArray(value)) return value.map((item) => redactValue(item, depth + 1));
+  const prototype: unknown = Object.getPrototypeOf(value);
+  if (prototype !== Object.prototype && prototype !== null) return value;
+  return Object.fromEntries(
+    Object.entries(value).map(([key, item]) => [
+      key,
+      isSecretHeader(key) && typeof item === "string" ? "[redacted]" : redactValue(item, depth + 1),
+    ]),
+  );
+}
+
+/** A copy of the headers in which secrets are replaced, fit for logs and errors. */
+export function redactHeaders(headers: Headers): Headers {
+  const redacted = new Headers();
+  headers.forEach((value, name) => {
+    redacted.set(name, isSecretHeader(name) ? "[redacted]" : redactText(value));
+  });
+  return redacted;
+}
+
+type ErrorClass = { readonly prototype: object; readonly name: string };
+
+const MARKER = Symbol.for("tinkerts.error.marker");
+
+/** Gives a class its `Symbol.for` marker and its name, which minifiers would otherwise change. */
+function mark(errorClass: ErrorClass, name: string): void {
+  const marker = Symbol.for(`tinkerts.error.${name}`);
+  Object.defineProperty(errorClass, MARKER, { value: marker });
+  Object.defineProperty(errorClass.prototype, marker, { value: true });
+  Object.defineProperty(errorClass.prototype, "name", { value: name, writable: true, configurable: true });
+}
+
+/** Base of every error tinkerts throws on purpose. */
+export class TinkerError extends Error {
+  static {
+    mark(TinkerError, "TinkerError");
+  }
+
+  constructor(message: string, options?: { cause?: unknown }) {
+    super(redactText(message), options);
+  }
+
+  /** Asks for the marker, so that `instanceof` also holds between two installed copies of the package. */
+  static [Symbol.hasInstance](value: unknown): boolean {
+    if (typeof value !== "object" || value === null) return false;
+    if (Object.hasOwn(this, MARKER)) {
+      const marker = Reflect.get(this, MARKER) as symbol;
+      return Reflect.get(value, marker) === true;
+    }
+    return Object.prototype.isPrototypeOf.call(this.prototype, value);
+  }
+}
+
+export interface RequestDescription {
+  readonly method: string;
+  readonly path: string;
+}
+
+export interface APIErrorDetails {
+  readonly status: number;
+  readonly headers: Headers;
+  readonly body: unknown;
+  readonly message: string;
+}
+
+/** The server answered with a status that is not a success. */
+export class APIError extends TinkerError {
+  static {
+    mark(APIError, "APIError");
+  }
+  readonly status: number;
+  /** Response headers, secrets replaced. */
+  readonly headers: Headers;
+  /** Response body: parsed JSON where it was JSON, else text, else undefined; secrets replaced. */
+  readonly body: unknown;
+  /** The server's own id of this exchange, when it sent one; quote it in bug reports. */
+  readonly requestId: string | undefined;
+
+  constructor(details: APIErrorDetails) {
+    super(details.message);
+    this.status = details.status;
+    this.headers = redactHeaders(details.headers);
+    this.body = redactValue(details.body);
+    this.requestId = details.headers.get("x-request-id") ?? details.headers.get("request-id") ?? undefined;
+  }
+
+  /** The error class that belongs to a status, with a message that names the request and the remedy. */
+  static from(status: number, headers: Headers, body: unknown, request: RequestDescription): APIError {
+    const known = ERROR_BY_STATUS.get(status);
+    const kind = known ?? (status >= 500 ? INTERNAL : { errorClass: APIError, remedy: "" });
+    const said = detailOf(body);
+    const message = [
+      `${request.method} ${request.path} answered ${status}${said === "" ? "" : `: ${said}`}`,
+      kind.remedy,
+    ]
+      .filter((part) => part !== "")
+      .map((part) => part.replace(/[.\s]+$/, ""))
+      .join(". ");
+    return new kind.errorClass({ status, headers, body, message: `${message}.` });
+  }
+}
+
+export class BadRequestError extends APIError {
+  static {
+    mark(BadRequestError, "BadRequestError");
+  }
+}
+export class AuthenticationError extends APIError {
+  static {
+    mark(AuthenticationError, "AuthenticationError");
+  }
+}
+export class PaymentRequiredError extends APIError {
+  static {
+    mark(PaymentRequiredError, "PaymentRequiredError");
+  }
+}
+export class PermissionDeniedError extends APIError {
+  static {
+    mark(PermissionDeniedError, "PermissionDeniedError");
+  }
+}
+export class NotFoundError extends APIError {
+  static {
+    mark(NotFoundError, "NotFoundError");
+  }
+}
+export class RequestTimeoutError extends APIError {
+  static {
+    mark(RequestTimeoutError, "RequestTimeoutError");
+  }
+}
+export class ConflictError extends APIError {
+  static {
+    mark(ConflictError, "ConflictError");
+  }
+}
+export class GoneError extends APIError {
+  static {
+    mark(GoneError, "GoneError");
+  }
+}
+export class UnprocessableEntityError extends APIError {
+  static {
+    mark(UnprocessableEntityError, "UnprocessableEntityError");
+  }
+}
+export class RateLimitError extends APIError {
+  static {
+    mark(RateLimitError, "RateLimitError");
+  }
+}
+/** Any status of 500 or above. */
+export class InternalServerError extends APIError {
+  static {
+    mark(InternalServerError, "InternalServerError");
+  }
+}
+
+interface StatusKind {
+  readonly errorClass: new (details: APIErrorDetails) => APIError;
+  readonly remedy: string;
+}
+
+const ERROR_BY_STATUS: ReadonlyMap<number, StatusKind> = new Map<number, StatusKind>([
+  [400, { errorClass: BadRequestError, remedy: "" }],
+  [401, { errorClass: AuthenticationError, remedy: "Check the apiKey option or TINKER_API_KEY" }],
+  [402, { errorClass: PaymentRequiredError, remedy: "Check the billing status of the account" }],
+  [403, { errorClass: PermissionDeniedError, remedy: "The credential is valid but may not do this" }],
+  [404, { errorClass: NotFoundError, remedy: "" }],
+  [408, { errorClass: RequestTimeoutError, remedy: "The server gave up waiting; try again" }],
+  [409, { errorClass: ConflictError, remedy: "" }],
+  [410, { errorClass: GoneError, remedy: "" }],
+  [422, { errorClass: UnprocessableEntityError, remedy: "" }],
+  [429, { errorClass: RateLimitError, remedy: "Send fewer requests at once, or try again later" }],
+]);
+
+const INTERNAL: StatusKind = {
+  errorClass: InternalServerError,
+  remedy: "The server failed; try again later",
+};
+
+const MAX_DETAIL_CHARACTERS = 500;
+
+/** The sentence a server put into an error body, in the shapes that Tinker servers use. */
+function detailOf(body: unknown): string {
+  if (body === undefined || body === null || body === "") return "";
+  let detail: unknown = body;
+  for (let depth = 0; depth < 3 && typeof detail === "object" && detail !== null; depth += 1) {
+    const holder = detail as Record<string, unknown>;
+    const inner = holder["detail"] ?? holder["message"] ?? holder["error"];
+    if (inner === undefined || inner === null) break;
+    detail = inner;
+  }
+  const text = (typeof detail === "string" ? detail : (JSON.stringify(detail) ?? "")).trim();
+  return text.length > MAX_DETAIL_CHARACTERS ? `${text.slice(0, MAX_DETAIL_CHARACTERS)}…` : text;
+}
+
+/** No answer came: the connection could not be made, or broke. `cause` holds what the network said. */
+export class APIConnectionError extends TinkerError {
+  static {
+    mark(APIConnectionError, "APIConnectionError");
+  }
+}
+
+/** No answer came within the timeout. */
+export class APITimeoutError extends APIConnectionError {
+  static {
+    mark(APITimeoutError, "APITimeoutError");
+  }
+}
+
+/** The caller's own signal ended the call; `cause` is the signal's reason. */
+export class APIUserAbortError extends TinkerError {
+  static {
+    mark(APIUserAbortError, "APIUserAbortError");
+  }
+}
+
+export type RequestErrorCategory = "unknown" | "server" | "user";
+
+/** The server accepted a request, worked on it, and reports that it failed. */
+export class RequestFailedError extends TinkerError {
+  static {
+    mark(RequestFailedError, "RequestFailedError");
+  }
+  readonly requestId: string;
+  readonly category: RequestErrorCategory;
+
+  constructor(
+    message: string,
+    details: { requestId: string; category: RequestErrorCategory; cause?: unknown },
+  ) {
+    super(message, details.cause === undefined ? undefined : { cause: details.cause });
+    this.requestId = details.requestId;
+    this.category = details.category;
+  }
+}
+
+/** An argument was wrong; nothing was sent. `field` says which one. */
+export class ValidationError extends TinkerError {
+  static {
+    mark(ValidationError, "ValidationError");
+  }
+  readonly field: string;
+
+  constructor(field: string, message: string) {
+    super(message);
+    this.field = field;
+  }
+}
+
+/**
+ * True when the caller, not the service, has to change something: a 4xx but 408, a failure of category
+ * "user", bad input; also when such an error is the cause of this one.
+ */
+export function isUserError(error: unknown): boolean {
+  const seen = new Set<unknown>();
+  for (let current = error; current instanceof Error && !seen.has(current); current = current.cause) {
+    seen.add(current);
+    if (current instanceof ValidationError) return true;
+    if (current instanceof RequestFailedError && current.category === "user") return true;
+    if (
+      current instanceof APIError &&
+      current.status >= 400 &&
+      current.status < 500 &&
+      current.status !== 408
+    ) {
+      return true;
+    }
+  }
+  return false;
+}

@@ -1,0 +1,67 @@
+import { APIUserAbortError } from "../errors.js";
+
+/** Time as the SDK sees it; injected, so that tests decide when it passes. */
+export interface Clock {
+  /** Monotonic milliseconds: for durations and deadlines. */
+  now(): number;
+  /** Milliseconds since 1970: for dates that travel. */
+  wallNow(): number;
+  /** Resolves after `delayMs`; rejects with APIUserAbortError as soon as the signal aborts. */
+  sleep(delayMs: number, signal?: AbortSignal): Promise<void>;
+  /** Calls back once after `delayMs`; the returned function cancels. A background timer keeps no process alive. */
+  setTimer(callback: () => void, delayMs: number, options?: TimerOptions): () => void;
+}
+
+export interface TimerOptions {
+  readonly background?: boolean;
+}
+
+/** The error of a call whose signal was aborted; `what` names the call. */
+export function abortError(signal: AbortSignal, what = "The call"): APIUserAbortError {
+  return new APIUserAbortError(`${what} was aborted by its signal.`, { cause: signal.reason });
+}
+
+export function throwIfAborted(signal: AbortSignal | undefined, what?: string): void {
+  if (signal?.aborted) throw abortError(signal, what);
+}
+
+/** `sleep` over any `setTimer`: whichever side wins removes the other's timer or listener. */
+export function sleepWith(
+  setTimer: Clock["setTimer"],
+  delayMs: number,
+  signal: AbortSignal | undefined,
+): Promise<void> {
+  if (signal === undefined) {
+    return new Promise((resolve) => {
+      setTimer(resolve, delayMs);
+    });
+  }
+  if (signal.aborted) return Promise.reject(abortError(signal));
+  return new Promise((resolve, reject) => {
+    const onAbort = () => {
+      cancelTimer();
+      reject(abortError(signal));
+    };
+    const cancelTimer = setTimer(() => {
+      signal.removeEventListener("abort", onAbort);
+      resolve();
+    }, delayMs);
+    signal.addEventListener("abort", onAbort, { once: true });
+  });
+}
+
+// setTimeout fires at once when asked for more than this.
+const LONGEST_TIMEOUT_MS = 2 ** 31 - 1;
+
+export const systemClock: Clock = {
+  now: () => performance.now(),
+  wallNow: () => Date.now(),
+  sleep: (delayMs, signal) => sleepWith(systemClock.setTimer, delayMs, signal),
+  setTimer(callback, delayMs, options) {
+    const timer: unknown = setTimeout(callback, Math.min(Math.max(delayMs, 0), LONGEST_TIMEOUT_MS));
+    if (options?.background && typeof timer === "object" && timer !== null && "unref" in timer) {
+      (timer as { unref(): void }).unref();
+    }
+    return () => clearTimeout(timer as ReturnType<typeof setTimeout>);
+  },
+};

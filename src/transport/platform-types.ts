@@ -1,0 +1,23 @@
+import type { PoolName } from "./types.js";
+
+/** `fetch` over connections pooled by purpose. */
+export interface PooledFetch {
+  fetchFor(pool: PoolName): typeof fetch;
+  /** The next requests of this pool use new connections; those under way finish on the old ones. */
+  renew(pool: PoolName): void;
+  /** Ends every connection, also those in use. */
+  close(): Promise<void>;
+}
+
+/** What differs between Node and other runtimes. */
+export interface Platform {
+  env(name: string): string | undefined;
+  /** User agent and X-Stainless-* headers that describe this runtime. */
+  userAgentHeaders(): Record<string, string>;
+  createDispatcherFetch(): PooledFetch;
+  /** Runs a shell command and returns what it printed. */
+  runCommand?(command: string): Promise<string>;
+  /** The default key of ~/.tinker/credentials.json. */
+  readStoredCredential?(): Promise<string | undefined>;
+  zstdCompress?(bytes: Uint8Array): Promise<Uint8Array>;
+}
