@@ -1,0 +1,170 @@
+/** What the server asks of the engine; the same whether it runs in this thread or in a worker. */
+
+export interface BaseModelInfo {
+  name: string;
+  maxContextLength: number;
+  vocabSize: number;
+  /** The model's folder, which holds `tokenizer.json` where the model has one. */
+  tokenizerPath: string;
+  arch: string;
+  parameters: number;
+}
+
+export interface LoraSettings {
+  rank: number;
+  seed: number;
+  trainAttn: boolean;
+  trainMlp: boolean;
+  trainUnembed: boolean;
+}
+
+/** PEFT's `lora_alpha`; the adapter's output is scaled by this over the rank. */
+export const loraAlpha = 32;
+
+export interface EngineDatum {
+  /** Model input, length N. */
+  tokens: Int32Array;
+  /** N x K, row-major. */
+  targetTokens: Int32Array;
+  /** K; 1 for plain targets. */
+  targetsPerToken: number;
+  /** N x K. Absent means zeros. */
+  weights?: Float32Array;
+  /** N, for the reinforcement learning losses, as are the following. */
+  advantages?: Float32Array;
+  logprobs?: Float32Array;
+  clipLowThreshold?: Float32Array;
+  clipHighThreshold?: Float32Array;
+}
+
+export type LossName = "cross_entropy" | "importance_sampling" | "ppo" | "cispo" | "dro";
+
+export interface ForwardBackwardCall {
+  adapterId: string;
+  data: EngineDatum[];
+  lossFn: LossName;
+  /** Wire names: `clip_low_threshold`, `clip_high_threshold`, `beta`. */
+  lossFnConfig: Record<string, number>;
+  forwardOnly: boolean;
+}
+
+export interface ForwardBackwardResult {
+  /** Per datum, N x K. */
+  logprobs: Float32Array[];
+  metrics: Record<string, number>;
+}
+
+export interface AdamSettings {
+  learningRate: number;
+  beta1: number;
+  beta2: number;
+  eps: number;
+  weightDecay: number;
+  /** 0 = no clipping. */
+  gradClipNorm: number;
+}
+
+export interface NamedTensor {
+  shape: number[];
+  data: Float32Array;
+}
+
+export interface AdapterState {
+  lora: LoraSettings;
+  /** By PEFT name, e.g. `base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight`. */
+  tensors: Record<string, NamedTensor>;
+  optimizer?: {
+    step: number;
+    first: Record<string, Float32Array>;
+    second: Record<string, Float32Array>;
+  };
+}
+
+export interface SampleCall {
+  requestId: string;
+  /** null = the base model itself. */
+  adapterId: string | null;
+  baseModel: string;
+  prompt: Int32Array;
+  numSamples: number;
+  maxTokens: number;
+  temperature: number;
+  /** -1 or 0 = off. */
+  topK: number;
+  /** 1 = off. */
+  topP: number;
+  /** null = take a fresh one. */
+  seed: number | null;
+  /** null = the model's own end-of-sequence tokens; [] = none. */
+  stopTokens: number[] | null;
+  stopStrings: string[];
+  promptLogprobs: boolean;
+  /** 0 = off, here and below. */
+  topkPromptLogprobs: number;
+  topkSampleLogprobs: number;
+  /** [prompt length - 1, columns]: row i holds tokens to score at prompt position i + 1; -1 cells ask for nothing. */
+  targetPromptTokens?: { ids: Int32Array; columns: number };
+  /** This many draws, with replacement and at the request's temperature, for every prompt position after the first. */
+  promptAltTokens: number;
+  /** Score only the last so many prompt tokens; the others get NaN (or empty top-k cells). */
+  promptLogprobsLastN?: number;
+}
+
+/** `columns` entries for each row, best first; empty cells are token 0 with logprob -99999. */
+export interface TopTokens {
+  columns: number;
+  tokens: Int32Array;
+  logprobs: Float32Array;
+}
+
+export interface SampledSequence {
+  tokens: Int32Array;
+  logprobs: Float32Array;
+  stopReason: "stop" | "length";
+  topk?: TopTokens;
+}
+
+export interface SampleResult {
+  sequences: SampledSequence[];
+  /** One for each prompt token; NaN for the first. */
+  promptLogprobs?: Float32Array;
+  topkPrompt?: TopTokens;
+  /** Same shape as `targetPromptTokens`; 0 where the cell was -1. */
+  targetPrompt?: Float32Array;
+  /** [prompt length - 1, columns]. */
+  alt?: TopTokens;
+  promptCacheHitTokens: number;
+}
+
+export interface Engine {
+  models(): Promise<BaseModelInfo[]>;
+  createAdapter(adapterId: string, baseModel: string, lora: LoraSettings): Promise<void>;
+  forwardBackward(call: ForwardBackwardCall): Promise<ForwardBackwardResult>;
+  optimStep(adapterId: string, adam: AdamSettings): Promise<{ metrics: Record<string, number> }>;
+  exportAdapter(adapterId: string, options: { optimizer: boolean }): Promise<AdapterState>;
+  importAdapter(
+    adapterId: string,
+    baseModel: string,
+    state: AdapterState,
+    options: { optimizer: boolean },
+  ): Promise<void>;
+  /** A frozen copy for a sampler: weights only. */
+  cloneAdapter(fromId: string, toId: string): Promise<void>;
+  removeAdapter(adapterId: string): Promise<void>;
+  sample(call: SampleCall): Promise<SampleResult>;
+  /** The sample call rejects with a `CancelledError` unless it has finished. */
+  cancelSample(requestId: string): void;
+  close(): Promise<void>;
+}
+
+export interface EngineOptions {
+  models: { name: string; path: string }[];
+  /** Threads for matrix work, the engine's own included. Default: the number of cores, at most 8. */
+  threads?: number;
+  /** Fused multiply-add: faster, but the bits then depend on the machine. */
+  relaxedSimd?: boolean;
+  /** Run in the calling thread instead of a worker (unit tests). */
+  inThread?: boolean;
+  /** Upper bound for the key-value cache of the sampler. Default 512 MiB. */
+  cacheBytes?: number;
+}

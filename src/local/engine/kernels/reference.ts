@@ -1,0 +1,603 @@
+import { Arena, ScratchStack } from "../arena.js";
+import {
+  type AdamWStep,
+  type AttentionShape,
+  adamwScalars,
+  type F32,
+  type I32,
+  type Kernels,
+  type MatmulOptions,
+  type Rows,
+} from "./kernels.js";
+
+const fround = Math.fround;
+
+/** Every operation in plain JavaScript, one rounding at a time: the check on the fast kernels, and their fallback. */
+export class ReferenceKernels implements Kernels {
+  readonly name = "reference";
+  readonly threads = 1;
+  #buffer = new ArrayBuffer(1 << 20);
+  readonly #arena = new Arena((bytes) => this.#grow(bytes));
+  readonly #stack = new ScratchStack(this.#arena, 1 << 18);
+
+  #grow(bytes: number): void {
+    if (bytes <= this.#buffer.byteLength) return;
+    const larger = new ArrayBuffer(Math.max(bytes, 2 * this.#buffer.byteLength));
+    new Uint8Array(larger).set(new Uint8Array(this.#buffer));
+    this.#buffer = larger;
+  }
+
+  get allocatedBytes(): number {
+    return this.#arena.allocatedBytes - this.#stack.bytes;
+  }
+
+  alloc(length: number): F32 {
+    const handle: F32 = { kind: "f32", offset: this.#arena.alloc(4 * length), length };
+    this.view(handle).fill(0);
+    return handle;
+  }
+
+  allocInts(length: number): I32 {
+    const handle: I32 = { kind: "i32", offset: this.#arena.alloc(4 * length), length };
+    this.viewInts(handle).fill(0);
+    return handle;
+  }
+
+  free(buffer: F32 | I32): void {
+    this.#arena.free(buffer.offset);
+  }
+
+  mark(): number {
+    return this.#stack.mark();
+  }
+
+  scratch(length: number): F32 {
+    return { kind: "f32", offset: this.#stack.take(4 * length), length };
+  }
+
+  scratchInts(length: number): I32 {
+    return { kind: "i32", offset: this.#stack.take(4 * length), length };
+  }
+
+  release(mark: number): void {
+    this.#stack.release(mark);
+  }
+
+  view(buffer: F32): Float32Array {
+    return new Float32Array(this.#buffer, buffer.offset, buffer.length);
+  }
+
+  viewInts(buffer: I32): Int32Array {
+    return new Int32Array(this.#buffer, buffer.offset, buffer.length);
+  }
+
+  upload(buffer: F32, data: Float32Array): void {
+    this.view(buffer).set(data);
+  }
+
+  uploadInts(buffer: I32, data: Int32Array): void {
+    this.viewInts(buffer).set(data);
+  }
+
+  async download(buffer: F32): Promise<Float32Array> {
+    return this.view(buffer).slice();
+  }
+
+  async close(): Promise<void> {}
+
+  matmul(c: F32, a: F32, b: F32, m: number, n: number, k: number, options: MatmulOptions = {}): void {
+    const { transA = false, transB = false, accumulate = false } = options;
+    const lda = options.lda ?? (transA ? m : k);
+    const ldb = options.ldb ?? (transB ? k : n);
+    const ldc = options.ldc ?? n;
+    const [cv, av, bv] = [this.view(c), this.view(a), this.view(b)];
+    const bColumn = new Float32Array(k);
+    for (let j = 0; j < n; j++) {
+      for (let l = 0; l < k; l++) bColumn[l] = transB ? bv[j * ldb + l]! : bv[l * ldb + j]!;
+      for (let i = 0; i < m; i++) {
+        let sum = accumulate ? cv[i * ldc + j]! : 0;
+        for (let l = 0; l < k; l++) {
+          const x = transA ? av[l * lda + i]! : av[i * lda + l]!;
+          sum = fround(sum + fround(x * bColumn[l]!));
+        }
+        cv[i * ldc + j] = sum;
+      }
+    }
+  }
+
+  rmsNorm(out: F32, rstd: F32, x: F32, weight: F32, rows: number, cols: number, eps: number): void {
+    const [ov, rv, xv, wv] = [this.view(out), this.view(rstd), this.view(x), this.view(weight)];
+    for (let row = 0; row < rows; row++) {
+      rv[row] = inverseRms(xv, row * cols, cols, eps);
+      for (let i = 0; i < cols; i++) {
+        ov[row * cols + i] = fround(fround(xv[row * cols + i]! * rv[row]!) * wv[i]!);
+      }
+    }
+  }
+
+  rmsNormBackward(
+    dx: F32,
+    dweight: F32 | null,
+    dout: F32,
+    x: F32,
+    rstd: F32,
+    weight: F32,
+    rows: number,
+    cols: number,
+  ): void {
+    const [dxv, dv, xv, rv, wv] = [
+      this.view(dx),
+      this.view(dout),
+      this.view(x),
+      this.view(rstd),
+      this.view(weight),
+    ];
+    const dwv = dweight ? this.view(dweight) : null;
+    const gradient = new Float32Array(cols);
+    for (let row = 0; row < rows; row++) {
+      normGradient(gradient, dwv, dv.subarray(row * cols), xv.subarray(row * cols), rv[row]!, wv, cols);
+      for (let i = 0; i < cols; i++) dxv[row * cols + i]! += gradient[i]!;
+    }
+  }
+
+  normRope(
+    out: Rows,
+    rstd: F32 | null,
+    x: Rows,
+    weight: F32 | null,
+    cos: F32,
+    sin: F32,
+    positions: I32,
+    rows: number,
+    heads: number,
+    headDim: number,
+    eps: number,
+  ): void {
+    const [ov, xv, cv, sv, pv] = [
+      this.view(out.data),
+      this.view(x.data),
+      this.view(cos),
+      this.view(sin),
+      this.viewInts(positions),
+    ];
+    const wv = weight ? this.view(weight) : null;
+    const rv = rstd ? this.view(rstd) : null;
+    const half = headDim / 2;
+    const y = new Float32Array(headDim);
+    for (let row = 0; row < rows; row++) {
+      for (let head = 0; head < heads; head++) {
+        const at = row * x.stride + head * headDim;
+        if (wv && rv) {
+          const r = inverseRms(xv, at, headDim, eps);
+          rv[row * heads + head] = r;
+          for (let i = 0; i < headDim; i++) y[i] = fround(fround(xv[at + i]! * fround(r)) * wv[i]!);
+        } else {
+          for (let i = 0; i < headDim; i++) y[i] = xv[at + i]!;
+        }
+        const to = row * out.stride + head * headDim;
+        for (let i = 0; i < half; i++) {
+          const c = cv[pv[row]! * half + i]!;
+          const s = sv[pv[row]! * half + i]!;
+          ov[to + i] = fround(y[i]! * c) - fround(y[i + half]! * s);
+          ov[to + half + i] = fround(y[i + half]! * c) + fround(y[i]! * s);
+        }
+      }
+    }
+  }
+
+  normRopeBackward(
+    dx: Rows,
+    dweight: F32 | null,
+    dout: Rows,
+    x: Rows,
+    rstd: F32 | null,
+    weight: F32 | null,
+    cos: F32,
+    sin: F32,
+    positions: I32,
+    rows: number,
+    heads: number,
+    headDim: number,
+  ): void {
+    const [dxv, dv, xv, cv, sv, pv] = [
+      this.view(dx.data),
+      this.view(dout.data),
+      this.view(x.data),
+      this.view(cos),
+      this.view(sin),
+      this.viewInts(positions),
+    ];
+    const wv = weight ? this.view(weight) : null;
+    const rv = rstd ? this.view(rstd) : null;
+    const dwv = dweight ? this.view(dweight) : null;
+    const half = headDim / 2;
+    const dy = new Float32Array(headDim);
+    const gradient = new Float32Array(headDim);
+    for (let row = 0; row < rows; row++) {
+      for (let head = 0; head < heads; head++) {
+        const from = row * dout.stride + head * headDim;
+        for (let i = 0; i < half; i++) {
+          const c = cv[pv[row]! * half + i]!;
+          const s = sv[pv[row]! * half + i]!;
+          dy[i] = fround(dv[from + i]! * c) + fround(dv[from + half + i]! * s);
+          dy[i + half] = fround(dv[from + half + i]! * c) - fround(dv[from + i]! * s);
+        }
+        const to = row * dx.stride + head * headDim;
+        if (wv && rv) {
+          const at = row * x.stride + head * headDim;
+          normGradient(gradient, dwv, dy, xv.subarray(at), rv[row * heads + head]!, wv, headDim);
+          dxv.set(gradient, to);
+        } else {
+          dxv.set(dy, to);
+        }
+      }
+    }
+  }
+
+  swiglu(out: F32, gateUp: F32, rows: number, cols: number): void {
+    const [ov, gv] = [this.view(out), this.view(gateUp)];
+    for (let row = 0; row < rows; row++) {
+      for (let i = 0; i < cols; i++) {
+        const gate = gv[row * 2 * cols + i]!;
+        const sigmoid = fround(1 / fround(1 + fround(Math.exp(-gate))));
+        ov[row * cols + i] = fround(fround(gate * sigmoid) * gv[row * 2 * cols + cols + i]!);
+      }
+    }
+  }
+
+  swigluBackward(dgateUp: F32, dout: F32, gateUp: F32, rows: number, cols: number): void {
+    const [dgv, dv, gv] = [this.view(dgateUp), this.view(dout), this.view(gateUp)];
+    for (let row = 0; row < rows; row++) {
+      for (let i = 0; i < cols; i++) {
+        const at = row * 2 * cols + i;
+        const gate = gv[at]!;
+        const up = gv[at + cols]!;
+        const d = dv[row * cols + i]!;
+        const sigmoid = fround(1 / fround(1 + fround(Math.exp(-gate))));
+        const silu = fround(gate * sigmoid);
+        dgv[at + cols] = fround(d * silu);
+        const slope = fround(sigmoid * fround(1 + fround(gate * fround(1 - sigmoid))));
+        dgv[at] = fround(fround(d * up) * slope);
+      }
+    }
+  }
+
+  gatherRows(out: F32, table: F32, indices: I32, rows: number, cols: number): void {
+    const [ov, tv, iv] = [this.view(out), this.view(table), this.viewInts(indices)];
+    for (let row = 0; row < rows; row++) {
+      ov.set(tv.subarray(iv[row]! * cols, (iv[row]! + 1) * cols), row * cols);
+    }
+  }
+
+  scatterRows(table: F32, x: Rows, indices: I32, rows: number, cols: number): void {
+    const [tv, xv, iv] = [this.view(table), this.view(x.data), this.viewInts(indices)];
+    for (let row = 0; row < rows; row++) {
+      tv.set(xv.subarray(row * x.stride, row * x.stride + cols), iv[row]! * cols);
+    }
+  }
+
+  scatterAddRows(table: F32, x: F32, indices: I32, rows: number, cols: number): void {
+    const [tv, xv, iv] = [this.view(table), this.view(x), this.viewInts(indices)];
+    for (let row = 0; row < rows; row++) {
+      for (let i = 0; i < cols; i++) tv[iv[row]! * cols + i]! += xv[row * cols + i]!;
+    }
+  }
+
+  attention(
+    out: F32,
+    lse: F32,
+    q: Rows,
+    k: Rows,
+    v: Rows,
+    offsets: I32,
+    sequences: number,
+    shape: AttentionShape,
+  ): void {
+    const [ov, lv, qv, kv, vv, offs] = [
+      this.view(out),
+      this.view(lse),
+      this.view(q.data),
+      this.view(k.data),
+      this.view(v.data),
+      this.viewInts(offsets),
+    ];
+    for (let sequence = 0; sequence < sequences; sequence++) {
+      const start = offs[sequence]!;
+      for (let row = start; row < offs[sequence + 1]!; row++) {
+        attendRow(
+          ov,
+          row * shape.heads * shape.headDim,
+          lv,
+          row * shape.heads,
+          qv,
+          row * q.stride,
+          kv,
+          (j) => (start + j) * k.stride,
+          vv,
+          (j) => (start + j) * v.stride,
+          row - start + 1,
+          shape,
+        );
+      }
+    }
+  }
+
+  attentionBackward(
+    dq: Rows,
+    dk: Rows,
+    dv: Rows,
+    dout: F32,
+    q: Rows,
+    k: Rows,
+    v: Rows,
+    out: F32,
+    lse: F32,
+    offsets: I32,
+    sequences: number,
+    shape: AttentionShape,
+  ): void {
+    const { heads, kvHeads, headDim } = shape;
+    const [dqv, dkv, dvv, dov, qv, kv, vv, ov, lv, offs] = [
+      this.view(dq.data),
+      this.view(dk.data),
+      this.view(dv.data),
+      this.view(dout),
+      this.view(q.data),
+      this.view(k.data),
+      this.view(v.data),
+      this.view(out),
+      this.view(lse),
+      this.viewInts(offsets),
+    ];
+    const scale = fround(shape.scale);
+    const group = heads / kvHeads;
+    for (let sequence = 0; sequence < sequences; sequence++) {
+      const start = offs[sequence]!;
+      const end = offs[sequence + 1]!;
+      for (let row = start; row < end; row++) {
+        dqv.fill(0, row * dq.stride, row * dq.stride + heads * headDim);
+        dkv.fill(0, row * dk.stride, row * dk.stride + kvHeads * headDim);
+        dvv.fill(0, row * dv.stride, row * dv.stride + kvHeads * headDim);
+      }
+      for (let row = start; row < end; row++) {
+        for (let head = 0; head < heads; head++) {
+          const at = (row * heads + head) * headDim;
+          const qa = row * q.stride + head * headDim;
+          const kvHead = Math.floor(head / group);
+          let delta = 0;
+          for (let i = 0; i < headDim; i++) delta = fround(delta + fround(dov[at + i]! * ov[at + i]!));
+          for (let j = start; j <= row; j++) {
+            const ka = j * k.stride + kvHead * headDim;
+            const va = j * v.stride + kvHead * headDim;
+            const score = fround(dot(qv, qa, kv, ka, headDim) * scale);
+            const p = fround(Math.exp(fround(score - lv[row * heads + head]!)));
+            const dp = dot(dov, at, vv, va, headDim);
+            const ds = fround(fround(p * fround(dp - delta)) * scale);
+            for (let i = 0; i < headDim; i++) {
+              dvv[j * dv.stride + kvHead * headDim + i]! += fround(p * dov[at + i]!);
+              dqv[row * dq.stride + head * headDim + i]! += fround(ds * kv[ka + i]!);
+              dkv[j * dk.stride + kvHead * headDim + i]! += fround(ds * qv[qa + i]!);
+            }
+          }
+        }
+      }
+    }
+  }
+
+  attentionPaged(
+    out: F32,
+    q: Rows,
+    kPages: F32,
+    vPages: F32,
+    tables: I32,
+    lengths: I32,
+    rows: number,
+    maxPages: number,
+    pageSize: number,
+    shape: AttentionShape,
+  ): void {
+    const [ov, qv, kv, vv, tv, lens] = [
+      this.view(out),
+      this.view(q.data),
+      this.view(kPages),
+      this.view(vPages),
+      this.viewInts(tables),
+      this.viewInts(lengths),
+    ];
+    const width = shape.kvHeads * shape.headDim;
+    const lse = new Float32Array(shape.heads);
+    for (let row = 0; row < rows; row++) {
+      const storedRow = (j: number) =>
+        (tv[row * maxPages + Math.floor(j / pageSize)]! * pageSize + (j % pageSize)) * width;
+      attendRow(
+        ov,
+        row * shape.heads * shape.headDim,
+        lse,
+        0,
+        qv,
+        row * q.stride,
+        kv,
+        storedRow,
+        vv,
+        storedRow,
+        lens[row]!,
+        shape,
+      );
+    }
+  }
+
+  logSoftmaxGather(
+    logprobs: F32,
+    lse: F32,
+    logits: F32,
+    targets: I32,
+    rows: number,
+    vocab: number,
+    targetsPerRow: number,
+  ): void {
+    const [pv, lv, xv, tv] = [this.view(logprobs), this.view(lse), this.view(logits), this.viewInts(targets)];
+    for (let row = 0; row < rows; row++) {
+      const at = row * vocab;
+      let max = Number.NEGATIVE_INFINITY;
+      for (let i = 0; i < vocab; i++) max = Math.max(max, xv[at + i]!);
+      let sum = 0;
+      for (let i = 0; i < vocab; i++) sum = fround(sum + fround(Math.exp(fround(xv[at + i]! - max))));
+      lv[row] = fround(max + fround(Math.log(sum)));
+      for (let j = 0; j < targetsPerRow; j++) {
+        pv[row * targetsPerRow + j] = fround(xv[at + tv[row * targetsPerRow + j]!]! - lv[row]!);
+      }
+    }
+  }
+
+  logitsGradient(
+    logits: F32,
+    lse: F32,
+    targets: I32,
+    coefficients: F32,
+    rows: number,
+    vocab: number,
+    targetsPerRow: number,
+  ): void {
+    const [xv, lv, tv, cv] = [
+      this.view(logits),
+      this.view(lse),
+      this.viewInts(targets),
+      this.view(coefficients),
+    ];
+    for (let row = 0; row < rows; row++) {
+      let total = 0;
+      for (let j = 0; j < targetsPerRow; j++) total = fround(total + cv[row * targetsPerRow + j]!);
+      for (let i = 0; i < vocab; i++) {
+        const at = row * vocab + i;
+        xv[at] = fround(-total * fround(Math.exp(fround(xv[at]! - lv[row]!))));
+      }
+      for (let j = 0; j < targetsPerRow; j++) {
+        xv[row * vocab + tv[row * targetsPerRow + j]!]! += cv[row * targetsPerRow + j]!;
+      }
+    }
+  }
+
+  zero(x: F32): void {
+    this.view(x).fill(0);
+  }
+
+  copy(out: F32, x: F32): void {
+    this.view(out).set(this.view(x));
+  }
+
+  add(out: F32, a: F32, b: F32): void {
+    const [ov, av, bv] = [this.view(out), this.view(a), this.view(b)];
+    for (let i = 0; i < ov.length; i++) ov[i] = av[i]! + bv[i]!;
+  }
+
+  addScaled(y: F32, x: F32, factor: number): void {
+    const [yv, xv, f] = [this.view(y), this.view(x), fround(factor)];
+    for (let i = 0; i < yv.length; i++) yv[i]! += fround(f * xv[i]!);
+  }
+
+  scale(x: F32, factor: number): void {
+    const [xv, f] = [this.view(x), fround(factor)];
+    for (let i = 0; i < xv.length; i++) xv[i]! *= f;
+  }
+
+  sumSquares(x: F32): number {
+    const sums = [0, 0, 0, 0];
+    this.view(x).forEach((value, i) => {
+      sums[i % 4]! += value * value;
+    });
+    return sums[0]! + sums[1]! + (sums[2]! + sums[3]!);
+  }
+
+  adamw(weights: F32, grad: F32, first: F32, second: F32, step: AdamWStep): void {
+    const [wv, gv, mv, vv] = [this.view(weights), this.view(grad), this.view(first), this.view(second)];
+    const scalars = adamwScalars(step);
+    for (let i = 0; i < wv.length; i++) {
+      const g = fround(gv[i]! * scalars.gradScale);
+      const decayed = fround(wv[i]! * scalars.decay);
+      const m = fround(mv[i]! + fround(fround(g - mv[i]!) * scalars.oneMinusBeta1));
+      const v = fround(fround(vv[i]! * scalars.beta2) + fround(fround(g * g) * scalars.oneMinusBeta2));
+      const root = fround(fround(Math.sqrt(v)) / scalars.rootCorrection2);
+      const update = fround(m / fround(root + scalars.eps));
+      mv[i] = m;
+      vv[i] = v;
+      wv[i] = fround(decayed - fround(scalars.stepSize * update));
+    }
+  }
+}
+
+export function createReferenceKernels(): Kernels {
+  return new ReferenceKernels();
+}
+
+function dot(a: Float32Array, aAt: number, b: Float32Array, bAt: number, length: number): number {
+  let sum = 0;
+  for (let i = 0; i < length; i++) sum = fround(sum + fround(a[aAt + i]! * b[bAt + i]!));
+  return sum;
+}
+
+function inverseRms(x: Float32Array, at: number, length: number, eps: number): number {
+  const mean = fround(dot(x, at, x, at, length) / length);
+  return fround(1 / fround(Math.sqrt(fround(mean + fround(eps)))));
+}
+
+/** d/dx of x * rstd * weight; adds the weight's own gradient where asked. */
+function normGradient(
+  gradient: Float32Array,
+  dweight: Float32Array | null,
+  dout: Float32Array,
+  x: Float32Array,
+  rstd: number,
+  weight: Float32Array,
+  length: number,
+): void {
+  let sum = 0;
+  for (let i = 0; i < length; i++) {
+    const normalised = fround(x[i]! * rstd);
+    if (dweight) dweight[i]! += fround(dout[i]! * normalised);
+    sum = fround(sum + fround(fround(dout[i]! * weight[i]!) * normalised));
+  }
+  const mean = fround(sum / length);
+  for (let i = 0; i < length; i++) {
+    const normalised = fround(x[i]! * rstd);
+    gradient[i] = fround(rstd * fround(fround(dout[i]! * weight[i]!) - fround(normalised * mean)));
+  }
+}
+
+function attendRow(
+  out: Float32Array,
+  outAt: number,
+  lse: Float32Array,
+  lseAt: number,
+  q: Float32Array,
+  qAt: number,
+  k: Float32Array,
+  kRow: (index: number) => number,
+  v: Float32Array,
+  vRow: (index: number) => number,
+  length: number,
+  shape: AttentionShape,
+): void {
+  const { heads, kvHeads, headDim } = shape;
+  const scale = fround(shape.scale);
+  const scores = new Float32Array(length);
+  for (let head = 0; head < heads; head++) {
+    const kvAt = Math.floor((head * kvHeads) / heads) * headDim;
+    let max = Number.NEGATIVE_INFINITY;
+    for (let j = 0; j < length; j++) {
+      scores[j] = dot(q, qAt + head * headDim, k, kRow(j) + kvAt, headDim) * scale;
+      max = Math.max(max, scores[j]!);
+    }
+    let sum = 0;
+    const at = outAt + head * headDim;
+    out.fill(0, at, at + headDim);
+    for (let j = 0; j < length; j++) {
+      const e = fround(Math.exp(fround(scores[j]! - max)));
+      sum = fround(sum + e);
+      const from = vRow(j) + kvAt;
+      for (let i = 0; i < headDim; i++) out[at + i]! += fround(e * v[from + i]!);
+    }
+    const inverse = fround(1 / sum);
+    for (let i = 0; i < headDim; i++) out[at + i]! *= inverse;
+    lse[lseAt + head] = fround(max + fround(Math.log(sum)));
+  }
+}
