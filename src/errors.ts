@@ -69,14 +69,18 @@ export class TinkerError extends Error {
   }
 
   /** Asks for the marker, so that `instanceof` also holds between two installed copies of the package. */
-  static [Symbol.hasInstance](value: unknown): boolean {
-    if (typeof value !== "object" || value === null) return false;
-    if (Object.hasOwn(this, MARKER)) {
-      const marker = Reflect.get(this, MARKER) as symbol;
-      return Reflect.get(value, marker) === true;
-    }
-    return Object.prototype.isPrototypeOf.call(this.prototype, value);
+  static override [Symbol.hasInstance](value: unknown): boolean {
+    // biome-ignore lint/complexity/noThisInStatic: `this` is the class the question is about.
+    return isInstance(this, value);
   }
+}
+
+function isInstance(errorClass: ErrorClass, value: unknown): boolean {
+  if (typeof value !== "object" || value === null) return false;
+  // A caller's own subclass has no marker of its own.
+  if (!Object.hasOwn(errorClass, MARKER))
+    return Object.prototype.isPrototypeOf.call(errorClass.prototype, value);
+  return Reflect.get(value, Reflect.get(errorClass, MARKER) as symbol) === true;
 }
 
 export interface RequestDescription {

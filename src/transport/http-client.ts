@@ -1,17 +1,361 @@
-import type { AuthProvider } from "./auth.js";
-import type { Clock } from "./clock.js";
-import type { Logger } from "./logger.js";
-import type { ApiRequest, ApiResponse, ExchangeHook, HttpClientOptions } from "./types.js";
+import { platform } from "#platform";
+import { APIConnectionError, APIError, TinkerError, ValidationError } from "../errors.js";
+import { APIPromise } from "./api-promise.js";
+import { createApiResponse, errorBody, parseByContentType, toResponse } from "./api-response.js";
+import { Attempt } from "./attempt.js";
+import { type AuthProvider, HOSTED_BASE_URL, resolveAuth } from "./auth.js";
+import { CallScope } from "./call-scope.js";
+import { type Clock, systemClock, throwIfAborted } from "./clock.js";
+import { createLogger, type Logger, resolveLogLevel } from "./logger.js";
+import type { PooledFetch } from "./platform-types.js";
+import { fetchFollowing, fetchOnce } from "./redirects.js";
+import {
+  buildURL,
+  type EncodedBody,
+  encodeBody,
+  isRawBody,
+  mergeHeaders,
+  normalizeBaseURL,
+} from "./request-encoding.js";
+import { retryDelayMs, shouldRetry } from "./retry-policy.js";
+import type {
+  ApiRequest,
+  ApiResponse,
+  EndpointOptions,
+  ExchangeHook,
+  HeaderValues,
+  HttpClientOptions,
+  HttpMethod,
+  PoolName,
+} from "./types.js";
+import { randomUuid } from "./uuid.js";
 
-/** Speaks HTTP with one server: credentials, retries, timeouts, logging. */
-export declare class HttpClient {
-  constructor(options?: HttpClientOptions);
+const DEFAULT_TIMEOUT_MS = 60_000;
+const DEFAULT_MAX_RETRIES = 10;
+/** How often in a row a pool may answer an empty 400 with a new connection. */
+const RECONNECT_BUDGET = 16;
+
+/** An answer below 400, with the attempt that can still read its body. */
+interface Answered {
+  readonly response: Response;
+  readonly attempt: Attempt;
+  readonly scope: CallScope;
+}
+
+/** `keepOpen` means that the body is still being read and the call ends with it. */
+type Finish<T> = (answered: Answered) => Promise<{ value: T; keepOpen?: boolean }>;
+
+/** Everything about one call that stays the same over its attempts. */
+interface Call {
+  readonly request: ApiRequest;
+  readonly scope: CallScope;
+  readonly url: string;
+  readonly body: EncodedBody;
+  readonly pool: PoolName;
+  readonly timeoutMs: number;
+  readonly maxRetries: number;
+  readonly idempotencyKey: string | undefined;
+}
+
+/** Speaks HTTP with one server: credentials, connections, retries, timeouts, logging. */
+export class HttpClient {
   readonly baseURL: string;
+  readonly timeoutMs: number;
+  readonly maxRetries: number;
   readonly logger: Logger;
   readonly clock: Clock;
   readonly random: () => number;
+  /** True when the caller gave a `fetch`, through which every request must then go. */
+  readonly hasCustomFetch: boolean;
+  /** Told of every attempt of every request. */
+  readonly hooks: ExchangeHook[] = [];
+  /** Where the credential comes from; a session replaces it when the server wants JWTs. */
   auth: AuthProvider;
-  readonly hooks: ExchangeHook[];
-  exchange(request: ApiRequest): Promise<ApiResponse>;
-  close(): Promise<void>;
+  readonly #options: HttpClientOptions;
+  readonly #connections: PooledFetch;
+  readonly #fixedHeaders: readonly HeaderValues[];
+  readonly #openCalls = new Set<CallScope>();
+  readonly #reconnectsLeft = new Map<PoolName, number>();
+  readonly #deprecationNotes = new Set<string>();
+  #closed = false;
+
+  constructor(options: HttpClientOptions = {}) {
+    this.#options = options;
+    this.baseURL = normalizeBaseURL(options.baseURL || platform.env("TINKER_BASE_URL") || HOSTED_BASE_URL);
+    this.timeoutMs = checkTimeout(options.timeout) ?? DEFAULT_TIMEOUT_MS;
+    this.maxRetries = checkMaxRetries(options.maxRetries) ?? DEFAULT_MAX_RETRIES;
+    this.logger = createLogger(
+      options.logger ?? console,
+      resolveLogLevel(options.logLevel, platform.env("TINKER_LOG")),
+    );
+    this.clock = options.clock ?? systemClock;
+    this.random = options.random ?? Math.random;
+    this.hasCustomFetch = options.fetch !== undefined;
+    this.auth = this.resolveAuth();
+    const customFetch = options.fetch;
+    this.#connections =
+      customFetch === undefined
+        ? platform.createDispatcherFetch()
+        : { fetchFor: () => customFetch, renew() {}, async close() {} };
+    this.#fixedHeaders = [
+      { Accept: "application/json", ...platform.userAgentHeaders(), ...cloudflareHeaders() },
+      options.defaultHeaders ?? {},
+    ];
+  }
+
+  /** The credential this client was given or finds around it; before any exchange for a JWT. */
+  resolveAuth(options: { enforceCommand?: boolean } = {}): AuthProvider {
+    return resolveAuth({ apiKey: this.#options.apiKey, baseURL: this.baseURL, platform, ...options });
+  }
+
+  /** The headers this client puts on every request, credential included. */
+  async requestHeaders(): Promise<Headers> {
+    return mergeHeaders(
+      this.#fixedHeaders[0],
+      { "X-API-Key": await this.auth.token() },
+      this.#fixedHeaders[1],
+    );
+  }
+
+  /** Sends a request, retries it by the rules, and reads the answer to its end. */
+  exchange(request: ApiRequest): Promise<ApiResponse> {
+    return this.#call(request, async ({ response, attempt, scope }) => {
+      const bytes = await attempt.read(response);
+      return { value: createApiResponse(response.status, response.headers, bytes, scope.what) };
+    });
+  }
+
+  /** Calls any endpoint, also one this SDK does not know. The path goes behind the base URL. */
+  get<T = unknown>(path: string, options?: EndpointOptions): APIPromise<T> {
+    return this.#endpoint("GET", path, options);
+  }
+
+  post<T = unknown>(path: string, options?: EndpointOptions): APIPromise<T> {
+    return this.#endpoint("POST", path, options);
+  }
+
+  put<T = unknown>(path: string, options?: EndpointOptions): APIPromise<T> {
+    return this.#endpoint("PUT", path, options);
+  }
+
+  delete<T = unknown>(path: string, options?: EndpointOptions): APIPromise<T> {
+    return this.#endpoint("DELETE", path, options);
+  }
+
+  /** Gives up whatever is under way and ends every connection. */
+  async close(): Promise<void> {
+    if (this.#closed) return;
+    this.#closed = true;
+    this.auth.close?.();
+    for (const scope of [...this.#openCalls]) scope.interrupt();
+    await this.#connections.close();
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.close();
+  }
+
+  #endpoint<T>(method: HttpMethod, path: string, options: EndpointOptions = {}): APIPromise<T> {
+    const { body, ...rest } = options;
+    const request: ApiRequest = {
+      ...rest,
+      method,
+      path,
+      ...(isRawBody(body) ? { body } : { json: body }),
+    };
+    return new APIPromise<T>({
+      parsed: async () => {
+        const answer = await this.exchange(request);
+        return { data: parseByContentType(answer) as T, response: toResponse(answer) };
+      },
+      raw: () =>
+        this.#call(request, async ({ response, attempt, scope }) => ({
+          value: attempt.stream(response, () => scope.end()),
+          keepOpen: true,
+        })),
+    });
+  }
+
+  async #call<T>(request: ApiRequest, finish: Finish<T>): Promise<T> {
+    const what = `${request.method} ${request.path}`;
+    if (this.#closed) throw new TinkerError(`${what} was not sent: the client is closed.`);
+    throwIfAborted(request.signal, what);
+    const timeoutMs = checkTimeout(request.timeout) ?? this.timeoutMs;
+    const maxRetries = checkMaxRetries(request.maxRetries) ?? this.maxRetries;
+    const url = buildURL(this.baseURL, request.path, request.query);
+    const scope = new CallScope(what, request.signal, this.#openCalls);
+    let keepOpen = false;
+    try {
+      const body = await scope.orInterrupted(encodeBody(request));
+      const call: Call = {
+        request,
+        scope,
+        url,
+        body,
+        pool: request.pool ?? "train",
+        timeoutMs,
+        maxRetries: body.replayable ? maxRetries : 0,
+        idempotencyKey:
+          request.method === "GET" ? undefined : (request.idempotencyKey ?? `tinkerts-retry-${randomUuid()}`),
+      };
+      for (let attempt = 0; ; attempt += 1) {
+        const outcome = await this.#try(call, attempt, finish);
+        if (outcome.ok) {
+          keepOpen = outcome.keepOpen;
+          return outcome.value;
+        }
+        scope.throwIfInterrupted();
+        if (!outcome.retryable || attempt >= call.maxRetries) throw outcome.error;
+        await this.#backOff(call, attempt, outcome.error);
+      }
+    } finally {
+      if (!keepOpen) scope.end();
+    }
+  }
+
+  async #backOff(call: Call, attempt: number, error: TinkerError): Promise<void> {
+    const delayMs = retryDelayMs({
+      attempt,
+      headers: error instanceof APIError ? error.headers : undefined,
+      random: this.random,
+      wallNow: () => this.clock.wallNow(),
+    });
+    this.logger.info(
+      `${error.message} Retry ${attempt + 1} of ${call.maxRetries} in ${(delayMs / 1000).toFixed(1)} s.`,
+    );
+    await this.clock.sleep(delayMs, call.scope.signal).catch((reason: unknown) => {
+      call.scope.throwIfInterrupted();
+      throw reason;
+    });
+  }
+
+  async #try<T>(call: Call, attemptNumber: number, finish: Finish<T>): Promise<Outcome<T>> {
+    const { request, scope, pool } = call;
+    // A credential that cannot be had is the caller's affair: it is neither wrapped nor retried.
+    const headers = await this.#headersFor(call, attemptNumber);
+    for (const hook of this.hooks) hook.beforeSend?.(headers, { method: request.method, path: request.path });
+    this.logger.debug(`-> ${scope.what} (attempt ${attemptNumber + 1})`, headers);
+    const startedMs = this.clock.now();
+    const attempt = new Attempt(scope, this.clock, call.timeoutMs);
+    let status: number | null = null;
+    let failure: TinkerError | undefined;
+    let keepOpen = false;
+    try {
+      const fetchFn = this.#connections.fetchFor(pool);
+      const response = await attempt.send((signal) => {
+        const outgoing = { url: call.url, method: request.method, headers, body: call.body.content, signal };
+        return request.redirect === "manual"
+          ? fetchOnce(fetchFn, outgoing, "manual")
+          : fetchFollowing(fetchFn, outgoing);
+      });
+      status = response.status;
+      this.#logDeprecation(response.headers);
+      if (status >= 400) {
+        const bytes = await attempt.read(response);
+        const rejected = this.#rejected(call, response, bytes);
+        failure = rejected.error;
+        return rejected;
+      }
+      const finished = await finish({ response, attempt, scope });
+      keepOpen = finished.keepOpen ?? false;
+      this.#restoreReconnect(pool);
+      return { ok: true, value: finished.value, keepOpen };
+    } catch (error) {
+      if (!(error instanceof TinkerError)) throw error;
+      failure = error;
+      return { ok: false, error, retryable: error instanceof APIConnectionError };
+    } finally {
+      if (!keepOpen) attempt.release();
+      const durationMs = this.clock.now() - startedMs;
+      this.logger.debug(
+        `<- ${scope.what} ${status ?? failure?.name ?? "failed"} in ${Math.round(durationMs)} ms`,
+      );
+      for (const hook of this.hooks) {
+        hook.afterExchange?.({
+          pool,
+          method: request.method,
+          path: request.path,
+          status,
+          durationMs,
+          attempt: attemptNumber,
+          requestBytes: call.body.byteLength,
+          responseBytes: attempt.responseBytes,
+          ...(failure === undefined ? {} : { error: failure }),
+        });
+      }
+    }
+  }
+
+  /** What a status of 400 or more means for the call. */
+  #rejected(call: Call, response: Response, bytes: Uint8Array): Failed {
+    const { status, headers } = response;
+    const left = this.#reconnectsLeft.get(call.pool) ?? RECONNECT_BUDGET;
+    if (status === 400 && bytes.byteLength === 0 && left > 0 && headers.get("x-should-retry") !== "false") {
+      this.#reconnectsLeft.set(call.pool, left - 1);
+      this.#connections.renew(call.pool);
+      const message = `${call.scope.what} answered 400 without a body: a proxy dropped the connection.`;
+      return { ok: false, error: new APIConnectionError(message), retryable: true };
+    }
+    const error = APIError.from(status, headers, errorBody(headers, bytes), call.request);
+    return { ok: false, error, retryable: shouldRetry(response) };
+  }
+
+  #restoreReconnect(pool: PoolName): void {
+    const left = this.#reconnectsLeft.get(pool);
+    if (left !== undefined && left < RECONNECT_BUDGET) this.#reconnectsLeft.set(pool, left + 1);
+  }
+
+  async #headersFor(call: Call, attemptNumber: number): Promise<Headers> {
+    const { request, scope } = call;
+    const token = await scope.orInterrupted((request.auth ?? this.auth).token());
+    return mergeHeaders(
+      this.#fixedHeaders[0],
+      {
+        Accept: request.accept,
+        "Content-Type": call.body.contentType,
+        "X-API-Key": token,
+        "X-Idempotency-Key": call.idempotencyKey,
+        "X-Stainless-Retry-Count": String(attemptNumber),
+        "X-Stainless-Read-Timeout": Number.isFinite(call.timeoutMs)
+          ? String(call.timeoutMs / 1000)
+          : undefined,
+      },
+      this.#fixedHeaders[1],
+      request.headers,
+    );
+  }
+
+  /** The service announces what will go away in headers; each notice is logged once. */
+  #logDeprecation(headers: Headers): void {
+    const note = headers.get("x-deprecation-note");
+    if (note === null || this.#deprecationNotes.has(note) || this.#deprecationNotes.size > 100) return;
+    this.#deprecationNotes.add(note);
+    const level = headers.get("x-deprecation-level")?.trim().toLowerCase() === "error" ? "error" : "warn";
+    this.logger[level](`Deprecation notice: ${note}`);
+  }
+}
+
+interface Failed {
+  readonly ok: false;
+  readonly error: TinkerError;
+  readonly retryable: boolean;
+}
+
+type Outcome<T> = { readonly ok: true; readonly value: T; readonly keepOpen: boolean } | Failed;
+
+function cloudflareHeaders(): HeaderValues {
+  return {
+    "CF-Access-Client-Id": platform.env("CLOUDFLARE_ACCESS_CLIENT_ID") || undefined,
+    "CF-Access-Client-Secret": platform.env("CLOUDFLARE_ACCESS_CLIENT_SECRET") || undefined,
+  };
+}
+
+function checkTimeout(timeout: number | undefined): number | undefined {
+  if (timeout === undefined || timeout > 0) return timeout;
+  throw new ValidationError("timeout", `timeout must be a positive number of milliseconds, got ${timeout}`);
+}
+
+function checkMaxRetries(maxRetries: number | undefined): number | undefined {
+  if (maxRetries === undefined || (Number.isInteger(maxRetries) && maxRetries >= 0)) return maxRetries;
+  throw new ValidationError("maxRetries", `maxRetries must be an integer of 0 or more, got ${maxRetries}`);
 }

@@ -1,14 +1,31 @@
 /** One HTTP exchange with a Tinker server: connections, credentials, retries, limits and logging. */
-export type { AuthProvider } from "./auth.js";
+export { platform } from "#platform";
+export { APIPromise, type ParsedAnswer } from "./api-promise.js";
+export {
+  type ApiKeyOption,
+  type AuthProvider,
+  HOSTED_BASE_URL,
+  noAuth,
+  resolveAuth,
+  StaticKeyAuth,
+} from "./auth.js";
 export { abortError, type Clock, systemClock, type TimerOptions, throwIfAborted } from "./clock.js";
 export { HttpClient } from "./http-client.js";
-export type { Logger, LogLevel } from "./logger.js";
+export { JwtAuthProvider, jwtClaims } from "./jwt-auth.js";
+export { createLogger, type Logger, type LogLevel } from "./logger.js";
 export type { Platform, PooledFetch } from "./platform-types.js";
-export { isRetryableStatus, retryAfterMs, retryDelayMs, shouldRetry } from "./retry-policy.js";
+export {
+  isRetryableError,
+  isRetryableStatus,
+  retryAfterMs,
+  retryDelayMs,
+  shouldRetry,
+} from "./retry-policy.js";
 export { ByteBudget, type Release, Semaphore } from "./semaphore.js";
 export type {
   ApiRequest,
   ApiResponse,
+  EndpointOptions,
   ExchangeEvent,
   ExchangeHook,
   HeaderValues,
@@ -20,3 +37,4 @@ export type {
   RequestBody,
   RequestOptions,
 } from "./types.js";
+export { randomUuid } from "./uuid.js";

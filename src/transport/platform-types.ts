@@ -15,9 +15,9 @@ export interface Platform {
   /** User agent and X-Stainless-* headers that describe this runtime. */
   userAgentHeaders(): Record<string, string>;
   createDispatcherFetch(): PooledFetch;
-  /** Runs a shell command and returns what it printed. */
+  /** Runs a shell command and resolves to what it printed. */
   runCommand?(command: string): Promise<string>;
   /** The default key of ~/.tinker/credentials.json. */
-  readStoredCredential?(): Promise<string | undefined>;
+  readStoredCredential?(): string | undefined;
   zstdCompress?(bytes: Uint8Array): Promise<Uint8Array>;
 }

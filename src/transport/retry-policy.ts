@@ -1,3 +1,5 @@
+import { APIConnectionError, APIError } from "../errors.js";
+
 /** Statuses after which the same request may be sent again. */
 export function isRetryableStatus(status: number): boolean {
   return status === 408 || status === 409 || status === 429 || status >= 500;
@@ -9,6 +11,12 @@ export function shouldRetry(answer: { status: number; headers: Headers }): boole
   if (word === "true") return true;
   if (word === "false") return false;
   return isRetryableStatus(answer.status);
+}
+
+/** The same question about the error of a finished call; for loops that send again what the transport gave up. */
+export function isRetryableError(error: unknown): boolean {
+  if (error instanceof APIConnectionError) return true;
+  return error instanceof APIError && shouldRetry(error);
 }
 
 const INITIAL_DELAY_MS = 500;

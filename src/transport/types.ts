@@ -60,6 +60,14 @@ export interface ApiRequest extends RequestOptions {
   readonly auth?: AuthProvider | undefined;
 }
 
+/** Options of `get`, `post`, `put` and `delete`, the calls to endpoints the SDK does not know. */
+export interface EndpointOptions
+  extends RequestOptions,
+    Pick<ApiRequest, "query" | "contentType" | "accept" | "pool" | "idempotencyKey" | "redirect"> {
+  /** A RequestBody is sent as it is, anything else as JSON. A stream cannot be sent twice and is not retried. */
+  readonly body?: unknown;
+}
+
 /** An answer with a status below 400, read to its end. */
 export interface ApiResponse {
   readonly status: number;
