@@ -1,0 +1,65 @@
+// Packs the package, installs the tarball into an empty folder and uses it there as a newcomer would:
+// imported, required, type-checked, and without a file it should not carry.
+import { execFileSync } from "node:child_process";
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+
+const MAX_PACKED_MEGABYTES = 10;
+const root = fileURLToPath(new URL("..", import.meta.url));
+const folder = mkdtempSync(join(tmpdir(), "tinkerts-package-"));
+const run = (command, args, cwd = folder) =>
+  execFileSync(command, args, { cwd, encoding: "utf8", stdio: ["ignore", "pipe", "inherit"] });
+const fail = (message) => {
+  console.error(`package check failed: ${message}`);
+  process.exit(1);
+};
+
+run(process.execPath, [join(root, "scripts/build.mjs")], root);
+const [packed] = JSON.parse(run("npm", ["pack", "--json", "--pack-destination", folder], root));
+const megabytes = packed.size / 1e6;
+if (megabytes > MAX_PACKED_MEGABYTES)
+  fail(`${megabytes.toFixed(1)} MB packed, at most ${MAX_PACKED_MEGABYTES} allowed`);
+const stray = packed.files
+  .map((file) => file.path)
+  .filter((path) => /\.test\.|(^|\/)(test|bench|scripts|src)\//.test(path));
+if (stray.length > 0) fail(`it carries ${stray.join(", ")}`);
+
+writeFileSync(join(folder, "package.json"), JSON.stringify({ name: "newcomer", private: true }));
+run("npm", ["install", "--no-audit", "--no-fund", "--prefer-offline", join(folder, packed.filename)]);
+const installed = JSON.parse(readFileSync(join(folder, "node_modules/tinkerts/package.json"), "utf8"));
+const entries = Object.keys(installed.exports).filter((entry) => !entry.endsWith(".json"));
+
+// Node loads ES modules through require() from 20.19 on; before that, behind a flag.
+const [major, minor] = process.versions.node.split(".").map(Number);
+const requireFlags = major === 20 && minor < 19 ? ["--experimental-require-module"] : [];
+for (const entry of entries) {
+  const name = entry.replace(".", "tinkerts");
+  const check = `if (Object.keys(entry).length === 0) throw new Error("${name} exports nothing")`;
+  run(process.execPath, ["--input-type=module", "-e", `const entry = await import("${name}"); ${check}`]);
+  run(process.execPath, [...requireFlags, "-e", `const entry = require("${name}"); ${check}`]);
+}
+const lines = entries.map(
+  (entry, index) =>
+    `import * as entry${index} from "${entry.replace(".", "tinkerts")}"; console.log(entry${index});`,
+);
+writeFileSync(join(folder, "use.mts"), `${lines.join("\n")}\n`);
+run(process.execPath, [
+  join(root, "node_modules/typescript/bin/tsc"),
+  ...[
+    "--noEmit",
+    "--strict",
+    "--target",
+    "es2022",
+    "--lib",
+    "es2023,esnext.disposable,dom,dom.iterable",
+    "--module",
+    "nodenext",
+  ],
+  ...["--typeRoots", join(root, "node_modules/@types"), "--types", "node", "--skipLibCheck", "use.mts"],
+]);
+rmSync(folder, { recursive: true, force: true });
+console.log(
+  `package ok: ${megabytes.toFixed(2)} MB packed, ${packed.entryCount} files, entries ${entries.join(" ")}`,
+);

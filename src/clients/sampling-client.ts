@@ -1,0 +1,363 @@
+import { RateLimitError, TinkerError, ValidationError } from "../errors.js";
+import {
+  type APIFuture,
+  futureKinds,
+  type QueueStateLogger,
+  readAcceptance,
+  SessionFuturesPoller,
+  startOperation,
+  submitWithRetries,
+} from "../futures/index.js";
+import { type AttachOptions, Session } from "../session/index.js";
+import { HttpClient, type RequestOptions, Semaphore } from "../transport/index.js";
+import {
+  checkSampleRequest,
+  estimateModelInputBytes,
+  fromWireJson,
+  ModelInput,
+  type ModelInputLike,
+  type SampleRequest,
+  type SampleResponse,
+  type SamplerInfo,
+  type SamplingParams,
+  sampleRequestToJson,
+  type TensorData,
+} from "../wire/index.js";
+import { type ClientContext, createContext, queueLogger } from "./context.js";
+import { ProgressWatch } from "./progress-watch.js";
+import type { ServiceClientOptions } from "./service-client.js";
+import { checkTinkerPath } from "./training-client.js";
+
+export interface SamplingClientOptions {
+  /** The server keeps stability information of every sampled sequence, for `stable_reinforce` training. */
+  recordStabilityInfo?: boolean | undefined;
+}
+
+export interface SampleArguments {
+  prompt: ModelInputLike;
+  /** How many independent answers; 1 when absent. */
+  numSamples?: number | undefined;
+  samplingParams?: SamplingParams | undefined;
+  /** Also return the logprob of every prompt token. */
+  includePromptLogprobs?: boolean | undefined;
+  /** Also return the k likeliest tokens at every prompt position. */
+  topkPromptLogprobs?: number | undefined;
+  /** Also return the k likeliest tokens at every sampled position. */
+  topkSampleLogprobs?: number | undefined;
+  /** Token ids to score at each prompt position after the first, shape [prompt length - 1, K]; -1 = none. */
+  targetPromptLogprobs?: TensorData | readonly (readonly number[])[] | undefined;
+  /** Draw this many alternatives to every prompt token after the first. */
+  promptAltTokensK?: number | undefined;
+  /** Score only the last N prompt tokens. Needs `includePromptLogprobs`. */
+  promptLogprobsLastN?: number | undefined;
+}
+
+/** Plain data that names a sampler: survives `postMessage` and JSON, carries no credential. */
+export interface SamplerHandle {
+  samplingSessionId: string;
+  session: AttachOptions;
+  baseURL: string;
+  recordStabilityInfo: boolean;
+}
+
+/** Sequence numbers of a copy start at its own billion, and must stay exact as doubles. */
+const NUMBERS_PER_COPY = 1_000_000_000;
+const MAX_RANDOM_COPY = Math.floor(Number.MAX_SAFE_INTEGER / NUMBERS_PER_COPY) - 1;
+
+/** Samples from a base model or from saved weights. */
+export class SamplingClient {
+  readonly samplingSessionId: string;
+  readonly #context: ClientContext;
+  readonly #recordStabilityInfo: boolean;
+  readonly #concurrency: Semaphore;
+  readonly #queue: QueueStateLogger;
+  readonly #progress: ProgressWatch;
+  #nextNumber: number | undefined = 0;
+  #copyId = 0;
+  #joining: Promise<void> | undefined;
+  #poller: SessionFuturesPoller | undefined;
+  #ownsContext = false;
+
+  /** Made by a ServiceClient or a TrainingClient. */
+  constructor(context: ClientContext, samplingSessionId: string, options: SamplingClientOptions = {}) {
+    const { config } = context.session;
+    this.#context = context;
+    this.samplingSessionId = samplingSessionId;
+    this.#recordStabilityInfo = options.recordStabilityInfo ?? false;
+    this.#concurrency = new Semaphore(
+      config.sampleUseRetrieveFutures ? Number.POSITIVE_INFINITY : config.sampleMaxConcurrentRequests,
+    );
+    this.#queue = queueLogger(context, samplingSessionId);
+    this.#progress = new ProgressWatch(context.clock, config.sampleEnableStuckDetection);
+  }
+
+  /** @internal */
+  static async create(
+    context: ClientContext,
+    source: { baseModel?: string | undefined; modelPath?: string | undefined },
+    options: SamplingClientOptions & RequestOptions = {},
+  ): Promise<SamplingClient> {
+    if (source.modelPath !== undefined) checkTinkerPath(source.modelPath, "modelPath");
+    else if (source.baseModel === undefined) {
+      throw new ValidationError("baseModel", "createSamplingClient needs a baseModel or a modelPath");
+    }
+    const { session, http } = context;
+    const samplingSessionSeqId = session.nextSamplingSessionSeqId();
+    const response = await submitWithRetries(
+      context,
+      () =>
+        http.exchange({
+          method: "POST",
+          path: "/api/v1/create_sampling_session",
+          pool: "session",
+          signal: options.signal,
+          timeout: options.timeout,
+          maxRetries: options.maxRetries,
+          headers: options.headers,
+          json: {
+            session_id: session.id,
+            sampling_session_seq_id: samplingSessionSeqId,
+            base_model: source.baseModel,
+            model_path: source.modelPath,
+            type: "create_sampling_session",
+          },
+        }),
+      { signal: options.signal },
+    );
+    const { samplingSessionId } = fromWireJson<{ samplingSessionId?: string }>(response.json());
+    if (typeof samplingSessionId !== "string")
+      throw new TinkerError("The server opened a sampling session without an id.");
+    return new SamplingClient(context, samplingSessionId, options);
+  }
+
+  /** Generates answers to a prompt. */
+  sample(request: SampleArguments, options: RequestOptions = {}): APIFuture<SampleResponse> {
+    const prompt = ModelInput.from(request.prompt);
+    const { includePromptLogprobs, ...rest } = request;
+    const checked = checkSampleRequest({ ...rest, prompt, promptLogprobs: includePromptLogprobs });
+    return this.#start(checked, options, (response) => {
+      checkHonoured(checked, response);
+      return response;
+    });
+  }
+
+  /** The logprob of every prompt token given those before it; null for the first and for tokens not asked for. */
+  computeLogprobs(
+    prompt: ModelInputLike,
+    options: RequestOptions & { promptLogprobsLastN?: number | undefined } = {},
+  ): APIFuture<(number | null)[]> {
+    const checked = checkSampleRequest({
+      prompt: ModelInput.from(prompt),
+      samplingParams: { maxTokens: 1 },
+      promptLogprobs: true,
+      promptLogprobsLastN: options.promptLogprobsLastN,
+    });
+    return this.#start(checked, options, (response) => {
+      checkHonoured(checked, response);
+      if (response.promptLogprobs === null) throw new TinkerError("The server returned no prompt logprobs.");
+      return response.promptLogprobs;
+    });
+  }
+
+  /** The base model this sampler runs on. */
+  async getBaseModel(options: RequestOptions = {}): Promise<string> {
+    return (await this.getInfo(options)).baseModel;
+  }
+
+  /** What the server knows of this sampler. */
+  async getInfo(options: RequestOptions = {}): Promise<SamplerInfo> {
+    const path = `/api/v1/samplers/${encodeURIComponent(this.samplingSessionId)}`;
+    const response = await submitWithRetries(
+      this.#context,
+      () => this.#context.http.exchange({ ...options, method: "GET", path, pool: "train" }),
+      { signal: options.signal },
+    );
+    return fromWireJson<SamplerInfo>(response.json());
+  }
+
+  /** Plain data to send to a worker or another process; there `SamplingClient.fromSamplerHandle` makes a client of it. */
+  getSamplerHandle(): SamplerHandle {
+    const { session } = this.#context;
+    return {
+      samplingSessionId: this.samplingSessionId,
+      session: { sessionId: session.id ?? "", config: session.config, dynamicConfig: session.dynamicConfig },
+      baseURL: this.#context.http.baseURL,
+      recordStabilityInfo: this.#recordStabilityInfo,
+    };
+  }
+
+  /** `postMessage` and `JSON.stringify` of a client send its handle. */
+  toJSON(): SamplerHandle {
+    return this.getSamplerHandle();
+  }
+
+  /** A client for the sampler behind a handle, with this process's own credentials. Close it when done. */
+  static async fromSamplerHandle(
+    handle: SamplerHandle,
+    options: ServiceClientOptions = {},
+  ): Promise<SamplingClient> {
+    const http = new HttpClient({ ...options, baseURL: options.baseURL ?? handle.baseURL });
+    const session = await Session.attach(http, handle.session);
+    const context = createContext(session, options);
+    const client = new SamplingClient(context, handle.samplingSessionId, handle);
+    client.#ownsContext = true;
+    if (session.config.sampleJoinSamplingSession) client.#nextNumber = undefined;
+    else client.#becomeCopy(1 + Math.floor(http.random() * MAX_RANDOM_COPY));
+    return client;
+  }
+
+  /** Ends a client made from a handle. Others end with their ServiceClient. */
+  async close(): Promise<void> {
+    if (!this.#ownsContext) return;
+    this.#context.close();
+    await this.#context.session.close();
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.close();
+  }
+
+  #start<R>(
+    request: SampleRequest,
+    options: RequestOptions,
+    finish: (response: SampleResponse) => R,
+  ): APIFuture<R> {
+    const json = sampleRequestToJson({
+      ...request,
+      samplingSessionId: this.samplingSessionId,
+      recordStabilityInfo: this.#recordStabilityInfo || undefined,
+    });
+    const requestBytes = estimateModelInputBytes(request.prompt);
+    // One number for all attempts: a request sent twice is then one request.
+    let number = this.#takeNumber();
+    const progress = this.#progress.begin(options.signal);
+    let leave: (() => void) | undefined;
+    const future = startOperation<SampleResponse, R>(this.#context, {
+      kind: futureKinds.sample,
+      queue: this.#queue,
+      signal: progress.signal,
+      poller: this.#sessionPoller(),
+      submit: async (signal) => {
+        if (number === undefined) {
+          await this.#join(signal);
+          number = this.#takeNumber()!;
+        }
+        leave ??= await this.#concurrency.acquire(signal);
+        return this.#dispatch({ ...json, seq_id: number }, requestBytes, signal, options);
+      },
+      finish: (response, { sampleSequenceIds }) => {
+        this.#progress.made();
+        return finish({
+          ...response,
+          sequences: response.sequences.map((sequence, index) => ({
+            ...sequence,
+            sequenceId: sampleSequenceIds?.[index] ?? sequence.sequenceId,
+          })),
+        });
+      },
+      onAbandoned: (requestId) => {
+        if (this.#context.session.dynamicConfig.sampleCancelEnabled) this.#context.cancelQueue.add(requestId);
+      },
+    });
+    future
+      .catch(() => {})
+      .finally(() => {
+        leave?.();
+        progress.end();
+      });
+    return future;
+  }
+
+  async #dispatch(json: object, requestBytes: number, signal: AbortSignal, options: RequestOptions) {
+    const { samplingLimits, http } = this.#context;
+    const release = await samplingLimits.acquire(requestBytes, signal);
+    try {
+      for (;;) {
+        await samplingLimits.waitForBackOff(signal);
+        try {
+          return await submitWithRetries(
+            this.#context,
+            async () =>
+              readAcceptance(
+                await http.exchange({
+                  method: "POST",
+                  path: "/api/v1/asample",
+                  pool: "sample",
+                  json,
+                  signal,
+                  timeout: options.timeout,
+                  maxRetries: options.maxRetries ?? 0,
+                  headers: { "X-Tinker-Sampling-Backpressure": "1", ...options.headers },
+                }),
+                "Sample",
+              ),
+            { signal, finalStatuses: [429] },
+          );
+        } catch (error) {
+          if (!(error instanceof RateLimitError)) throw error;
+          samplingLimits.backOff(requestBytes);
+        }
+      }
+    } finally {
+      release();
+    }
+  }
+
+  #takeNumber(): number | undefined {
+    return this.#nextNumber === undefined ? undefined : this.#nextNumber++;
+  }
+
+  #becomeCopy(copyId: number): void {
+    this.#copyId = copyId;
+    this.#nextNumber = copyId * NUMBERS_PER_COPY;
+  }
+
+  /** Asks the server, once, for the number of this copy of the sampler. */
+  #join(signal: AbortSignal): Promise<void> {
+    this.#joining ??= submitWithRetries(
+      this.#context,
+      () =>
+        this.#context.http.exchange({
+          method: "POST",
+          path: "/api/v1/join_sampling_session",
+          pool: "session",
+          signal: this.#context.closed,
+          json: { sampling_session_id: this.samplingSessionId, type: "join_sampling_session" },
+        }),
+      { signal: this.#context.closed },
+    ).then(
+      (response) => {
+        const { clientCounter } = fromWireJson<{ clientCounter: number }>(response.json());
+        this.#becomeCopy(clientCounter);
+      },
+      (error) => {
+        this.#joining = undefined;
+        throw error;
+      },
+    );
+    signal.throwIfAborted();
+    return this.#joining;
+  }
+
+  #sessionPoller(): SessionFuturesPoller | undefined {
+    if (!this.#context.session.config.sampleUseRetrieveFutures) return undefined;
+    this.#poller ??= new SessionFuturesPoller(this.#context, this.samplingSessionId, () => this.#copyId);
+    return this.#poller;
+  }
+}
+
+/** A server too old for a field ignores it; the caller should hear of that rather than get something else. */
+function checkHonoured(request: SampleRequest, response: SampleResponse): void {
+  if ((request.promptAltTokensK ?? 0) > 0 && response.promptAltTokens === null) {
+    throw new TinkerError(
+      "promptAltTokensK was asked for, but the server returned none: it does not know this option.",
+    );
+  }
+  const lastN = request.promptLogprobsLastN;
+  const scored = response.promptLogprobs;
+  if (lastN !== undefined && scored?.slice(0, scored.length - lastN).some((logprob) => logprob !== null)) {
+    throw new TinkerError(
+      "promptLogprobsLastN was asked for, but the server scored the whole prompt: it does not know this option.",
+    );
+  }
+}

@@ -1,0 +1,306 @@
+import { type ConflictError, TinkerError, ValidationError } from "../errors.js";
+import { type APIFuture, futureKinds, submitWithRetries } from "../futures/index.js";
+import type { ApiRequest, RequestOptions } from "../transport/index.js";
+import {
+  type AdamParams,
+  checkLossFnConfig,
+  checkOptimParams,
+  checkTtlSeconds,
+  Datum,
+  type DatumLike,
+  type ForwardBackwardOutput,
+  fromWireJson,
+  type LoadWeightsResponse,
+  type LossFnConfig,
+  type LossFnName,
+  type ModelInfo,
+  type OptimParams,
+  type OptimStepResponse,
+  toWireJson,
+} from "../wire/index.js";
+import { consoleUrls } from "./console-urls.js";
+import { type ClientContext, queueLogger } from "./context.js";
+import { startForwardBackward } from "./forward-backward.js";
+import { SamplingClient, type SamplingClientOptions } from "./sampling-client.js";
+import { TrainingQueue } from "./training-queue.js";
+
+export interface SaveOptions extends RequestOptions {
+  /** Seconds until the checkpoint expires; absent = never. */
+  ttlSeconds?: number | undefined;
+  userMetadata?: Record<string, string> | undefined;
+}
+
+export interface SaveStateOptions extends SaveOptions {
+  /** Replace an existing checkpoint of the same name, its metadata included. */
+  overwrite?: boolean | undefined;
+}
+
+export interface LoadStateOptions extends RequestOptions {
+  /** For a checkpoint of another account. */
+  weightsAccessToken?: string | undefined;
+}
+
+/** A known loss by its name, or any other name a server may know. */
+export type LossFn = LossFnName | (string & {});
+
+/**
+ * Trains one LoRA adapter. Every call is sent at once, in the order of the calls; await the returned futures
+ * when the results are needed. Bad arguments throw before anything is sent and before the call takes its place
+ * in the order.
+ */
+export class TrainingClient {
+  readonly modelId: string;
+  readonly #context: ClientContext;
+  readonly #queue: TrainingQueue;
+
+  /** Made by a ServiceClient. */
+  constructor(context: ClientContext, modelId: string) {
+    this.#context = context;
+    this.modelId = modelId;
+    this.#queue = new TrainingQueue(context, queueLogger(context, modelId));
+  }
+
+  /** Computes losses and logprobs without gradients. */
+  forward<L extends string>(
+    data: readonly DatumLike[],
+    lossFn: L | LossFnName,
+    lossFnConfig?: LossFnConfig<L> | null,
+    options: RequestOptions = {},
+  ): APIFuture<ForwardBackwardOutput> {
+    return this.#forwardBackward(data, lossFn, lossFnConfig, true, options);
+  }
+
+  /** Computes losses and adds their gradients to those gathered since the last `optimStep`. */
+  forwardBackward<L extends string>(
+    data: readonly DatumLike[],
+    lossFn: L | LossFnName,
+    lossFnConfig?: LossFnConfig<L> | null,
+    options: RequestOptions = {},
+  ): APIFuture<ForwardBackwardOutput> {
+    return this.#forwardBackward(data, lossFn, lossFnConfig, false, options);
+  }
+
+  #forwardBackward(
+    data: readonly DatumLike[],
+    lossFn: string,
+    lossFnConfig: Readonly<Record<string, unknown>> | null | undefined,
+    forwardOnly: boolean,
+    options: RequestOptions,
+  ): APIFuture<ForwardBackwardOutput> {
+    if (!Array.isArray(data) || data.length === 0) {
+      throw new ValidationError("data", "data must be a list of at least one datum");
+    }
+    return startForwardBackward(this.#context, this.#queue, {
+      modelId: this.modelId,
+      data: data.map((datum, index) => Datum.from(datum, index)),
+      lossFn,
+      lossFnConfig: checkLossFnConfig(lossFn, lossFnConfig ?? undefined),
+      forwardOnly,
+      options,
+    });
+  }
+
+  /** Applies the gathered gradients with the optimizer chosen at the model's creation (AdamW unless told otherwise). */
+  optimStep(
+    params: AdamParams | OptimParams = {},
+    options: RequestOptions = {},
+  ): APIFuture<OptimStepResponse> {
+    const checked = checkOptimParams(params);
+    const field = "type" in checked ? "optimizer_params" : "adam_params";
+    return this.#queue.start({
+      kind: futureKinds.optimStep,
+      options,
+      send: (seqId, settings) =>
+        this.#post("/api/v1/optim_step", settings, {
+          [field]: toWireJson(checked),
+          model_id: this.modelId,
+          seq_id: seqId,
+          type: "optim_step",
+        }),
+    });
+  }
+
+  /** Saves weights and optimizer state under a name. */
+  saveState(name: string, options: SaveStateOptions = {}): APIFuture<{ path: string }> {
+    checkName(name);
+    checkTtlSeconds(options.ttlSeconds);
+    return this.#queue.start({
+      kind: futureKinds.saveWeights,
+      options,
+      onConflict: this.#onNameConflict(name, "weights", (path) => ({ path })),
+      send: (seqId, settings) =>
+        this.#post("/api/v1/save_weights", settings, {
+          model_id: this.modelId,
+          path: name,
+          seq_id: seqId,
+          ttl_seconds: options.ttlSeconds,
+          overwrite: options.overwrite ?? false,
+          user_metadata: options.userMetadata,
+          type: "save_weights",
+        }),
+    });
+  }
+
+  /** Loads weights alone. Only a model's first request may do this; see `createTrainingClientFromState`. */
+  loadState(path: string, options: LoadStateOptions = {}): APIFuture<LoadWeightsResponse> {
+    return this.#load(path, false, options);
+  }
+
+  /** Loads weights and optimizer state, so that training goes on exactly where it was saved. */
+  loadStateWithOptimizer(path: string, options: LoadStateOptions = {}): APIFuture<LoadWeightsResponse> {
+    return this.#load(path, true, options);
+  }
+
+  #load(path: string, optimizer: boolean, options: LoadStateOptions): APIFuture<LoadWeightsResponse> {
+    checkTinkerPath(path);
+    return this.#queue.start({
+      kind: futureKinds.loadWeights,
+      options,
+      send: (seqId, settings) =>
+        this.#post("/api/v1/load_weights", settings, {
+          model_id: this.modelId,
+          seq_id: seqId,
+          path,
+          optimizer,
+          weights_access_token: options.weightsAccessToken,
+          type: "load_weights",
+        }),
+    });
+  }
+
+  /** Saves weights for sampling under a name that outlives this session. */
+  saveWeightsForSampler(name: string, options: SaveOptions = {}): APIFuture<{ path: string }> {
+    checkName(name);
+    checkTtlSeconds(options.ttlSeconds);
+    return this.#queue.start({
+      kind: futureKinds.saveWeightsForSampler,
+      options,
+      onConflict: this.#onNameConflict(name, "sampler_weights", (path) => ({ path })),
+      finish: ({ path }) => {
+        if (path === undefined) throw new TinkerError(`The server saved "${name}" but did not say where.`);
+        return { path };
+      },
+      send: (seqId, settings) =>
+        this.#post("/api/v1/save_weights_for_sampler", settings, {
+          model_id: this.modelId,
+          path: name,
+          seq_id: seqId,
+          ttl_seconds: options.ttlSeconds,
+          user_metadata: options.userMetadata,
+          type: "save_weights_for_sampler",
+        }),
+    });
+  }
+
+  /** Saves weights in a format other tools read, optionally encrypted to age recipients. */
+  saveWeightsExternal(
+    name: string,
+    options: RequestOptions & {
+      ttlSeconds?: number | undefined;
+      ageEncryptionRecipients?: readonly string[] | undefined;
+    } = {},
+  ): APIFuture<{ path: string }> {
+    checkName(name);
+    checkTtlSeconds(options.ttlSeconds);
+    return this.#queue.start({
+      kind: futureKinds.saveWeightsExternal,
+      options,
+      finish: ({ path }) => ({ path }),
+      send: (seqId, settings) =>
+        this.#post("/api/v1/save_weights_external", settings, {
+          model_id: this.modelId,
+          path: name,
+          seq_id: seqId,
+          ttl_seconds: options.ttlSeconds,
+          age_encryption_recipients: options.ageEncryptionRecipients,
+          type: "save_weights_external",
+        }),
+    });
+  }
+
+  /** A sampler of the weights as they are after the calls made so far. Lives as long as the session. */
+  async saveWeightsAndGetSamplingClient(
+    options: SamplingClientOptions & RequestOptions = {},
+  ): Promise<SamplingClient> {
+    const samplingSessionSeqId = this.#context.session.nextSamplingSessionSeqId();
+    const samplingSessionId = await this.#queue.start({
+      kind: futureKinds.saveWeightsForSampler,
+      options,
+      finish: ({ samplingSessionId: id }) => {
+        if (id === undefined)
+          throw new TinkerError("The server saved the weights but opened no sampling session.");
+        return id;
+      },
+      send: (seqId, settings) =>
+        this.#post("/api/v1/save_weights_for_sampler", settings, {
+          model_id: this.modelId,
+          seq_id: seqId,
+          sampling_session_seq_id: samplingSessionSeqId,
+          type: "save_weights_for_sampler",
+        }),
+    });
+    return new SamplingClient(this.#context, samplingSessionId, options);
+  }
+
+  /** A sampler of saved weights. */
+  createSamplingClient(
+    modelPath: string,
+    options: SamplingClientOptions & RequestOptions = {},
+  ): Promise<SamplingClient> {
+    return SamplingClient.create(this.#context, { modelPath }, options);
+  }
+
+  /** What the server knows of this model. */
+  async getInfo(options: RequestOptions = {}): Promise<ModelInfo> {
+    const response = await submitWithRetries(
+      this.#context,
+      () => this.#post("/api/v1/get_info", options, { model_id: this.modelId, type: "get_info" }),
+      { signal: options.signal },
+    );
+    return fromWireJson<ModelInfo>(response.json());
+  }
+
+  /** Frees the model on the server, after the calls made so far. It cannot be used afterwards. */
+  unloadModel(options: RequestOptions = {}): APIFuture<void> {
+    return this.#queue.startUnnumbered({
+      kind: futureKinds.unloadModel,
+      options,
+      finish: () => undefined,
+      send: (settings) =>
+        this.#post("/api/v1/unload_model", settings, { model_id: this.modelId, type: "unload_model" }),
+    });
+  }
+
+  /** This run's page in the Tinker console. */
+  getConsoleUrl(): string {
+    return consoleUrls.trainingRun(this.modelId);
+  }
+
+  #post(
+    path: string,
+    settings: Pick<ApiRequest, "signal" | "maxRetries" | "timeout" | "headers">,
+    json: object,
+  ) {
+    return this.#context.http.exchange({ ...settings, method: "POST", path, json, pool: "train" });
+  }
+
+  /** An attempt whose answer was lost may have saved already; then the name is taken by ourselves. */
+  #onNameConflict<T>(name: string, folder: string, answer: (path: string) => T) {
+    return (error: ConflictError, mayHaveArrived: boolean): T => {
+      if (mayHaveArrived) return answer(`tinker://${this.modelId}/${folder}/${name}`);
+      throw error;
+    };
+  }
+}
+
+function checkName(name: unknown): void {
+  if (typeof name !== "string" || name.trim() === "") {
+    throw new ValidationError("name", `name must be a non-empty string, got ${JSON.stringify(name)}`);
+  }
+}
+
+export function checkTinkerPath(path: unknown, field = "path"): void {
+  if (typeof path !== "string" || !path.startsWith("tinker://")) {
+    throw new ValidationError(field, `${field} must begin with "tinker://", got ${JSON.stringify(path)}`);
+  }
+}

@@ -1,0 +1,146 @@
+import { APIConnectionError, APIError, APIUserAbortError, ConflictError } from "../errors.js";
+import {
+  type Accepted,
+  type APIFuture,
+  type FutureKind,
+  type QueueStateLogger,
+  readAcceptance,
+  startOperation,
+  submitWithRetries,
+} from "../futures/index.js";
+import type { ApiRequest, ApiResponse, RequestOptions } from "../transport/index.js";
+import type { ClientContext } from "./context.js";
+import { RequestOrder, type SequenceNumber } from "./request-order.js";
+
+/** How one numbered request is sent; called again with the same number after a failure that may be mended. */
+export type SendNumbered = (
+  seqId: number,
+  request: Pick<ApiRequest, "signal" | "maxRetries" | "timeout" | "headers">,
+) => Promise<ApiResponse>;
+
+/** Sends one model's requests to the server in order, and starts polling each as soon as it is accepted. */
+export class TrainingQueue {
+  readonly #context: ClientContext;
+  readonly #order = new RequestOrder();
+  readonly queue: QueueStateLogger;
+
+  constructor(context: ClientContext, queue: QueueStateLogger) {
+    this.#context = context;
+    this.queue = queue;
+  }
+
+  /** One request, one number. */
+  start<T, R = T>(request: {
+    kind: FutureKind<T>;
+    send: SendNumbered;
+    finish?: (result: T) => R;
+    options?: RequestOptions | undefined;
+    /** What to answer when the server says "conflict" to a request that an earlier attempt may have delivered. */
+    onConflict?: (error: ConflictError, mayHaveArrived: boolean) => T;
+  }): APIFuture<R> {
+    let number: number | undefined;
+    return startOperation<T, R>(this.#context, {
+      kind: request.kind,
+      queue: this.queue,
+      signal: request.options?.signal,
+      submit: async (signal) => {
+        if (number !== undefined) return this.sendAs<T>(number, request, signal);
+        return this.inTurn(signal, async () => {
+          const sent = await this.sendNext<T>(request, signal);
+          number = sent.seqId;
+          return sent.accepted;
+        });
+      },
+      finish: (result) => (request.finish ? request.finish(result) : (result as unknown as R)),
+    });
+  }
+
+  /** A request outside the numbering, sent in its turn all the same. */
+  startUnnumbered<T, R>(request: {
+    kind: FutureKind<T>;
+    send: (settings: Parameters<SendNumbered>[1]) => Promise<ApiResponse>;
+    finish: (result: T) => R;
+    options: RequestOptions;
+  }): APIFuture<R> {
+    const send: SendNumbered = (_, settings) => request.send(settings);
+    return startOperation<T, R>(this.#context, {
+      ...request,
+      queue: this.queue,
+      signal: request.options.signal,
+      submit: (signal) => this.inTurn(signal, () => this.sendAs(0, { ...request, send }, signal)),
+    });
+  }
+
+  inTurn<T>(signal: AbortSignal, send: () => Promise<T>): Promise<T> {
+    return this.#order.turn(signal, send);
+  }
+
+  /** Takes the next number and sends under it; a number whose request is not accepted goes back. */
+  async sendNext<T>(
+    request: Parameters<TrainingQueue["sendAs"]>[1] & { number?: SequenceNumber },
+    signal: AbortSignal,
+  ): Promise<{ seqId: number; accepted: Accepted<T> }> {
+    for (let number = request.number ?? this.#order.take(); ; number = this.#order.take()) {
+      try {
+        const accepted = await this.sendAs<T>(
+          number.seqId,
+          { ...request, doubtful: number.doubtful },
+          signal,
+        );
+        return { seqId: number.seqId, accepted };
+      } catch (error) {
+        // The request that was lost under this number had arrived after all: it is used up.
+        if (number.doubtful && error instanceof ConflictError) continue;
+        this.#order.giveBack(number.seqId, mayHaveArrived(error));
+        throw error;
+      }
+    }
+  }
+
+  takeNumbers(count: number): SequenceNumber[] {
+    return Array.from({ length: count }, () => this.#order.take());
+  }
+
+  giveBackUnsent(number: SequenceNumber): void {
+    this.#order.giveBack(number.seqId, number.doubtful);
+  }
+
+  async sendAs<T>(
+    seqId: number,
+    request: {
+      kind: { requestType: string };
+      send: SendNumbered;
+      options?: RequestOptions | undefined;
+      onConflict?: ((error: ConflictError, mayHaveArrived: boolean) => unknown) | undefined;
+      doubtful?: boolean;
+    },
+    signal: AbortSignal,
+  ): Promise<Accepted<T>> {
+    const { options } = request;
+    const conflictIsAnAnswer = request.doubtful === true || request.onConflict !== undefined;
+    return submitWithRetries(
+      this.#context,
+      async ({ mayHaveArrived: earlierMayHaveArrived }) => {
+        try {
+          const response = await request.send(seqId, {
+            signal,
+            timeout: options?.timeout,
+            headers: options?.headers,
+            maxRetries: conflictIsAnAnswer ? 0 : options?.maxRetries,
+          });
+          return readAcceptance(response, request.kind.requestType) as Accepted<T>;
+        } catch (error) {
+          if (!(error instanceof ConflictError) || request.onConflict === undefined || request.doubtful)
+            throw error;
+          return { requestId: "", result: request.onConflict(error, earlierMayHaveArrived) as T };
+        }
+      },
+      { signal, finalStatuses: conflictIsAnAnswer ? [409] : [] },
+    );
+  }
+}
+
+function mayHaveArrived(error: unknown): boolean {
+  if (error instanceof APIError) return error.status === 408 || error.status >= 500;
+  return error instanceof APIConnectionError || error instanceof APIUserAbortError;
+}

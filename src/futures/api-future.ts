@@ -1,0 +1,89 @@
+import { APITimeoutError } from "../errors.js";
+import { type Clock, systemClock } from "../transport/index.js";
+import { linkSignals } from "./link-signals.js";
+
+const LONGEST_TIMER_MS = 2 ** 31 - 1;
+
+export interface ResultOptions {
+  /** How long this wait may take, in milliseconds. The operation itself goes on. */
+  timeout?: number;
+  /** Ends this wait. The operation itself goes on; the call's own `signal` ends that. */
+  signal?: AbortSignal;
+}
+
+export interface APIFutureSource<T> {
+  /** Settles with the request id when the server has accepted the request. */
+  submitted: Promise<string>;
+  result: Promise<T>;
+  clock?: Clock;
+}
+
+/**
+ * A long operation that has been started. Await it for the result, or `submitted` for the moment the server
+ * accepted it. The result is kept, so it can be awaited any number of times. A failed future that nobody
+ * awaits does not end the process.
+ */
+export class APIFuture<T> implements Promise<T> {
+  /** The server's id for the request, once it is accepted. The first one for a request sent in chunks. */
+  requestId: string | undefined;
+  /** Resolves when the server has accepted the request; rejects when it could not be sent. */
+  readonly submitted: Promise<void>;
+  readonly [Symbol.toStringTag] = "APIFuture";
+  readonly #result: Promise<T>;
+  readonly #clock: Clock;
+
+  constructor(source: APIFutureSource<T>) {
+    this.#result = source.result;
+    this.#clock = source.clock ?? systemClock;
+    this.submitted = source.submitted.then((requestId) => {
+      this.requestId = requestId;
+    });
+    this.#result.catch(() => {});
+    this.submitted.catch(() => {});
+  }
+
+  /** Waits for the result, for at most `timeout` milliseconds or until `signal` is aborted. */
+  async result(options: ResultOptions = {}): Promise<T> {
+    const { timeout, signal } = options;
+    if (timeout === undefined && signal === undefined) return this.#result;
+    const waiting = linkSignals(signal);
+    const limit = this.#clock.sleep(timeout ?? LONGEST_TIMER_MS, waiting.signal).then(() => {
+      throw new APITimeoutError(
+        `No result within ${timeout} ms for request ${this.requestId ?? "(not accepted yet)"}. ` +
+          "The operation goes on: await the future again, or give a longer timeout.",
+      );
+    });
+    try {
+      return await Promise.race([this.#result, limit]);
+    } finally {
+      waiting.release();
+      limit.catch(() => {});
+      waiting.controller.abort();
+    }
+  }
+
+  // biome-ignore lint/suspicious/noThenProperty: a future is a promise.
+  then<A = T, B = never>(
+    onFulfilled?: ((value: T) => A | PromiseLike<A>) | null,
+    onRejected?: ((reason: unknown) => B | PromiseLike<B>) | null,
+  ): Promise<A | B> {
+    return this.#result.then(onFulfilled, onRejected);
+  }
+
+  catch<B = never>(onRejected?: ((reason: unknown) => B | PromiseLike<B>) | null): Promise<T | B> {
+    return this.#result.catch(onRejected);
+  }
+
+  finally(onFinally?: (() => void) | null): Promise<T> {
+    return this.#result.finally(onFinally);
+  }
+
+  /** The same operation with its result transformed. */
+  map<U>(transform: (value: T) => U | PromiseLike<U>): APIFuture<U> {
+    return new APIFuture<U>({
+      submitted: this.submitted.then(() => this.requestId ?? ""),
+      result: this.#result.then(transform),
+      clock: this.#clock,
+    });
+  }
+}

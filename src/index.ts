@@ -1,0 +1,29 @@
+/** tinkerts: the TypeScript SDK for the Tinker API. */
+export * from "./clients/index.js";
+export * from "./errors.js";
+export {
+  APIFuture,
+  type QueueState,
+  type QueueStateEvent,
+  type QueueStateObserver,
+  type ResultOptions,
+} from "./futures/index.js";
+export {
+  type HistogramSummary,
+  Metrics,
+  type MetricsSnapshot,
+  type SessionFinishStatus,
+  Telemetry,
+} from "./session/index.js";
+export {
+  type ApiRequest,
+  type ApiResponse,
+  type Clock,
+  HttpClient,
+  type HttpClientOptions,
+  type Logger,
+  type LogLevel,
+  type RequestOptions,
+} from "./transport/index.js";
+export { SDK_VERSION } from "./version.js";
+export * from "./wire/index.js";
