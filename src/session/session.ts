@@ -1,0 +1,251 @@
+import { startHeartbeat } from "#heartbeat";
+import { APIError, TinkerError } from "../errors.js";
+import { type ExchangeHook, type HttpClient, platform } from "../transport/index.js";
+import { type ClientConfig, type ClientDynamicConfig, DEFAULT_CLIENT_DYNAMIC_CONFIG } from "../wire/index.js";
+import { installAuth } from "./auth-setup.js";
+import { DynamicConfigRefresher, fetchClientConfig, fetchDynamicConfig } from "./client-config.js";
+import { createSession, type SessionOptions } from "./create-session.js";
+import type { Beat, HeartbeatLoop } from "./heartbeat-types.js";
+import { Metrics } from "./metrics.js";
+import { Telemetry, telemetryEnabled } from "./telemetry.js";
+import { loadTraceContextHook } from "./trace-context.js";
+
+export type SessionFinishStatus = "success" | "errored" | "interrupted";
+
+/** Plain data with which another thread or process can use a session; carries no credential. */
+export interface AttachOptions {
+  sessionId: string;
+  config: ClientConfig;
+  dynamicConfig: ClientDynamicConfig;
+}
+
+const HEARTBEAT_WARNING_MS = 120_000;
+const FINISH_TIMEOUT_MS = 10_000;
+const FINISH_MAX_RETRIES = 2;
+
+/** What was put on the HttpClient before its first request. */
+interface Groundwork {
+  metrics: Metrics;
+  undo(): void;
+}
+
+interface SessionParts {
+  http: HttpClient;
+  groundwork: Groundwork;
+  config: ClientConfig;
+  dynamicConfig: ClientDynamicConfig;
+  id: string | undefined;
+  /** True when this object created the session, and so keeps it alive and ends it. */
+  owned: boolean;
+}
+
+/** One client's relation with the server, from its first request to its last. */
+export class Session {
+  readonly http: HttpClient;
+  /** undefined for clients that only read and manage, which need no session. */
+  readonly id: string | undefined;
+  readonly config: ClientConfig;
+  readonly metrics: Metrics;
+  readonly telemetry: Telemetry;
+  readonly #groundwork: Groundwork;
+  readonly #owned: boolean;
+  readonly #dynamicConfig: ClientDynamicConfig;
+  /** Absent without a session: nothing long-lived depends on the changeable settings then. */
+  readonly #refresher: DynamicConfigRefresher | undefined;
+  readonly #lostCallbacks = new Set<() => void>();
+  #heartbeat: HeartbeatLoop | undefined;
+  #nextModelSeqId = 0;
+  #nextSamplingSessionSeqId = 0;
+  #finished = false;
+  #heartbeatWarned = false;
+  #closing: Promise<void> | undefined;
+
+  private constructor(parts: SessionParts) {
+    const { http, groundwork } = parts;
+    this.#groundwork = groundwork;
+    this.#owned = parts.owned;
+    this.#dynamicConfig = parts.dynamicConfig;
+    this.http = http;
+    this.id = parts.id;
+    this.config = parts.config;
+    this.metrics = groundwork.metrics;
+    this.telemetry = new Telemetry({
+      http,
+      metrics: groundwork.metrics,
+      enabled: telemetryEnabled(platform.env("TINKER_TELEMETRY")),
+      platform: new Headers(platform.userAgentHeaders()).get("x-stainless-os") ?? "Unknown",
+      sessionId: parts.id,
+      ownsSession: parts.owned,
+    });
+    if (parts.id !== undefined) this.#refresher = new DynamicConfigRefresher(http, parts.dynamicConfig);
+  }
+
+  /** Settings, credential, changeable settings, a new session, its heartbeat: in this order. */
+  static open(http: HttpClient, options: SessionOptions = {}): Promise<Session> {
+    return onGroundwork(http, async (groundwork) => {
+      const config = await introduce(http);
+      const dynamicConfig = await fetchDynamicConfig(http);
+      const id = await createSession(http, options);
+      const session = new Session({ http, groundwork, config, dynamicConfig, id, owned: true });
+      const onBeat = (beat: Beat) => session.#onBeat(id, beat);
+      session.#heartbeat = await startHeartbeat({ http, sessionId: id, onBeat });
+      return session;
+    });
+  }
+
+  /** Settings and credential alone: no session is created. */
+  static connect(http: HttpClient): Promise<Session> {
+    return onGroundwork(http, async (groundwork) => {
+      const config = await introduce(http);
+      const dynamicConfig = DEFAULT_CLIENT_DYNAMIC_CONFIG;
+      return new Session({ http, groundwork, config, dynamicConfig, id: undefined, owned: false });
+    });
+  }
+
+  /** Uses a session that was opened elsewhere, where it is also kept alive and ended. Sends nothing yet. */
+  static attach(http: HttpClient, options: AttachOptions): Promise<Session> {
+    return onGroundwork(http, async (groundwork) => {
+      const { sessionId: id, config, dynamicConfig } = options;
+      installAuth(http, config);
+      return new Session({ http, groundwork, config, dynamicConfig, id, owned: false });
+    });
+  }
+
+  /** The latest changeable settings: read it at each use, it is replaced in the background. */
+  get dynamicConfig(): ClientDynamicConfig {
+    return this.#refresher?.current ?? this.#dynamicConfig;
+  }
+
+  /** True once the server has said that the session is over. */
+  get finished(): boolean {
+    return this.#finished;
+  }
+
+  /** Calls back once if the server ends the session; the returned function unsubscribes. */
+  onLost(callback: () => void): () => void {
+    this.#lostCallbacks.add(callback);
+    return () => {
+      this.#lostCallbacks.delete(callback);
+    };
+  }
+
+  nextModelSeqId(): number {
+    this.#requireOwned("models");
+    return this.#nextModelSeqId++;
+  }
+
+  nextSamplingSessionSeqId(): number {
+    this.#requireOwned("sampling sessions");
+    return this.#nextSamplingSessionSeqId++;
+  }
+
+  /** Tells the server how the session ended, drains telemetry and releases everything; never rejects. */
+  close(status: SessionFinishStatus = "success", detail?: string): Promise<void> {
+    this.#closing ??= this.#close(status, detail);
+    return this.#closing;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.close();
+  }
+
+  async #close(status: SessionFinishStatus, detail: string | undefined): Promise<void> {
+    this.#refresher?.stop();
+    await this.#heartbeat?.stop();
+    if (this.#owned && !this.#finished) await this.#finish(status, detail);
+    this.#finished ||= this.#owned;
+    await this.telemetry.close();
+    this.#lostCallbacks.clear();
+    this.#groundwork.undo();
+    await this.http.close();
+  }
+
+  async #finish(status: SessionFinishStatus, detail: string | undefined): Promise<void> {
+    try {
+      await this.http.exchange({
+        method: "POST",
+        path: `/api/v1/sessions/${encodeURIComponent(this.id ?? "")}/finish`,
+        json: { reason: { type: status }, detail: detail ?? null },
+        pool: "session",
+        timeout: FINISH_TIMEOUT_MS,
+        maxRetries: FINISH_MAX_RETRIES,
+      });
+    } catch (error) {
+      const message = `telling the server that session ${this.id} ended failed: ${messageOf(error)}`;
+      // Servers that do not keep a finish reason, and sessions that already have one, are no trouble to anybody.
+      const expected = error instanceof APIError && [404, 405, 409, 410].includes(error.status);
+      if (expected) this.http.logger.debug(message);
+      else this.http.logger.warn(message);
+    }
+  }
+
+  #onBeat(sessionId: string, beat: Beat): void {
+    if (beat.status === 410) {
+      this.#finished = true;
+      this.http.logger.warn(`session ${sessionId} has finished on the server; its heartbeat stops`);
+      for (const callback of this.#lostCallbacks) callback();
+      this.#lostCallbacks.clear();
+    } else if (beat.failedForMs === 0) {
+      this.#heartbeatWarned = false;
+    } else if (beat.failedForMs >= HEARTBEAT_WARNING_MS && !this.#heartbeatWarned) {
+      this.#heartbeatWarned = true;
+      this.http.logger.warn(
+        `the heartbeat of session ${sessionId} has failed for ${Math.round(beat.failedForMs / 1000)} s ` +
+          `(last: ${beat.reason ?? "no reason known"}); if this goes on the server will end the session. ` +
+          "Check the connection to the server.",
+      );
+    }
+  }
+
+  #requireOwned(what: string): void {
+    if (this.#owned) return;
+    throw new TinkerError(
+      this.id === undefined
+        ? `This client has no session, so it cannot create ${what}; use a ServiceClient.`
+        : `Session ${this.id} belongs to another client, which alone can create ${what} in it.`,
+    );
+  }
+}
+
+/** Measuring and tracing begin before the first request; a start that fails leaves the HttpClient as it was. */
+async function onGroundwork(
+  http: HttpClient,
+  start: (groundwork: Groundwork) => Promise<Session>,
+): Promise<Session> {
+  const metrics = new Metrics();
+  const traceHook = await loadTraceContextHook();
+  const hooks: ExchangeHook[] = [{ afterExchange: (event) => metrics.recordExchange(event) }];
+  if (traceHook !== undefined) hooks.push(traceHook);
+  http.hooks.push(...hooks);
+  const credential = http.auth;
+  const undo = () => {
+    for (const hook of hooks) removeFrom(http.hooks, hook);
+    if (http.auth === credential) return;
+    http.auth.close?.();
+    http.auth = credential;
+  };
+  try {
+    return await start({ metrics, undo });
+  } catch (error) {
+    undo();
+    throw error;
+  }
+}
+
+/** The first two steps of every client: ask for the settings, then get the credential the server wants. */
+async function introduce(http: HttpClient): Promise<ClientConfig> {
+  const config = await fetchClientConfig(http);
+  installAuth(http, config);
+  // A credential the server does not take is better met here than in the middle of the work.
+  if (config.pjwtAuthEnabled) await http.auth.token();
+  return config;
+}
+
+function removeFrom<T>(list: T[], item: T): void {
+  const index = list.indexOf(item);
+  if (index >= 0) list.splice(index, 1);
+}
+
+function messageOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
+}

@@ -1,0 +1,215 @@
+import { APIError } from "../errors.js";
+import { type HttpClient, randomUuid } from "../transport/index.js";
+import { PROTOCOL_VERSION } from "../version.js";
+import {
+  type TelemetryBatch,
+  type TelemetryEvent,
+  type TelemetrySeverity,
+  toWireJson,
+} from "../wire/index.js";
+import type { Metrics } from "./metrics.js";
+import { durationText, type EventBody, exceptionEvent, genericEvent } from "./telemetry-events.js";
+
+export const MAX_BATCH_EVENTS = 100;
+export const MAX_QUEUED_EVENTS = 10_000;
+export const FLUSH_INTERVAL_MS = 10_000;
+export const DRAIN_TIMEOUT_MS = 30_000;
+const REQUEST_TIMEOUT_MS = 5_000;
+const MAX_RETRIES = 3;
+
+export interface TelemetryOptions {
+  http: HttpClient;
+  metrics: Metrics;
+  enabled: boolean;
+  /** Host platform name, as the batches name it. */
+  platform: string;
+  /** Without one the batches carry a made-up `sessionless-` id. */
+  sessionId?: string | undefined;
+  /** Whether this client opened the session, and so reports its start and its end. */
+  ownsSession: boolean;
+}
+
+let processUuid: string | undefined;
+
+/**
+ * Reports what happens in this client to the service, at no cost to the caller: events wait in a bounded
+ * queue, leave in batches, and are dropped and counted when they cannot leave.
+ */
+export class Telemetry {
+  readonly #options: TelemetryOptions;
+  readonly #sessionId: string;
+  readonly #startedAtMs: number;
+  readonly #abort = new AbortController();
+  #enabled: boolean;
+  #closed = false;
+  #ended = false;
+  #nextIndex = 0;
+  #queue: TelemetryEvent[] = [];
+  #droppedEvents = 0;
+  #cancelTimer: (() => void) | undefined;
+  #flushing: Promise<void> | undefined;
+
+  constructor(options: TelemetryOptions) {
+    this.#options = options;
+    this.#enabled = options.enabled;
+    this.#sessionId = options.sessionId ?? `sessionless-${randomUuid()}`;
+    this.#startedAtMs = options.http.clock.now();
+    if (options.ownsSession) this.#push({ event: "SESSION_START", severity: "INFO" });
+  }
+
+  get enabled(): boolean {
+    return this.#enabled;
+  }
+
+  /** Events that were lost because the queue was full or the server did not take them. */
+  get droppedEvents(): number {
+    return this.#droppedEvents;
+  }
+
+  get queuedEvents(): number {
+    return this.#queue.length;
+  }
+
+  /** Queues a low-cardinality event; false when it was dropped. */
+  log(eventName: string, eventData: object = {}, severity: TelemetrySeverity = "INFO"): boolean {
+    return this.#enabled && this.#push(genericEvent(eventName, eventData, severity));
+  }
+
+  /** Queues an error and sends it soon, without waiting for it. */
+  logException(error: unknown, severity: TelemetrySeverity = "ERROR"): boolean {
+    if (!this.#enabled) return false;
+    const queued = this.#push(exceptionEvent(error, severity));
+    void this.flush();
+    return queued;
+  }
+
+  /** Runs the function, sync or async; what it throws is reported and thrown again unchanged. */
+  captureExceptions<T>(fn: () => T, severity: TelemetrySeverity = "ERROR"): T {
+    let result: T;
+    try {
+      result = fn();
+    } catch (error) {
+      this.logException(error, severity);
+      throw error;
+    }
+    if (!(result instanceof Promise)) return result;
+    return result.catch((error: unknown) => {
+      this.logException(error, severity);
+      throw error;
+    }) as T;
+  }
+
+  /** Sends everything queued so far; never rejects. */
+  async flush(): Promise<void> {
+    while (this.#enabled && this.#queue.length > 0 && !this.#abort.signal.aborted) {
+      this.#flushing ??= this.#sendNextBatch().finally(() => {
+        this.#flushing = undefined;
+      });
+      await this.#flushing;
+    }
+    await this.#flushing;
+  }
+
+  /** Sends what is left, for at most the given time; what is still queued then is dropped. */
+  async close(drainTimeoutMs = DRAIN_TIMEOUT_MS): Promise<void> {
+    if (this.#closed) return;
+    this.#endSession();
+    this.#closed = true;
+    this.#cancelTimer?.();
+    this.#cancelTimer = undefined;
+    const cancelDeadline = this.#options.http.clock.setTimer(() => this.#abort.abort(), drainTimeoutMs, {
+      background: true,
+    });
+    try {
+      await this.flush();
+    } finally {
+      cancelDeadline();
+      this.#drop(this.#queue.length);
+      this.#queue = [];
+    }
+  }
+
+  #endSession(): void {
+    if (!this.#options.ownsSession || this.#ended) return;
+    this.#ended = true;
+    const durationMs = this.#options.http.clock.now() - this.#startedAtMs;
+    this.#push({ event: "SESSION_END", severity: "INFO", duration: durationText(durationMs) });
+  }
+
+  #push(body: EventBody): boolean {
+    if (!this.#enabled || this.#closed) return false;
+    if (this.#queue.length >= MAX_QUEUED_EVENTS) {
+      this.#drop(1);
+      return false;
+    }
+    this.#queue.push({
+      ...body,
+      eventId: randomUuid(),
+      eventSessionIndex: this.#nextIndex,
+      timestamp: new Date(this.#options.http.clock.wallNow()).toISOString(),
+    });
+    this.#nextIndex += 1;
+    this.#cancelTimer ??= this.#options.http.clock.setTimer(() => this.#onTimer(), FLUSH_INTERVAL_MS, {
+      background: true,
+    });
+    return true;
+  }
+
+  #onTimer(): void {
+    this.#cancelTimer = undefined;
+    void this.flush();
+  }
+
+  async #sendNextBatch(): Promise<void> {
+    const { http, platform } = this.#options;
+    const events = this.#queue.splice(0, MAX_BATCH_EVENTS);
+    processUuid ??= randomUuid();
+    try {
+      await http.exchange({
+        method: "POST",
+        path: "/api/v1/telemetry",
+        json: toWireJson({
+          events,
+          platform,
+          sdkVersion: PROTOCOL_VERSION,
+          sessionId: this.#sessionId,
+          processUuid,
+        } satisfies TelemetryBatch),
+        pool: "telemetry",
+        timeout: REQUEST_TIMEOUT_MS,
+        maxRetries: MAX_RETRIES,
+        signal: this.#abort.signal,
+      });
+    } catch (error) {
+      this.#drop(events.length);
+      if (error instanceof APIError && error.status === 404) {
+        this.#turnOff();
+        http.logger.debug("telemetry is off: the server has no /api/v1/telemetry");
+      } else {
+        http.logger.debug(
+          `dropped ${events.length} telemetry events: ${error instanceof Error ? error.message : String(error)}`,
+        );
+      }
+    }
+  }
+
+  /** A server without the endpoint will not grow one while this client lives. */
+  #turnOff(): void {
+    this.#enabled = false;
+    this.#drop(this.#queue.length);
+    this.#queue = [];
+    this.#cancelTimer?.();
+    this.#cancelTimer = undefined;
+  }
+
+  #drop(count: number): void {
+    if (count === 0) return;
+    this.#droppedEvents += count;
+    this.#options.metrics.increment("telemetry.dropped", count);
+  }
+}
+
+/** Telemetry is on unless the environment says `0`, `false`, `no` or `off`. */
+export function telemetryEnabled(setting: string | undefined): boolean {
+  return !["0", "false", "no", "off"].includes((setting ?? "").trim().toLowerCase());
+}
