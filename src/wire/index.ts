@@ -1,0 +1,76 @@
+/** What travels: the types of every request and answer, tensors, and their protobuf and JSON forms. */
+export { base64ToBytes, bytesToBase64 } from "./base64.js";
+export { estimateDatumProtoBytes, estimateModelInputBytes } from "./byte-estimates.js";
+export {
+  checkAdamParams,
+  checkLoraConfig,
+  checkOptimizerConfig,
+  checkOptimParams,
+  checkSampleRequest,
+  checkSamplingParams,
+  checkTinkerPath,
+  checkTtlSeconds,
+  type SampleRequestLike,
+} from "./checks.js";
+export { checkDatum, Datum, type DatumInit, type DatumLike, type ProvenanceSpan } from "./datum.js";
+export {
+  forwardBackwardOutputFromJson,
+  forwardBackwardOutputToJson,
+  forwardBackwardRequestFromJson,
+  forwardBackwardRequestToJson,
+} from "./forward-backward-json.js";
+export { decodeForwardBackwardOutput, encodeForwardBackwardOutput } from "./forward-backward-output-proto.js";
+export { decodeForwardBackwardRequest } from "./forward-backward-request-proto.js";
+export { encodeForwardBackwardRequest } from "./forward-backward-request-writer.js";
+export type * from "./future-types.js";
+export { fromWireJson, toWireJson } from "./json-keys.js";
+export {
+  checkLossFnConfig,
+  type LossFnConfig,
+  type LossFnInputsLike,
+  type LossFnName,
+  type LossFns,
+} from "./losses.js";
+export {
+  chunkLength,
+  type DmelChunk,
+  type EncodedTextChunk,
+  type ImageAssetPointerChunk,
+  type ImageChunk,
+  type ImageFormat,
+  ModelInput,
+  type ModelInputChunk,
+  type ModelInputChunkLike,
+  type ModelInputLike,
+  type TokensLike,
+} from "./model-input.js";
+export { modelInputFromJson, modelInputToJson } from "./model-input-json.js";
+export { checkBillingUsageRequest, checkSessionSearchRequest } from "./rest-checks.js";
+export type * from "./rest-types.js";
+export {
+  sampleRequestFromJson,
+  sampleRequestToJson,
+  sampleResponseFromJson,
+  sampleResponseToJson,
+} from "./sample-json.js";
+export { decodeSampleResponse, encodeSampleResponse } from "./sample-response-proto.js";
+export type * from "./sampling-types.js";
+export * from "./session-types.js";
+export {
+  type NestedArray,
+  TensorData,
+  type TensorDataLike,
+  type TensorFromOptions,
+  type TensorLike,
+  type TensorParts,
+} from "./tensor-data.js";
+export { tensorFromJson, tensorToJson } from "./tensor-json.js";
+export type {
+  NestedNumbers,
+  TensorDtype,
+  TensorValues,
+  TypedBigInts,
+  TypedNumbers,
+} from "./tensor-values.js";
+export { parseTinkerPath, type TinkerPath } from "./tinker-path.js";
+export type * from "./training-types.js";

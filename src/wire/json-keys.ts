@@ -1,0 +1,73 @@
+import { bytesToBase64 } from "./base64.js";
+
+export function snakeToCamel(key: string): string {
+  return key.includes("_") ? key.replace(/_([a-z])/g, (_, letter: string) => letter.toUpperCase()) : key;
+}
+
+export function camelToSnake(key: string): string {
+  return key.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
+}
+
+/** Fields whose content belongs to the user or the server and is carried as it is. */
+const OPAQUE: ReadonlySet<string> = new Set([
+  "userMetadata",
+  "metrics",
+  "eventData",
+  "eventDetails",
+  "urls",
+  "args",
+  "kwargs",
+]);
+
+/** Fields that are maps by id where they are objects: the ids are kept, what they lead to is converted. */
+const MAP_BY_ID: ReadonlySet<string> = new Set(["sessions"]);
+
+/** A value as JSON for the wire: snake_case names, typed arrays as lists, bytes as base64; undefined is left out. */
+export function toWireJson(value: unknown): unknown {
+  if (typeof value !== "object" || value === null) return value;
+  if (value instanceof Uint8Array) return bytesToBase64(value);
+  if (ArrayBuffer.isView(value)) return Array.from(value as Float64Array);
+  if (value instanceof Date) return value.toISOString();
+  if (Array.isArray(value)) return value.map(toWireJson);
+  const converted: Record<string, unknown> = {};
+  for (const [key, item] of Object.entries(value)) {
+    if (item === undefined) continue;
+    define(converted, camelToSnake(key), convertField(key, item, toWireJson));
+  }
+  return converted;
+}
+
+/** JSON from the wire with camelCase names. Fields nobody knows yet are kept; nothing is checked. */
+export function fromWireJson<T>(value: unknown): T {
+  return readValue(value) as T;
+}
+
+function readValue(value: unknown): unknown {
+  if (typeof value !== "object" || value === null) return value;
+  if (Array.isArray(value)) return value.map(readValue);
+  const converted: Record<string, unknown> = {};
+  for (const [key, item] of Object.entries(value)) {
+    const camel = snakeToCamel(key);
+    define(converted, camel, convertField(camel, item, readValue));
+  }
+  return converted;
+}
+
+function convertField(camelKey: string, value: unknown, convert: (value: unknown) => unknown): unknown {
+  if (OPAQUE.has(camelKey)) return value;
+  if (MAP_BY_ID.has(camelKey) && typeof value === "object" && value !== null && !Array.isArray(value)) {
+    const converted: Record<string, unknown> = {};
+    for (const [id, item] of Object.entries(value)) define(converted, id, convert(item));
+    return converted;
+  }
+  return convert(value);
+}
+
+/** Plain assignment, but for `__proto__`, which a hostile answer could use to change what the object inherits. */
+function define(target: Record<string, unknown>, key: string, value: unknown): void {
+  if (key === "__proto__") {
+    Object.defineProperty(target, key, { value, enumerable: true, configurable: true, writable: true });
+  } else {
+    target[key] = value;
+  }
+}

@@ -1,0 +1,55 @@
+import { ValidationError } from "../errors.js";
+import { bytesToBase64 } from "./base64.js";
+import { describe } from "./describe.js";
+import { fromWireJson } from "./json-keys.js";
+import { ModelInput, type ModelInputChunk, type ModelInputChunkLike } from "./model-input.js";
+import { isRecord } from "./reading.js";
+
+export function modelInputToJson(modelInput: ModelInput): { chunks: Record<string, unknown>[] } {
+  return { chunks: modelInput.chunks.map(chunkToJson) };
+}
+
+function chunkToJson(chunk: ModelInputChunk): Record<string, unknown> {
+  switch (chunk.type) {
+    case "encoded_text":
+      return { type: chunk.type, tokens: Array.from(chunk.tokens) };
+    case "image":
+      return {
+        type: chunk.type,
+        data: bytesToBase64(chunk.data),
+        format: chunk.format,
+        ...expectedTokens(chunk),
+      };
+    case "image_asset_pointer":
+      return { type: chunk.type, format: chunk.format, location: chunk.location, ...expectedTokens(chunk) };
+    case "dmel":
+      return { type: chunk.type, dmel: bytesToBase64(chunk.dmel) };
+    default:
+      throw chunk satisfies never;
+  }
+}
+
+function expectedTokens(chunk: { readonly expectedTokens?: number | undefined }): {
+  expected_tokens?: number;
+} {
+  return chunk.expectedTokens === undefined ? {} : { expected_tokens: chunk.expectedTokens };
+}
+
+export function modelInputFromJson(json: unknown, field: string): ModelInput {
+  if (!isRecord(json) || !Array.isArray(json["chunks"])) {
+    throw new ValidationError(
+      `${field}.chunks`,
+      `${field}.chunks must be a list of chunks, got ${describe(json)}`,
+    );
+  }
+  const chunks = json["chunks"].map((chunk: unknown): ModelInputChunkLike => {
+    if (!isRecord(chunk)) return chunk as ModelInputChunkLike;
+    // The oldest clients leave the type of a text chunk out.
+    const type = chunk["type"] ?? ("tokens" in chunk ? "encoded_text" : undefined);
+    // Tokens are long and hold no names: they are carried past the conversion.
+    const { tokens, ...rest } = chunk;
+    const converted = fromWireJson<Record<string, unknown>>({ ...rest, type });
+    return (tokens === undefined ? converted : { ...converted, tokens }) as unknown as ModelInputChunkLike;
+  });
+  return ModelInput.from({ chunks }, field);
+}

@@ -1,0 +1,268 @@
+import { TinkerError, ValidationError } from "../errors.js";
+import { base64ToBytes } from "./base64.js";
+import { checkKeys, checkObject, subfield } from "./check-keys.js";
+import { describe } from "./describe.js";
+import { dmelShape } from "./dmel.js";
+
+export type ImageFormat = "png" | "jpeg";
+
+export interface EncodedTextChunk {
+  readonly type: "encoded_text";
+  readonly tokens: Int32Array;
+}
+
+export interface ImageChunk {
+  readonly type: "image";
+  readonly data: Uint8Array;
+  readonly format: ImageFormat;
+  /** Tokens the image is expected to take; the server counts for itself and refuses a wrong number early. */
+  readonly expectedTokens?: number | undefined;
+}
+
+export interface ImageAssetPointerChunk {
+  readonly type: "image_asset_pointer";
+  readonly format: ImageFormat;
+  /** Path or URL of the image. */
+  readonly location: string;
+  readonly expectedTokens?: number | undefined;
+}
+
+export interface DmelChunk {
+  readonly type: "dmel";
+  /** A serialized tensor container with the audio's tokens. */
+  readonly dmel: Uint8Array;
+}
+
+export type ModelInputChunk = EncodedTextChunk | ImageChunk | ImageAssetPointerChunk | DmelChunk;
+
+/** A list of token ids in any of the forms tokenizers return. */
+export type TokensLike = ArrayLike<number> | BigInt64Array | BigUint64Array;
+
+/** A chunk as it may be given: any list of tokens, bytes also as base64 text. */
+export type ModelInputChunkLike =
+  | ModelInputChunk
+  | { readonly type: "encoded_text"; readonly tokens: TokensLike }
+  | {
+      readonly type: "image";
+      readonly data: Uint8Array | string;
+      readonly format: ImageFormat;
+      readonly expectedTokens?: number | null | undefined;
+    }
+  | {
+      readonly type: "image_asset_pointer";
+      readonly format: ImageFormat;
+      readonly location: string;
+      readonly expectedTokens?: number | null | undefined;
+    }
+  | { readonly type: "dmel"; readonly dmel: Uint8Array | string };
+
+export type ModelInputLike =
+  | ModelInput
+  | TokensLike
+  | readonly ModelInputChunkLike[]
+  | { readonly chunks: readonly ModelInputChunkLike[] };
+
+/** What a model reads: text tokens, images and audio in order. Never changes; `append` returns a new one. */
+export class ModelInput {
+  readonly chunks: readonly ModelInputChunk[];
+
+  private constructor(chunks: readonly ModelInputChunk[]) {
+    this.chunks = chunks;
+  }
+
+  /** An `Int32Array` is taken as it is, not copied: do not change it afterwards. */
+  static fromInts(tokens: TokensLike): ModelInput {
+    return new ModelInput([{ type: "encoded_text", tokens: toTokens(tokens, "tokens") }]);
+  }
+
+  static empty(): ModelInput {
+    return new ModelInput([]);
+  }
+
+  /** Takes tokens, chunks, or anything with `chunks`; `field` is the name errors give it. */
+  static from(value: ModelInputLike, field = "modelInput"): ModelInput {
+    if (value instanceof ModelInput) return value;
+    if (ArrayBuffer.isView(value) || (Array.isArray(value) && typeof value[0] !== "object")) {
+      return new ModelInput([{ type: "encoded_text", tokens: toTokens(value as TokensLike, field) }]);
+    }
+    const hasChunks = typeof value === "object" && value !== null && "chunks" in value;
+    const chunks: unknown = hasChunks ? value.chunks : value;
+    if (!Array.isArray(chunks)) {
+      const path = hasChunks ? subfield(field, "chunks") : field;
+      throw new ValidationError(
+        path,
+        `${path} must be a ModelInput, tokens or a list of chunks, got ${describe(chunks)}`,
+      );
+    }
+    const path = hasChunks ? subfield(field, "chunks") : field;
+    return new ModelInput(chunks.map((chunk, index) => toChunk(chunk, `${path}[${index}]`)));
+  }
+
+  /** Tokens, images and audio counted together; throws where an image does not say its `expectedTokens`. */
+  get length(): number {
+    let length = 0;
+    for (const chunk of this.chunks) length += chunkLength(chunk);
+    return length;
+  }
+
+  /** True when every chunk is text. */
+  get isText(): boolean {
+    return this.chunks.every((chunk) => chunk.type === "encoded_text");
+  }
+
+  toInts(): number[] {
+    const tokens: number[] = [];
+    for (const [index, chunk] of this.chunks.entries()) {
+      if (chunk.type !== "encoded_text") {
+        throw new TinkerError(`toInts needs text alone, but chunk ${index} is of type ${chunk.type}`);
+      }
+      for (const token of chunk.tokens) tokens.push(token);
+    }
+    return tokens;
+  }
+
+  append(chunk: ModelInputChunkLike): ModelInput {
+    return new ModelInput([...this.chunks, toChunk(chunk, "chunk")]);
+  }
+
+  /** Adds one token to the last text chunk, or begins one. */
+  appendInt(token: number): ModelInput {
+    const added = toTokens([token], "token");
+    const last = this.chunks.at(-1);
+    if (last?.type !== "encoded_text")
+      return new ModelInput([...this.chunks, { type: "encoded_text", tokens: added }]);
+    const tokens = new Int32Array(last.tokens.length + 1);
+    tokens.set(last.tokens);
+    tokens[last.tokens.length] = added[0]!;
+    return new ModelInput([...this.chunks.slice(0, -1), { type: "encoded_text", tokens }]);
+  }
+}
+
+/** Positions of the context that a chunk takes. */
+export function chunkLength(chunk: ModelInputChunk): number {
+  switch (chunk.type) {
+    case "encoded_text":
+      return chunk.tokens.length;
+    case "image":
+    case "image_asset_pointer":
+      if (chunk.expectedTokens === undefined) {
+        throw new TinkerError(
+          `the length of a chunk of type ${chunk.type} is unknown without its expectedTokens`,
+        );
+      }
+      return chunk.expectedTokens;
+    case "dmel": {
+      const [length] = dmelShape(chunk.dmel);
+      if (length === undefined) throw new TinkerError("the dmel container holds a tensor without dimensions");
+      return length;
+    }
+    default:
+      throw chunk satisfies never;
+  }
+}
+
+/** One pass, no intermediate list: token ids are integers from 0 to 2^31 - 1. */
+export function toTokens(tokens: TokensLike, field: string): Int32Array {
+  if (tokens instanceof Int32Array) {
+    for (let index = 0; index < tokens.length; index++) {
+      if (tokens[index]! < 0) throw badToken(field, index, tokens[index]);
+    }
+    return tokens;
+  }
+  if (typeof tokens !== "object" || tokens === null || typeof tokens.length !== "number") {
+    throw new ValidationError(field, `${field} must be a list of token ids, got ${describe(tokens)}`);
+  }
+  const converted = new Int32Array(tokens.length);
+  if (tokens instanceof BigInt64Array || tokens instanceof BigUint64Array) {
+    for (let index = 0; index < tokens.length; index++) {
+      const token = Number(tokens[index]);
+      if ((token | 0) !== token || token < 0) throw badToken(field, index, tokens[index]);
+      converted[index] = token;
+    }
+    return converted;
+  }
+  for (let index = 0; index < tokens.length; index++) {
+    const token = tokens[index]!;
+    // False for NaN, fractions, texts and holes alike.
+    if ((token | 0) !== token || token < 0) throw badToken(field, index, token);
+    converted[index] = token;
+  }
+  return converted;
+}
+
+function badToken(field: string, index: number, token: unknown): ValidationError {
+  const path = `${field}[${index}]`;
+  return new ValidationError(
+    path,
+    `${path} must be a token id (an integer from 0 to 2147483647), got ${describe(token)}`,
+  );
+}
+
+const CHUNK_KEYS = {
+  encoded_text: new Set(["type", "tokens"]),
+  image: new Set(["type", "data", "format", "expectedTokens"]),
+  image_asset_pointer: new Set(["type", "format", "location", "expectedTokens"]),
+  dmel: new Set(["type", "dmel"]),
+} as const;
+
+function toChunk(chunk: ModelInputChunkLike, field: string): ModelInputChunk {
+  checkObject(chunk, field);
+  const known = Object.hasOwn(CHUNK_KEYS, chunk.type) ? CHUNK_KEYS[chunk.type] : undefined;
+  if (known === undefined) {
+    const path = `${field}.type`;
+    const kinds = Object.keys(CHUNK_KEYS).join(", ");
+    throw new ValidationError(path, `${path} must be one of ${kinds}, got ${describe(chunk.type)}`);
+  }
+  checkKeys(chunk, known, field);
+  switch (chunk.type) {
+    case "encoded_text":
+      return { type: "encoded_text", tokens: toTokens(chunk.tokens, `${field}.tokens`) };
+    case "image":
+      return {
+        type: "image",
+        data: toBytes(chunk.data, `${field}.data`),
+        format: checkFormat(chunk.format, `${field}.format`),
+        ...toExpectedTokens(chunk.expectedTokens, `${field}.expectedTokens`),
+      };
+    case "image_asset_pointer":
+      if (typeof chunk.location !== "string" || chunk.location === "") {
+        const path = `${field}.location`;
+        throw new ValidationError(path, `${path} must be a path or URL, got ${describe(chunk.location)}`);
+      }
+      return {
+        type: "image_asset_pointer",
+        format: checkFormat(chunk.format, `${field}.format`),
+        location: chunk.location,
+        ...toExpectedTokens(chunk.expectedTokens, `${field}.expectedTokens`),
+      };
+    case "dmel":
+      return { type: "dmel", dmel: toBytes(chunk.dmel, `${field}.dmel`) };
+    default:
+      throw chunk satisfies never;
+  }
+}
+
+function toBytes(value: Uint8Array | string, field: string): Uint8Array {
+  if (value instanceof Uint8Array) return value;
+  if (typeof value !== "string") {
+    throw new ValidationError(field, `${field} must be a Uint8Array or base64 text, got ${describe(value)}`);
+  }
+  try {
+    return base64ToBytes(value);
+  } catch (error) {
+    throw new ValidationError(field, `${field} is not base64: ${(error as Error).message}`);
+  }
+}
+
+function checkFormat(format: ImageFormat, field: string): ImageFormat {
+  if (format === "png" || format === "jpeg") return format;
+  throw new ValidationError(field, `${field} must be "png" or "jpeg", got ${describe(format)}`);
+}
+
+function toExpectedTokens(value: number | null | undefined, field: string): { expectedTokens?: number } {
+  if (value === undefined || value === null) return {};
+  if ((value | 0) !== value || value < 0) {
+    throw new ValidationError(field, `${field} must be a non-negative integer, got ${describe(value)}`);
+  }
+  return { expectedTokens: value };
+}

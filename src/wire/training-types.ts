@@ -1,0 +1,245 @@
+import type { Datum } from "./datum.js";
+import type { TensorData } from "./tensor-data.js";
+
+/** Hyperparameters of one Adam step; what is left out takes the value named in its comment. */
+export interface AdamParams {
+  /** Step size; 1e-4. */
+  readonly learningRate?: number | undefined;
+  /** Decay of the running mean of gradients; 0.9. */
+  readonly beta1?: number | undefined;
+  /** Decay of the running mean of squared gradients; 0.95. */
+  readonly beta2?: number | undefined;
+  /** Added to the denominator; 1e-12. */
+  readonly eps?: number | undefined;
+  /** Decoupled weight decay; 0. */
+  readonly weightDecay?: number | undefined;
+  /** Largest global gradient norm, 0 means no clipping; 0. */
+  readonly gradClipNorm?: number | undefined;
+}
+
+/** Hyperparameters of one Dimuon step. */
+export interface DimuonParams {
+  readonly type: "dimuon";
+  readonly learningRate: number;
+  /** Largest global gradient norm, 0 or less means no clipping; 0. */
+  readonly gradClipNorm?: number | undefined;
+  /** Decay of the momentum, at least 0 and below 1; 0.9. */
+  readonly beta1?: number | undefined;
+}
+
+/** Hyperparameters of an optimizer family these types do not know yet, told apart by `type`. */
+export interface OtherOptimParams {
+  readonly type: string;
+  readonly [field: string]: unknown;
+}
+
+export type OptimParams = AdamParams | DimuonParams | OtherOptimParams;
+
+export interface AdamOptimizerConfig {
+  readonly type: "adamw";
+}
+
+export interface DimuonOptimizerConfig {
+  readonly type: "dimuon";
+  readonly version?: 1 | undefined;
+}
+
+/** An optimizer family these types do not know yet, told apart by `type`. */
+export interface OtherOptimizerConfig {
+  readonly type: string;
+  readonly [field: string]: unknown;
+}
+
+/** The optimizer a model is created with; it stays the same for the model's whole life. */
+export type OptimizerConfig = AdamOptimizerConfig | DimuonOptimizerConfig | OtherOptimizerConfig;
+
+/** Shape of the LoRA adapters; what is left out takes the value named in its comment. */
+export interface LoraConfig {
+  readonly rank: number;
+  /** Seed of the adapter's first weights; the server picks one when absent. */
+  readonly seed?: number | undefined;
+  /** Adapt the unembedding layer; true. */
+  readonly trainUnembed?: boolean | undefined;
+  /** Adapt the MLP (and MoE) layers; true. */
+  readonly trainMlp?: boolean | undefined;
+  /** Adapt the attention layers; true. */
+  readonly trainAttn?: boolean | undefined;
+}
+
+export interface CreateModelRequest {
+  readonly sessionId: string;
+  readonly modelSeqId: number;
+  readonly baseModel: string;
+  readonly userMetadata?: Readonly<Record<string, unknown>> | undefined;
+  readonly loraConfig?: LoraConfig | undefined;
+  readonly optimizerConfig?: OptimizerConfig | undefined;
+}
+
+export interface CreateModelResponse {
+  readonly modelId: string;
+}
+
+export interface UnloadModelRequest {
+  readonly modelId: string;
+}
+
+export interface UnloadModelResponse {
+  readonly modelId: string;
+}
+
+/** One forward (and backward) pass over a batch. */
+export interface ForwardBackwardRequest {
+  readonly modelId: string;
+  readonly seqId: number;
+  readonly data: readonly Datum[];
+  readonly lossFn: string;
+  readonly lossFnConfig?: Readonly<Record<string, number | string>> | undefined;
+  readonly forwardOnly: boolean;
+}
+
+/** What a loss returns for one datum, by field name in camelCase, for example `logprobs`. */
+export type LossFnOutput = Readonly<Record<string, TensorData>>;
+
+export interface ForwardBackwardOutput {
+  /** Kind of the records in `lossFnOutputs`, for example `ArrayRecord`. */
+  readonly lossFnOutputType: string;
+  /** One record per datum, in the order of the request. */
+  readonly lossFnOutputs: readonly LossFnOutput[];
+  /** Metric names are the server's own, for example `loss:sum`. */
+  readonly metrics: Readonly<Record<string, number>>;
+}
+
+export interface OptimStepRequest {
+  readonly optimParams: OptimParams;
+  readonly modelId: string;
+  readonly seqId: number;
+}
+
+export interface OptimStepResponse {
+  readonly metrics?: Readonly<Record<string, number>> | null;
+}
+
+export interface SaveWeightsRequest {
+  readonly modelId: string;
+  readonly seqId: number;
+  readonly path?: string | undefined;
+  /** Seconds until the checkpoint expires; absent means never. */
+  readonly ttlSeconds?: number | undefined;
+  readonly overwrite?: boolean | undefined;
+  readonly userMetadata?: Readonly<Record<string, string>> | undefined;
+}
+
+export interface SaveWeightsResponse {
+  /** `tinker://<run>/weights/<name>` */
+  readonly path: string;
+}
+
+export interface SaveWeightsForSamplerRequest {
+  readonly modelId: string;
+  readonly seqId: number;
+  readonly path?: string | undefined;
+  readonly samplingSessionSeqId?: number | undefined;
+  /** Seconds until the checkpoint expires; absent means never. */
+  readonly ttlSeconds?: number | undefined;
+  readonly userMetadata?: Readonly<Record<string, string>> | undefined;
+}
+
+export interface SaveWeightsForSamplerResponse {
+  /** `tinker://<run>/sampler_weights/<name>`, for a named save. */
+  readonly path?: string | null;
+  /** For a save that goes straight into a sampling session. */
+  readonly samplingSessionId?: string | null;
+}
+
+export interface SaveWeightsExternalRequest {
+  readonly modelId: string;
+  readonly seqId: number;
+  readonly path: string;
+  /** Seconds until the checkpoint expires; absent means never. */
+  readonly ttlSeconds?: number | undefined;
+  /** age recipients to encrypt every exported file to; absent means unencrypted. */
+  readonly ageEncryptionRecipients?: readonly string[] | undefined;
+}
+
+export interface SaveWeightsExternalResponse {
+  /** `tinker://<run>/external_weights/<name>` */
+  readonly path?: string | null;
+  readonly sizeBytes?: number | null;
+}
+
+/** Loads into an existing model (`modelId`, `seqId`) or creates one from a checkpoint (`sessionId`, `modelSeqId`). */
+export interface LoadWeightsRequest {
+  readonly modelId?: string | undefined;
+  readonly seqId?: number | undefined;
+  readonly sessionId?: string | undefined;
+  readonly modelSeqId?: number | undefined;
+  readonly baseModel?: string | undefined;
+  readonly userMetadata?: Readonly<Record<string, unknown>> | undefined;
+  readonly path: string;
+  /** Load the optimizer's state along with the weights. */
+  readonly optimizer: boolean;
+  readonly optimizerConfig?: OptimizerConfig | undefined;
+  readonly weightsAccessToken?: string | undefined;
+}
+
+export interface LoadWeightsResponse {
+  readonly path?: string | null;
+  readonly modelId?: string | null;
+}
+
+export interface CopyWeightsRequest {
+  readonly sourcePath: string;
+  readonly sessionId?: string | undefined;
+  readonly modelSeqId?: number | undefined;
+  readonly destinationProjectId?: string | undefined;
+  /** Seconds until the copy expires; absent means never. */
+  readonly ttlSeconds?: number | undefined;
+  readonly weightsAccessToken?: string | undefined;
+}
+
+export interface CopyWeightsResponse {
+  readonly tinkerPath: string;
+}
+
+/** Rank of a custom loss input: 0 a scalar, 1 `[T]`, 2 `[T, K]`. */
+export type CustomLossInputRank = 0 | 1 | 2;
+
+export interface CustomLossInput {
+  /** `logprobs`, or the `loss_fn_inputs` key (its wire name) that the loss reads. */
+  readonly name: string;
+  readonly rank: CustomLossInputRank;
+}
+
+export type CustomLossNodeOp =
+  | "placeholder"
+  | "get_attr"
+  | "call_function"
+  | "call_method"
+  | "call_module"
+  | "output";
+
+export interface CustomLossNode {
+  readonly op: CustomLossNodeOp;
+  readonly name: string;
+  readonly target: string;
+  readonly args?: readonly unknown[] | undefined;
+  readonly kwargs?: Readonly<Record<string, unknown>> | undefined;
+}
+
+/** A traced loss as plain data: its nodes in execution order. */
+export interface CustomLossGraph {
+  readonly format?: 1 | undefined;
+  readonly nodes: readonly CustomLossNode[];
+}
+
+export interface CreateCustomLossRequest {
+  readonly sessionId: string;
+  readonly customLossSeqId: number;
+  readonly name: string;
+  readonly inputs: readonly CustomLossInput[];
+  readonly graph: CustomLossGraph;
+}
+
+export interface CreateCustomLossResponse {
+  readonly lossId: string;
+}
