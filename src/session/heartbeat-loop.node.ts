@@ -24,7 +24,7 @@ let dispatcher;
 if (undiciPath !== undefined) {
   const undici = require(undiciPath);
   send = undici.fetch;
-  dispatcher = new undici.EnvHttpProxyAgent();
+  dispatcher = new undici.EnvHttpProxyAgent({ proxyTunnel: false });
 }
 let lastSuccessMs = performance.now();
 parentPort.on("message", (fresh) => { headers = fresh; });
