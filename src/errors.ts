@@ -8,7 +8,7 @@ const SECRET_TEXT: ReadonlyArray<readonly [pattern: RegExp, replacement: string]
 ];
 
 const SECRET_NAME =
-  /^(?:x-api-key|authorization|proxy-authorization|cookie|set-cookie|cf-access-.*|(?:.*[-_])?(?:token|secret|password|api-?key|credential))$/i;
+  /^(?:authorization|proxy-authorization|cookie|set-cookie|cf-access-.*|.*(?:token|secret|password|api[-_]?key|credential))$/i;
 
 /** Replaces everything in a text that looks like a key, a JWT, a URL password or a signed URL's token. */
 export function redactText(text: string): string {
