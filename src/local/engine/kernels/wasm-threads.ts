@@ -1,0 +1,58 @@
+import { readFileSync } from "node:fs";
+import { setFlagsFromString } from "node:v8";
+import { Worker } from "node:worker_threads";
+
+/** What the wasm modules export; pointers and strides are in bytes. The sources in wasm/ say what each one does. */
+export type WasmExports = Record<string, (...numbers: number[]) => number>;
+
+export type KernelVariant = "plain" | "relaxed";
+
+const compiled = new Map<KernelVariant, WebAssembly.Module>();
+
+export function loadModule(variant: KernelVariant): WebAssembly.Module {
+  let module = compiled.get(variant);
+  if (!module) {
+    // Node 20 knows relaxed SIMD but hides it behind this flag; later versions ignore it.
+    if (variant === "relaxed") setFlagsFromString("--experimental-wasm-relaxed-simd");
+    module = new WebAssembly.Module(readFileSync(new URL(`./kernels-${variant}.wasm`, import.meta.url)));
+    compiled.set(variant, module);
+  }
+  return module;
+}
+
+/** A string rather than a file, so that it starts the same way from sources and from the compiled package. */
+const workerSource = `
+const { workerData } = require("node:worker_threads");
+const { exports } = new WebAssembly.Instance(workerData.module, { env: { memory: workerData.memory } });
+try {
+  exports.work(workerData.index);
+} catch (error) {
+  exports.workerFailed();
+  throw error;
+}
+`;
+
+/** Threads that take chunks of jobs; they never keep the process alive. */
+export class WorkerThreads {
+  readonly #workers: Worker[] = [];
+  readonly #exports: WasmExports;
+
+  constructor(module: WebAssembly.Module, memory: WebAssembly.Memory, exports: WasmExports, count: number) {
+    this.#exports = exports;
+    for (let index = 1; index <= count; index++) {
+      const worker = new Worker(workerSource, {
+        eval: true,
+        execArgv: [],
+        env: {},
+        workerData: { module, memory, index },
+      });
+      worker.unref();
+      this.#workers.push(worker);
+    }
+  }
+
+  async close(): Promise<void> {
+    this.#exports["stopWorkers"]?.();
+    await Promise.all(this.#workers.splice(0).map((worker) => worker.terminate()));
+  }
+}

@@ -1,0 +1,346 @@
+// Causal attention from matrix products on blocks of queries. A row's scores, softmax and weighted sum run in the same
+// order in all forward paths (masked entries add exact zeros), so packed, paged, batched and single rows agree bit for bit.
+import { GEMM_SCRATCH, gemm, zeroRect } from "./gemm";
+import { exp4, log1 } from "./math";
+import { ATTENTION, ATTENTION_BACKWARD, ATTENTION_PAGED } from "./operations";
+import { dispatch, float, pointer, scratch, setFloat, setPointer } from "./pool";
+import { loadPartial, sumLanes } from "./vector";
+import { maximum } from "./vocabulary";
+
+/** Query rows per block of `attention` and its backward pass. */
+export const QUERY_BLOCK: usize = 32;
+/** Query rows per chunk of `attentionPaged`. */
+export const PAGED_BLOCK: usize = 16;
+
+// @ts-ignore: decorator
+@inline
+function laneMask(start: usize, count: usize): v128 {
+  const index = i32x4.add(i32x4.splat(<i32>start), i32x4(0, 1, 2, 3));
+  return i32x4.lt_u(index, i32x4.splat(<i32>count));
+}
+
+/** Bytes of a row of scores. */
+// @ts-ignore: decorator
+@inline
+function rowBytes(keys: usize): usize {
+  return ((keys + 3) & ~3) << 2;
+}
+
+function scaleRow(x: usize, factor: f32, n: usize): void {
+  const f = f32x4.splat(factor);
+  let i: usize = 0;
+  for (; i + 4 <= n; i += 4) v128.store(x + (i << 2), f32x4.mul(v128.load(x + (i << 2)), f));
+  for (; i < n; i++) store<f32>(x + (i << 2), load<f32>(x + (i << 2)) * factor);
+}
+
+/**
+ * Turns the first `count` raw scores into exp(score * scale - max) and the rest of the row into zeros. Returns the sum, taken
+ * in four lanes by index modulo 4; writes the log of the sum of exponentials to `lse` unless that is 0.
+ */
+function softmaxRow(x: usize, count: usize, keys: usize, scale: f32, lse: usize): f32 {
+  scaleRow(x, scale, count);
+  const top = maximum(x, count);
+  const shift = f32x4.splat(top);
+  let sum = f32x4.splat(0);
+  let i: usize = 0;
+  for (; i + 4 <= count; i += 4) {
+    const e = exp4(f32x4.sub(v128.load(x + (i << 2)), shift));
+    v128.store(x + (i << 2), e);
+    sum = f32x4.add(sum, e);
+  }
+  if (i < count) {
+    const e = v128.and(exp4(f32x4.sub(loadPartial(x + (i << 2), count - i), shift)), laneMask(i, count));
+    v128.store(x + (i << 2), e);
+    sum = f32x4.add(sum, e);
+    i += 4;
+  }
+  for (; i < keys; i += 4) v128.store(x + (i << 2), f32x4.splat(0));
+  const total = sumLanes(sum);
+  if (lse != 0) store<f32>(lse, top + log1(total));
+  return total;
+}
+
+export function attention(out: usize, lse: usize, q: usize, qStride: usize, k: usize, kStride: usize, v: usize, vStride: usize, offsets: usize, sequences: usize, heads: usize, kvHeads: usize, headDim: usize, scale: f32): void {
+  setPointer(0, out);
+  setPointer(1, lse);
+  setPointer(2, q);
+  setPointer(3, qStride);
+  setPointer(4, k);
+  setPointer(5, kStride);
+  setPointer(6, v);
+  setPointer(7, vStride);
+  setPointer(8, offsets);
+  setPointer(9, sequences);
+  setPointer(10, heads);
+  setPointer(11, kvHeads);
+  setPointer(12, headDim);
+  setFloat(13, scale);
+  let blocks: usize = 0;
+  let pairs: f64 = 0;
+  for (let s: usize = 0; s < sequences; s++) {
+    const length = load<usize>(offsets + (s << 2), 4) - load<usize>(offsets + (s << 2));
+    blocks += (length + QUERY_BLOCK - 1) / QUERY_BLOCK;
+    pairs += 0.5 * <f64>length * <f64>length;
+  }
+  dispatch(ATTENTION, blocks * kvHeads, pairs * <f64>(heads * headDim));
+}
+
+export function attentionChunk(chunk: usize): void {
+  const heads = pointer(10);
+  const kvHeads = pointer(11);
+  const headDim = pointer(12);
+  const offsets = pointer(8);
+  const kvHead = chunk % kvHeads;
+  let block = chunk / kvHeads;
+  let sequence: usize = 0;
+  let start: usize = 0;
+  let length: usize = 0;
+  while (true) {
+    start = load<usize>(offsets + (sequence << 2));
+    length = load<usize>(offsets + (sequence << 2), 4) - start;
+    const blocks = (length + QUERY_BLOCK - 1) / QUERY_BLOCK;
+    if (block < blocks) break;
+    block -= blocks;
+    sequence++;
+  }
+  const first = block * QUERY_BLOCK;
+  const rows = min<usize>(QUERY_BLOCK, length - first);
+  const keys = first + rows;
+  const memory = scratch();
+  const scores = memory + GEMM_SCRATCH;
+  const scoreStride = rowBytes(keys);
+  const group = heads / kvHeads;
+  const qStride = pointer(3);
+  const kStride = pointer(5);
+  const vStride = pointer(7);
+  const outStride = heads * headDim * 4;
+  const k = pointer(4) + start * kStride + kvHead * headDim * 4;
+  const v = pointer(6) + start * vStride + kvHead * headDim * 4;
+  for (let h: usize = 0; h < group; h++) {
+    const head = kvHead * group + h;
+    const row = start + first;
+    const q = pointer(2) + row * qStride + head * headDim * 4;
+    const out = pointer(0) + row * outStride + head * headDim * 4;
+    zeroRect(scores, scoreStride, rows, keys);
+    gemm(scores, scoreStride, q, qStride, 4, k, 4, kStride, rows, keys, headDim, memory);
+    zeroRect(out, outStride, rows, headDim);
+    // The sums wait behind the scores until the weighted sums are there to be divided.
+    const sums = scores + QUERY_BLOCK * scoreStride;
+    for (let i: usize = 0; i < rows; i++) {
+      const lse = pointer(1) + (((row + i) * heads + head) << 2);
+      store<f32>(sums + (i << 2), softmaxRow(scores + i * scoreStride, first + i + 1, keys, float(13), lse));
+    }
+    gemm(out, outStride, scores, scoreStride, 4, v, vStride, 4, rows, headDim, keys, memory);
+    for (let i: usize = 0; i < rows; i++) scaleRow(out + i * outStride, 1 / load<f32>(sums + (i << 2)), headDim);
+  }
+}
+
+export function attentionBackward(dq: usize, dqStride: usize, dk: usize, dkStride: usize, dv: usize, dvStride: usize, dout: usize, q: usize, qStride: usize, k: usize, kStride: usize, v: usize, vStride: usize, out: usize, lse: usize, offsets: usize, sequences: usize, heads: usize, kvHeads: usize, headDim: usize, scale: f32): void {
+  setPointer(0, out);
+  setPointer(1, lse);
+  setPointer(2, q);
+  setPointer(3, qStride);
+  setPointer(4, k);
+  setPointer(5, kStride);
+  setPointer(6, v);
+  setPointer(7, vStride);
+  setPointer(8, offsets);
+  setPointer(9, sequences);
+  setPointer(10, heads);
+  setPointer(11, kvHeads);
+  setPointer(12, headDim);
+  setFloat(13, scale);
+  setPointer(14, dq);
+  setPointer(15, dqStride);
+  setPointer(16, dk);
+  setPointer(17, dkStride);
+  setPointer(18, dv);
+  setPointer(19, dvStride);
+  setPointer(20, dout);
+  let pairs: f64 = 0;
+  for (let s: usize = 0; s < sequences; s++) {
+    const length = <f64>(load<usize>(offsets + (s << 2), 4) - load<usize>(offsets + (s << 2)));
+    pairs += 0.5 * length * length;
+  }
+  dispatch(ATTENTION_BACKWARD, sequences * kvHeads, 2.5 * pairs * <f64>(heads * headDim));
+}
+
+/** sum of a[i] * b[i] in four lanes by index modulo 4 */
+function dotRow(a: usize, b: usize, n: usize): f32 {
+  let sum = f32x4.splat(0);
+  const whole = (n & ~3) << 2;
+  for (let i: usize = 0; i < whole; i += 16) sum = f32x4.add(sum, f32x4.mul(v128.load(a + i), v128.load(b + i)));
+  const rest = n & 3;
+  if (rest > 0) sum = f32x4.add(sum, f32x4.mul(loadPartial(a + whole, rest), loadPartial(b + whole, rest)));
+  return sumLanes(sum);
+}
+
+/**
+ * One sequence and one kv head per chunk, so that nobody else adds to its dk and dv. Rows of scores become probabilities,
+ * rows of dp become gradients of the scores; then five products per block of queries.
+ */
+export function attentionBackwardChunk(chunk: usize): void {
+  const heads = pointer(10);
+  const kvHeads = pointer(11);
+  const headDim = pointer(12);
+  const kvHead = chunk % kvHeads;
+  const sequence = chunk / kvHeads;
+  const start = load<usize>(pointer(8) + (sequence << 2));
+  const length = load<usize>(pointer(8) + (sequence << 2), 4) - start;
+  const qStride = pointer(3);
+  const kStride = pointer(5);
+  const vStride = pointer(7);
+  const dqStride = pointer(15);
+  const dkStride = pointer(17);
+  const dvStride = pointer(19);
+  const outStride = heads * headDim * 4;
+  const kvAt = kvHead * headDim * 4;
+  const k = pointer(4) + start * kStride + kvAt;
+  const v = pointer(6) + start * vStride + kvAt;
+  const dk = pointer(16) + start * dkStride + kvAt;
+  const dv = pointer(18) + start * dvStride + kvAt;
+  zeroRect(dk, dkStride, length, headDim);
+  zeroRect(dv, dvStride, length, headDim);
+  const memory = scratch();
+  const group = heads / kvHeads;
+  for (let h: usize = 0; h < group; h++) {
+    const head = kvHead * group + h;
+    for (let first: usize = 0; first < length; first += QUERY_BLOCK) {
+      const rows = min<usize>(QUERY_BLOCK, length - first);
+      const keys = first + rows;
+      const stride = rowBytes(keys);
+      const probabilities = memory + GEMM_SCRATCH;
+      const gradients = probabilities + QUERY_BLOCK * stride;
+      const row = start + first;
+      const q = pointer(2) + row * qStride + head * headDim * 4;
+      const dout = pointer(20) + row * outStride + head * headDim * 4;
+      const out = pointer(0) + row * outStride + head * headDim * 4;
+      zeroRect(probabilities, stride, rows, stride >> 2);
+      gemm(probabilities, stride, q, qStride, 4, k, 4, kStride, rows, keys, headDim, memory);
+      zeroRect(gradients, stride, rows, stride >> 2);
+      gemm(gradients, stride, dout, outStride, 4, v, 4, vStride, rows, keys, headDim, memory);
+      for (let i: usize = 0; i < rows; i++) {
+        const delta = dotRow(dout + i * outStride, out + i * outStride, headDim);
+        const lse = load<f32>(pointer(1) + (((row + i) * heads + head) << 2));
+        gradientRow(probabilities + i * stride, gradients + i * stride, first + i + 1, keys, lse, delta, float(13));
+      }
+      const dq = pointer(14) + row * dqStride + head * headDim * 4;
+      zeroRect(dq, dqStride, rows, headDim);
+      gemm(dq, dqStride, gradients, stride, 4, k, kStride, 4, rows, headDim, keys, memory);
+      gemm(dk, dkStride, gradients, 4, stride, q, qStride, 4, keys, headDim, rows, memory);
+      gemm(dv, dvStride, probabilities, 4, stride, dout, outStride, 4, keys, headDim, rows, memory);
+    }
+  }
+}
+
+/** p = exp(score * scale - lse), ds = p * (dp - delta) * scale; zeros from `count` on. */
+function gradientRow(p: usize, dp: usize, count: usize, keys: usize, lse: f32, delta: f32, scale: f32): void {
+  const factor = f32x4.splat(scale);
+  const shift = f32x4.splat(lse);
+  const d = f32x4.splat(delta);
+  for (let i: usize = 0; i < keys; i += 4) {
+    const at = i << 2;
+    const mask = laneMask(i, count);
+    const e = v128.and(exp4(f32x4.sub(f32x4.mul(v128.load(p + at), factor), shift)), mask);
+    v128.store(p + at, e);
+    const ds = f32x4.mul(f32x4.mul(e, f32x4.sub(v128.load(dp + at), d)), factor);
+    v128.store(dp + at, v128.and(ds, mask));
+  }
+}
+
+export function attentionPaged(out: usize, q: usize, qStride: usize, kPages: usize, vPages: usize, tables: usize, lengths: usize, rows: usize, maxPages: usize, pageSize: usize, heads: usize, kvHeads: usize, headDim: usize, scale: f32): void {
+  setPointer(0, out);
+  setPointer(1, q);
+  setPointer(2, qStride);
+  setPointer(3, kPages);
+  setPointer(4, vPages);
+  setPointer(5, tables);
+  setPointer(6, lengths);
+  setPointer(7, rows);
+  setPointer(8, maxPages);
+  setPointer(9, pageSize);
+  setPointer(10, heads);
+  setPointer(11, kvHeads);
+  setPointer(12, headDim);
+  setFloat(13, scale);
+  let pairs: f64 = 0;
+  for (let row: usize = 0; row < rows; row++) pairs += <f64>load<usize>(lengths + (row << 2));
+  dispatch(ATTENTION_PAGED, ((rows + PAGED_BLOCK - 1) / PAGED_BLOCK) * kvHeads, pairs * <f64>(heads * headDim));
+}
+
+/** How many rows from `row` on (at most up to `end`) read the same pages. */
+function sameTable(row: usize, end: usize): usize {
+  const maxPages = pointer(8);
+  const pageSize = pointer(9);
+  const table = pointer(5) + row * maxPages * 4;
+  let longest = load<usize>(pointer(6) + (row << 2));
+  let next = row + 1;
+  for (; next < end; next++) {
+    longest = max<usize>(longest, load<usize>(pointer(6) + (next << 2)));
+    const pages = (longest + pageSize - 1) / pageSize;
+    const other = pointer(5) + next * maxPages * 4;
+    let page: usize = 0;
+    while (page < pages && load<i32>(table + (page << 2)) == load<i32>(other + (page << 2))) page++;
+    if (page < pages) break;
+  }
+  return next - row;
+}
+
+export function attentionPagedChunk(chunk: usize): void {
+  const heads = pointer(10);
+  const kvHeads = pointer(11);
+  const headDim = pointer(12);
+  const group = heads / kvHeads;
+  const kvHead = chunk % kvHeads;
+  const start = (chunk / kvHeads) * PAGED_BLOCK;
+  const end = min<usize>(start + PAGED_BLOCK, pointer(7));
+  const headBytes = headDim * 4;
+  const outStride = heads * headBytes;
+  for (let row = start; row < end; ) {
+    const run = sameTable(row, end);
+    const head = kvHead * group;
+    const q = pointer(1) + row * pointer(2) + head * headBytes;
+    const out = pointer(0) + row * outStride + head * headBytes;
+    if (run == 1) {
+      // The heads of the group are the rows: they share keys.
+      attendPages(out, headBytes, q, headBytes, row, 0, kvHead, group);
+    } else {
+      for (let h: usize = 0; h < group; h++) {
+        attendPages(out + h * headBytes, outStride, q + h * headBytes, pointer(2), row, 1, kvHead, run);
+      }
+    }
+    row += run;
+  }
+}
+
+/** `count` query rows over the pages of `row`'s table; query i sees lengths[row + i * step] keys. */
+function attendPages(out: usize, outStride: usize, q: usize, qStride: usize, row: usize, step: usize, kvHead: usize, count: usize): void {
+  const headDim = pointer(12);
+  const pageSize = pointer(9);
+  const keyBytes = pointer(11) * headDim * 4;
+  const table = pointer(5) + row * pointer(8) * 4;
+  const lengths = pointer(6) + (row << 2);
+  let keys: usize = 0;
+  for (let i: usize = 0; i < count; i++) keys = max<usize>(keys, load<usize>(lengths + ((i * step) << 2)));
+  const memory = scratch();
+  const sums = memory + GEMM_SCRATCH;
+  const scores = sums + (((count + 15) & ~15) << 2);
+  const stride = rowBytes(keys);
+  zeroRect(scores, stride, count, keys);
+  for (let key: usize = 0; key < keys; key += pageSize) {
+    const page = load<usize>(table + ((key / pageSize) << 2));
+    const k = pointer(3) + page * pageSize * keyBytes + kvHead * headDim * 4;
+    gemm(scores + (key << 2), stride, q, qStride, 4, k, 4, keyBytes, count, min<usize>(pageSize, keys - key), headDim, memory);
+  }
+  for (let i: usize = 0; i < count; i++) {
+    const length = load<usize>(lengths + ((i * step) << 2));
+    store<f32>(sums + (i << 2), softmaxRow(scores + i * stride, length, keys, float(13), 0));
+  }
+  zeroRect(out, outStride, count, headDim);
+  for (let key: usize = 0; key < keys; key += pageSize) {
+    const page = load<usize>(table + ((key / pageSize) << 2));
+    const v = pointer(4) + page * pageSize * keyBytes + kvHead * headDim * 4;
+    gemm(out, outStride, scores + (key << 2), stride, 4, v, keyBytes, 4, count, headDim, min<usize>(pageSize, keys - key), memory);
+  }
+  for (let i: usize = 0; i < count; i++) scaleRow(out + i * outStride, 1 / load<f32>(sums + (i << 2)), headDim);
+}
