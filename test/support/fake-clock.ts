@@ -21,7 +21,7 @@ export class FakeClock implements Clock {
   /** The delays asked of `sleep`, in order. */
   readonly sleeps: number[] = [];
   readonly #auto: boolean;
-  readonly #startWallMs: number;
+  #startWallMs: number;
   readonly #timers = new Map<number, Timer>();
   #nowMs = 0;
   #nextId = 0;
@@ -41,6 +41,11 @@ export class FakeClock implements Clock {
 
   setTimer = (callback: () => void, delayMs: number, _options?: TimerOptions): (() => void) =>
     this.#add(callback, delayMs, false);
+
+  /** The machine was suspended: the date moves on, timers do not. */
+  jumpWall(durationMs: number): void {
+    this.#startWallMs += durationMs;
+  }
 
   /** How many timers and sleeps are still waiting. */
   get pending(): number {
