@@ -138,6 +138,24 @@ describe("heartbeat from a thread", () => {
     await vi.waitFor(() => expect(server.openConnections()).toBe(0));
   });
 
+  it("leaves redirects to the HttpClient, which keeps the key from other hosts", async () => {
+    const elsewhere = await startProtocolServer();
+    try {
+      const keys: unknown[] = [];
+      elsewhere.on("POST /moved", ({ headers }) => {
+        keys.push(headers["x-api-key"]);
+        return { json: {} };
+      });
+      server.on(ROUTE, { status: 308, headers: { location: `${elsewhere.url}/moved` } });
+      await start();
+      await vi.waitFor(() => expect(beats[0]?.status).toBe(200));
+      expect(new Set(keys)).toEqual(new Set([undefined]));
+    } finally {
+      await loop?.stop();
+      await elsewhere.close();
+    }
+  });
+
   it("goes through the proxy of the environment", async () => {
     const seen: string[] = [];
     const proxy = createServer((incoming, outgoing) => {

@@ -38,11 +38,14 @@ async function beat() {
       method: "POST",
       headers: { ...headers, "x-idempotency-key": crypto.randomUUID() },
       body,
+      redirect: "manual",
       signal: AbortSignal.timeout(timeoutMs),
       ...(dispatcher && { dispatcher }),
     });
     const text = await response.text();
     status = response.status;
+    // HttpClient knows where a key may follow a redirect: leave it to the timer loop.
+    if (status >= 300 && status < 400) return parentPort.close();
     if (!response.ok) reason = "status " + status + (text === "" ? "" : ": " + text.slice(0, 500));
   } catch (error) {
     reason = String(error?.cause?.message ?? error?.message ?? error);

@@ -245,6 +245,18 @@ describe("telemetry of errors", () => {
     ]);
   });
 
+  it("captureExceptions hands a future back as it is, and reports its failure", async () => {
+    const { telemetry, batches } = setUp();
+    const failure = new Error("future");
+    const promise = Promise.reject(failure);
+    // biome-ignore lint/suspicious/noThenProperty: stands for an APIFuture
+    const future = { requestId: "r", then: promise.then.bind(promise) };
+    expect(telemetry.captureExceptions(() => future)).toBe(future);
+    await expect(future).rejects.toBe(failure);
+    await telemetry.flush();
+    expect(batches()[0]?.events[0]).toMatchObject({ error_message: "future" });
+  });
+
   it("never sends keys, tokens or headers", async () => {
     const { telemetry, batches } = setUp();
     const jwt = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJ4In0.c2lnbmF0dXJl";

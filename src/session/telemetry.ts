@@ -83,20 +83,22 @@ export class Telemetry {
     return queued;
   }
 
-  /** Runs the function, sync or async; what it throws is reported and thrown again unchanged. */
+  /** Runs the function, sync or async; what it throws is reported and reaches the caller unchanged. */
   captureExceptions<T>(fn: () => T, severity: TelemetrySeverity = "ERROR"): T {
+    const report = (error: unknown): never => {
+      this.logException(error, severity);
+      throw error;
+    };
     let result: T;
     try {
       result = fn();
     } catch (error) {
-      this.logException(error, severity);
-      throw error;
+      return report(error);
     }
-    if (!(result instanceof Promise)) return result;
-    return result.catch((error: unknown) => {
-      this.logException(error, severity);
-      throw error;
-    }) as T;
+    if (result instanceof Promise) return result.catch(report) as T;
+    // A future of our own is handed back as it is: the caller needs more of it than `then`.
+    if (isThenable(result)) result.then(undefined, (error) => void this.logException(error, severity));
+    return result;
   }
 
   /** Sends everything queued so far; never rejects. */
@@ -212,4 +214,8 @@ export class Telemetry {
 /** Telemetry is on unless the environment says `0`, `false`, `no` or `off`. */
 export function telemetryEnabled(setting: string | undefined): boolean {
   return !["0", "false", "no", "off"].includes((setting ?? "").trim().toLowerCase());
+}
+
+function isThenable(value: unknown): value is PromiseLike<unknown> {
+  return typeof value === "object" && value !== null && "then" in value && typeof value.then === "function";
 }
