@@ -1,0 +1,408 @@
+import { afterAll, describe, expect, it } from "vitest";
+import { type AttentionShape, type F32, type Kernels, slice } from "./kernels.js";
+import { createReferenceKernels } from "./reference.js";
+import { firstBitDifference, put, putInts, randomFloats, read, relativeError } from "./test-support.js";
+import { createWasmKernels } from "./wasm-kernels.js";
+
+const reference = createReferenceKernels();
+const one = createWasmKernels({ threads: 1 });
+const three = createWasmKernels({ threads: 3 });
+const relaxed = createWasmKernels({ threads: 2, relaxedSimd: true });
+
+afterAll(async () => {
+  await Promise.all([one, three, relaxed].map((kernels) => kernels.close()));
+});
+
+/** Runs `operation` everywhere: close to the reference, and the same bits for one and three threads. */
+function compare(tolerance: number, operation: (kernels: Kernels) => F32[]): void {
+  const expected = operation(reference).map((buffer) => read(reference, buffer));
+  const single = operation(one).map((buffer) => new Float32Array(one.view(buffer)));
+  const several = operation(three).map((buffer) => new Float32Array(three.view(buffer)));
+  const fused = operation(relaxed).map((buffer) => read(relaxed, buffer));
+  expected.forEach((values, index) => {
+    expect(relativeError(single[index]!, values)).toBeLessThan(tolerance);
+    expect(relativeError(fused[index]!, values)).toBeLessThan(tolerance);
+    expect(firstBitDifference(single[index]!, several[index]!)).toBeNull();
+  });
+}
+
+describe("norms", () => {
+  it("rmsNorm and its gradients agree with the reference", () => {
+    for (const [rows, cols] of [
+      [1, 1],
+      [3, 7],
+      [5, 64],
+      [40, 30],
+      [300, 257],
+    ] as const) {
+      compare(2e-6, (kernels) => {
+        const x = put(kernels, randomFloats(rows * cols, 1));
+        const weight = put(kernels, randomFloats(cols, 2));
+        const dout = put(kernels, randomFloats(rows * cols, 3));
+        const dx = put(kernels, randomFloats(rows * cols, 4));
+        const dweight = put(kernels, randomFloats(cols, 5));
+        const [out, rstd] = [kernels.alloc(rows * cols), kernels.alloc(rows)];
+        kernels.rmsNorm(out, rstd, x, weight, rows, cols, 1e-5);
+        kernels.rmsNormBackward(dx, dweight, dout, x, rstd, weight, rows, cols);
+        return [out, rstd, dx, dweight];
+      });
+    }
+  });
+
+  it("normRope and its gradients agree with the reference, with and without the norm, inside wider rows", () => {
+    for (const [rows, heads, headDim] of [
+      [1, 1, 2],
+      [5, 2, 6],
+      [20, 3, 32],
+      [70, 4, 64],
+      [9, 2, 80],
+    ] as const) {
+      for (const normed of [true, false]) {
+        compare(3e-6, (kernels) => {
+          const width = heads * headDim;
+          const stride = width + 8;
+          const rowsOf = (seed: number) => ({
+            data: put(kernels, randomFloats(rows * stride, seed)),
+            stride,
+          });
+          const [x, dout, out, dx] = [rowsOf(1), rowsOf(2), rowsOf(3), rowsOf(4)];
+          const weight = normed ? put(kernels, randomFloats(headDim, 5)) : null;
+          const rstd = normed ? kernels.alloc(rows * heads) : null;
+          const dweight = normed ? put(kernels, randomFloats(headDim, 6)) : null;
+          const angles = randomFloats(16 * (headDim / 2), 7);
+          const cos = put(kernels, angles.map(Math.cos));
+          const sin = put(kernels, angles.map(Math.sin));
+          const positions = putInts(
+            kernels,
+            Array.from({ length: rows }, (_, row) => (row * 5) % 16),
+          );
+          kernels.normRope(out, rstd, x, weight, cos, sin, positions, rows, heads, headDim, 1e-6);
+          kernels.normRopeBackward(
+            dx,
+            dweight,
+            dout,
+            x,
+            rstd,
+            weight,
+            cos,
+            sin,
+            positions,
+            rows,
+            heads,
+            headDim,
+          );
+          return [out.data, dx.data, ...(rstd && dweight ? [rstd, dweight] : [])];
+        });
+      }
+    }
+  });
+});
+
+describe("swiglu", () => {
+  it("agrees with the reference, forward and backward, also far out", () => {
+    for (const [rows, cols] of [
+      [1, 3],
+      [7, 13],
+      [90, 300],
+    ] as const) {
+      compare(1e-6, (kernels) => {
+        const gateUp = put(
+          kernels,
+          randomFloats(2 * rows * cols, 1).map((value, i) => (i % 11 === 0 ? 120 * value : 4 * value)),
+        );
+        const dout = put(kernels, randomFloats(rows * cols, 2));
+        const [out, dgateUp] = [kernels.alloc(rows * cols), kernels.alloc(2 * rows * cols)];
+        kernels.swiglu(out, gateUp, rows, cols);
+        kernels.swigluBackward(dgateUp, dout, gateUp, rows, cols);
+        return [out, dgateUp];
+      });
+    }
+  });
+});
+
+describe("rows", () => {
+  it("gathers, scatters and adds in order", () => {
+    for (const [rows, cols] of [
+      [1, 1],
+      [6, 5],
+      [700, 250],
+    ] as const) {
+      const indices = Array.from({ length: rows }, (_, row) => (row * row) % 9);
+      compare(1e-30, (kernels) => {
+        const table = put(kernels, randomFloats(9 * cols, 1));
+        const sums = put(kernels, randomFloats(9 * cols, 2));
+        const stored = put(kernels, randomFloats(rows * cols, 3));
+        const x = put(kernels, randomFloats(rows * (cols + 2), 4));
+        const out = kernels.alloc(rows * cols);
+        kernels.gatherRows(out, table, putInts(kernels, indices), rows, cols);
+        kernels.scatterAddRows(sums, out, putInts(kernels, indices), rows, cols);
+        const places = Array.from({ length: rows }, (_, row) => rows - 1 - row);
+        kernels.scatterRows(stored, { data: x, stride: cols + 2 }, putInts(kernels, places), rows, cols);
+        return [out, sums, stored];
+      });
+    }
+  });
+
+  it("refuses an index outside the table", () => {
+    const [out, table] = [one.alloc(4), one.alloc(8)];
+    expect(() => one.gatherRows(out, table, putInts(one, [1, 4]), 2, 2)).toThrow(
+      "indices[1] is 4, expected 0 to 3",
+    );
+  });
+});
+
+function attentionInputs(kernels: Kernels, rows: number, shape: AttentionShape) {
+  const kvWidth = shape.kvHeads * shape.headDim;
+  const stride = shape.heads * shape.headDim + 2 * kvWidth + 4;
+  const packed = put(kernels, randomFloats(rows * stride, 1));
+  const qWidth = shape.heads * shape.headDim;
+  const part = (start: number) => ({ data: slice(packed, start, rows * stride - start), stride });
+  return { q: part(0), k: part(qWidth), v: part(qWidth + kvWidth), qWidth, kvWidth, stride };
+}
+
+const shapes: AttentionShape[] = [
+  { heads: 1, kvHeads: 1, headDim: 4, scale: 0.5 },
+  { heads: 4, kvHeads: 2, headDim: 32, scale: 32 ** -0.5 },
+  { heads: 2, kvHeads: 2, headDim: 64, scale: 0.125 },
+  { heads: 6, kvHeads: 1, headDim: 10, scale: 0.3 },
+  { heads: 2, kvHeads: 1, headDim: 128, scale: 128 ** -0.5 },
+];
+
+describe("attention", () => {
+  it("agrees with the reference on packed sequences, forward and backward", () => {
+    for (const shape of shapes) {
+      const offsets = [0, 1, 6, 6, 41, 110];
+      compare(5e-6, (kernels) => {
+        const rows = 110;
+        const { q, k, v, qWidth } = attentionInputs(kernels, rows, shape);
+        const [out, lse] = [kernels.alloc(rows * qWidth), kernels.alloc(rows * shape.heads)];
+        const packs = putInts(kernels, offsets);
+        kernels.attention(out, lse, q, k, v, packs, 5, shape);
+        const gradients = attentionInputs(kernels, rows, shape);
+        const dout = put(kernels, randomFloats(rows * qWidth, 9));
+        kernels.attentionBackward(
+          gradients.q,
+          gradients.k,
+          gradients.v,
+          dout,
+          q,
+          k,
+          v,
+          out,
+          lse,
+          packs,
+          5,
+          shape,
+        );
+        return [out, lse, gradients.q.data];
+      });
+    }
+  });
+
+  it("gives a sequence the same bits alone and packed with others", () => {
+    const shape = shapes[1]!;
+    for (const kernels of [three, relaxed]) {
+      const run = (first: number, offsets: number[]) => {
+        const { q, k, v, qWidth } = attentionInputs(kernels, 110, shape);
+        const rows = offsets.at(-1)!;
+        const from = ({ data, stride }: { data: F32; stride: number }) => ({
+          data: slice(data, first * stride, data.length - first * stride),
+          stride,
+        });
+        const [out, lse] = [kernels.alloc(rows * qWidth), kernels.alloc(rows * shape.heads)];
+        kernels.attention(
+          out,
+          lse,
+          from(q),
+          from(k),
+          from(v),
+          putInts(kernels, offsets),
+          offsets.length - 1,
+          shape,
+        );
+        return new Float32Array(kernels.view(out));
+      };
+      const packed = run(0, [0, 20, 65, 110]);
+      const alone = run(20, [0, 45]);
+      const width = shape.heads * shape.headDim;
+      expect(firstBitDifference(packed.slice(20 * width, 65 * width), alone)).toBeNull();
+    }
+  });
+
+  it("gives the same bits from pages, in prefill and one row at a time, as packed", () => {
+    for (const shape of shapes) {
+      for (const kernels of [one, three, relaxed]) {
+        const rows = 50;
+        const { q, k, v, qWidth, kvWidth } = attentionInputs(kernels, rows, shape);
+        const [out, lse] = [kernels.alloc(rows * qWidth), kernels.alloc(rows * shape.heads)];
+        kernels.attention(out, lse, q, k, v, putInts(kernels, [0, rows]), 1, shape);
+
+        const [pageSize, maxPages] = [8, 9];
+        const table = [5, 2, 9, 0, 7, 3, 8, 1, 1];
+        const places = putInts(
+          kernels,
+          Array.from(
+            { length: rows },
+            (_, j) => table[Math.floor(j / pageSize)]! * pageSize + (j % pageSize),
+          ),
+        );
+        const [kPages, vPages] = [
+          kernels.alloc(10 * pageSize * kvWidth),
+          kernels.alloc(10 * pageSize * kvWidth),
+        ];
+        kernels.scatterRows(kPages, k, places, rows, kvWidth);
+        kernels.scatterRows(vPages, v, places, rows, kvWidth);
+        const lengths = Array.from({ length: rows }, (_, row) => row + 1);
+        const paged = kernels.alloc(rows * qWidth);
+        kernels.attentionPaged(
+          paged,
+          q,
+          kPages,
+          vPages,
+          putInts(
+            kernels,
+            lengths.flatMap(() => table),
+          ),
+          putInts(kernels, lengths),
+          rows,
+          maxPages,
+          pageSize,
+          shape,
+        );
+        const expected = new Float32Array(kernels.view(out));
+        expect(firstBitDifference(new Float32Array(kernels.view(paged)), expected)).toBeNull();
+
+        const single = kernels.alloc(qWidth);
+        for (const row of [0, 7, 8, 49]) {
+          const query = { data: slice(q.data, row * q.stride, qWidth), stride: q.stride };
+          kernels.attentionPaged(
+            single,
+            query,
+            kPages,
+            vPages,
+            putInts(kernels, table),
+            putInts(kernels, [row + 1]),
+            1,
+            maxPages,
+            pageSize,
+            shape,
+          );
+          expect(
+            firstBitDifference(
+              new Float32Array(kernels.view(single)),
+              expected.slice(row * qWidth, (row + 1) * qWidth),
+            ),
+          ).toBeNull();
+        }
+      }
+    }
+  });
+
+  it("agrees with the reference on rows with tables of their own", () => {
+    const shape = shapes[1]!;
+    compare(5e-6, (kernels) => {
+      const rows = 40;
+      const { q, kvWidth, qWidth } = attentionInputs(kernels, rows, shape);
+      const [pageSize, maxPages, pages] = [4, 5, 12];
+      const kPages = put(kernels, randomFloats(pages * pageSize * kvWidth, 5));
+      const vPages = put(kernels, randomFloats(pages * pageSize * kvWidth, 6));
+      const tables = Array.from({ length: rows * maxPages }, (_, i) => (i * 7 + (i >> 4)) % pages);
+      const lengths = Array.from({ length: rows }, (_, row) => 1 + ((row * 3) % (maxPages * pageSize)));
+      const out = kernels.alloc(rows * qWidth);
+      kernels.attentionPaged(
+        out,
+        q,
+        kPages,
+        vPages,
+        putInts(kernels, tables),
+        putInts(kernels, lengths),
+        rows,
+        maxPages,
+        pageSize,
+        shape,
+      );
+      return [out];
+    });
+  });
+});
+
+describe("vocabulary", () => {
+  it("log-probabilities and their gradient agree with the reference", () => {
+    for (const [rows, vocab, perRow] of [
+      [1, 1, 1],
+      [3, 7, 2],
+      [9, 64, 1],
+      [60, 1003, 3],
+    ] as const) {
+      compare(2e-6, (kernels) => {
+        const values = randomFloats(rows * vocab, 1).map((value) => 12 * value);
+        const logits = put(kernels, values);
+        const targets = putInts(
+          kernels,
+          Array.from({ length: rows * perRow }, (_, i) => (i * 31) % vocab),
+        );
+        const coefficients = put(
+          kernels,
+          randomFloats(rows * perRow, 2).map((value, i) => (i === 0 ? 0 : value)),
+        );
+        const [logprobs, lse] = [kernels.alloc(rows * perRow), kernels.alloc(rows)];
+        kernels.logSoftmaxGather(logprobs, lse, logits, targets, rows, vocab, perRow);
+        kernels.logitsGradient(logits, lse, targets, coefficients, rows, vocab, perRow);
+        return [logprobs, lse, logits];
+      });
+    }
+  });
+
+  it("stays finite for logits of any size", () => {
+    const logits = put(one, Float32Array.of(3e38, -3e38, 0, 88, 1000, 1001, -1e4, 999));
+    const [logprobs, lse] = [one.alloc(2), one.alloc(2)];
+    one.logSoftmaxGather(logprobs, lse, logits, putInts(one, [0, 1]), 2, 4, 1);
+    expect(read(one, logprobs)[0]).toBe(0);
+    expect(read(one, logprobs)[1]).toBeCloseTo(-Math.log(1 + Math.exp(-1) + Math.exp(-2)), 4);
+  });
+});
+
+describe("whole buffers", () => {
+  it("equal the reference bit for bit, AdamW and the sum of squares included", () => {
+    for (const length of [1, 2, 3, 6, 65, 40_001]) {
+      const step = {
+        learningRate: 1e-3,
+        beta1: 0.9,
+        beta2: 0.95,
+        eps: 1e-8,
+        weightDecay: 0.1,
+        gradScale: 0.7,
+      };
+      const run = (kernels: Kernels) => {
+        const [w, g, m, v] = [1, 2, 3, 4].map((seed) => put(kernels, randomFloats(length, seed))) as [
+          F32,
+          F32,
+          F32,
+          F32,
+        ];
+        kernels.zero(m);
+        kernels.zero(v);
+        for (let index = 1; index <= 3; index++) kernels.adamw(w, g, m, v, { ...step, step: index });
+        const sum = kernels.alloc(length);
+        kernels.add(sum, w, g);
+        kernels.addScaled(sum, m, -0.3);
+        kernels.scale(sum, 1.7);
+        const twin = kernels.alloc(length);
+        kernels.copy(twin, sum);
+        kernels.add(twin, twin, twin);
+        return {
+          arrays: [w, m, v, sum, twin].map((buffer) => new Float32Array(kernels.view(buffer))),
+          norm: kernels.sumSquares(g),
+        };
+      };
+      const expected = run(reference);
+      for (const kernels of [one, three, relaxed]) {
+        const actual = run(kernels);
+        expect(actual.norm).toBe(expected.norm);
+        expected.arrays.forEach((values, index) => {
+          expect(firstBitDifference(actual.arrays[index]!, values)).toBeNull();
+        });
+      }
+    }
+  });
+});
