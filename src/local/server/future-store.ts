@@ -1,0 +1,149 @@
+import type { Clock } from "../../transport/clock.js";
+import type { Limits } from "./limits.js";
+
+export interface QueueInfo {
+  readonly state: "active" | "paused_capacity" | "paused_rate_limit";
+  readonly reason?: string;
+}
+
+/** How an operation ended. Large results are kept in the form most clients fetch. */
+export type Outcome =
+  | { readonly type: "json"; readonly body: Readonly<Record<string, unknown>> }
+  | { readonly type: "proto"; readonly message: "sample" | "forward_backward"; readonly bytes: Uint8Array }
+  | { readonly type: "failed"; readonly error: string; readonly category: "user" | "server" };
+
+export interface FutureOptions {
+  readonly requestId: string;
+  readonly owner: string;
+  readonly queueInfo?: () => QueueInfo;
+  readonly cancel?: () => void;
+  /** Called when the result has been dropped, by age or for space. */
+  readonly onForgotten?: () => void;
+}
+
+/** An accepted operation: its result once there is one, and those who wait for it. */
+export class Future {
+  readonly requestId: string;
+  readonly owner: string;
+  readonly queueInfo: () => QueueInfo;
+  readonly cancel: () => void;
+  readonly onForgotten: () => void;
+  outcome: Outcome | undefined;
+  endedAt = 0;
+  readonly waiters = new Set<() => void>();
+
+  constructor(options: FutureOptions) {
+    this.requestId = options.requestId;
+    this.owner = options.owner;
+    this.queueInfo = options.queueInfo ?? (() => ({ state: "active" }));
+    this.cancel = options.cancel ?? (() => undefined);
+    this.onForgotten = options.onForgotten ?? (() => undefined);
+  }
+}
+
+const UNFETCHED_LIFETIME_MS = 60 * 60_000;
+// Long enough for a client that lost the answer on its way to ask again.
+const FETCHED_LIFETIME_MS = 5 * 60_000;
+
+/** All operations that are running or whose results can still be fetched; results are bounded in bytes and age. */
+export class FutureStore {
+  readonly #clock: Clock;
+  readonly #limits: Limits;
+  readonly #all = new Map<string, Future>();
+  // Both in the order in which they end, so that the oldest are found at the front.
+  readonly #unfetched = new Map<string, Future>();
+  readonly #fetched = new Map<string, { future: Future; at: number }>();
+  #resultBytes = 0;
+  #closed = false;
+
+  constructor(clock: Clock, limits: Limits) {
+    this.#clock = clock;
+    this.#limits = limits;
+  }
+
+  get resultBytes(): number {
+    return this.#resultBytes;
+  }
+
+  get size(): number {
+    return this.#all.size;
+  }
+
+  create(options: FutureOptions): Future {
+    const future = new Future(options);
+    this.#all.set(future.requestId, future);
+    return future;
+  }
+
+  get(requestId: string): Future | undefined {
+    return this.#all.get(requestId);
+  }
+
+  end(future: Future, outcome: Outcome): void {
+    if (future.outcome !== undefined) return;
+    future.outcome = outcome;
+    future.endedAt = this.#clock.now();
+    this.#unfetched.set(future.requestId, future);
+    this.#resultBytes += sizeOf(outcome);
+    for (const wake of [...future.waiters]) wake();
+    future.waiters.clear();
+    this.sweep();
+  }
+
+  /** Waits until the operation has ended, the time is over, the caller is gone or the server closes. */
+  wait(future: Future, timeoutMs: number, signal: AbortSignal): Promise<void> {
+    if (future.outcome !== undefined || signal.aborted || this.#closed) return Promise.resolve();
+    return new Promise((resolve) => {
+      const done = () => {
+        future.waiters.delete(done);
+        signal.removeEventListener("abort", done);
+        cancelTimer();
+        resolve();
+      };
+      const cancelTimer = this.#clock.setTimer(done, timeoutMs, { background: true });
+      signal.addEventListener("abort", done, { once: true });
+      future.waiters.add(done);
+    });
+  }
+
+  markFetched(future: Future): void {
+    if (!this.#unfetched.delete(future.requestId)) return;
+    this.#fetched.set(future.requestId, { future, at: this.#clock.now() });
+  }
+
+  /** Drops a result whose client says it has it. */
+  forget(future: Future): void {
+    if (future.outcome === undefined || this.#all.get(future.requestId) !== future) return;
+    this.#all.delete(future.requestId);
+    this.#unfetched.delete(future.requestId);
+    this.#fetched.delete(future.requestId);
+    this.#resultBytes -= sizeOf(future.outcome);
+    future.onForgotten();
+  }
+
+  /** Drops results that are too old, then, while there are too many bytes, fetched ones before others. */
+  sweep(): void {
+    const now = this.#clock.now();
+    for (const { future, at } of this.#fetched.values()) {
+      if (at + FETCHED_LIFETIME_MS > now && this.#resultBytes <= this.#limits.resultBytes) break;
+      this.forget(future);
+    }
+    for (const future of this.#unfetched.values()) {
+      const isOld = future.endedAt + UNFETCHED_LIFETIME_MS <= now;
+      // The newest always stays: a single result above the limit must still reach its client.
+      const isTooMuch = this.#resultBytes > this.#limits.resultBytes && this.#unfetched.size > 1;
+      if (!isOld && !isTooMuch) break;
+      this.forget(future);
+    }
+  }
+
+  /** Ends every wait; used when the server closes. */
+  close(): void {
+    this.#closed = true;
+    for (const future of this.#all.values()) for (const wake of [...future.waiters]) wake();
+  }
+}
+
+function sizeOf(outcome: Outcome): number {
+  return outcome.type === "proto" ? outcome.bytes.byteLength : 512;
+}

@@ -1,0 +1,239 @@
+import {
+  decodeForwardBackwardRequest,
+  encodeForwardBackwardOutput,
+  forwardBackwardRequestFromJson,
+} from "../../wire/index.js";
+import { TensorData } from "../../wire/tensor-data.js";
+import type { ForwardBackwardRequest } from "../../wire/training-types.js";
+import type { ForwardBackwardResult, LoraSettings } from "../engine/engine.js";
+import { contentType, jsonBody, parseJsonObject, parseWith, readBody, readJsonObject } from "./body.js";
+import { type App, type AppContext, type Core, modelInfo, textMetadata } from "./core.js";
+import type { Outcome } from "./future-store.js";
+import { HttpError, invalid } from "./http-error.js";
+import type { Identity } from "./identity.js";
+import { addModel, submitTo } from "./live-models.js";
+import { peekRequest } from "./peek-request.js";
+import * as schemas from "./schemas.js";
+import type { LiveModel } from "./sessions.js";
+import { checkLoss, fingerprintBatch, fingerprintJson, toEngineData } from "./training-data.js";
+
+const DEFAULT_RANK = 32;
+
+/** Models and what trains them: create, forward, backward, optimizer step, unload. */
+export function addTrainingRoutes(app: App, core: Core): void {
+  app.post("/api/v1/create_model", async (context) => {
+    const request = await jsonBody(context, core.limits, schemas.createModel);
+    const session = core.sessions.use(context.get("identity"), request.session_id);
+    const info = modelInfo(core, request.base_model, "base_model");
+    const rank = request.lora_config?.rank ?? DEFAULT_RANK;
+    if (rank > core.limits.loraRank) {
+      throw invalid("lora_config.rank", `must be at most ${core.limits.loraRank}, got ${rank}`);
+    }
+    const lora: LoraSettings = {
+      rank,
+      seed: request.lora_config?.seed ?? Math.floor(core.random() * 2 ** 31),
+      trainAttn: request.lora_config?.train_attn ?? true,
+      trainMlp: request.lora_config?.train_mlp ?? true,
+      trainUnembed: request.lora_config?.train_unembed ?? true,
+    };
+    if (!lora.trainAttn && !lora.trainMlp && !lora.trainUnembed) {
+      throw invalid("lora_config", "must train at least one of train_attn, train_mlp and train_unembed");
+    }
+    const { model, future } = addModel(core, session, {
+      modelSeqId: request.model_seq_id,
+      info,
+      lora,
+      userMetadata: textMetadata(request.user_metadata),
+      kind: "create_model",
+      fingerprint: fingerprintJson(request),
+      prepare: async (created) => {
+        await core.engine.createAdapter(created.adapterId, info.name, lora);
+        return { type: "create_model", model_id: created.run.id };
+      },
+    });
+    return context.json({ request_id: future.requestId, model_id: model.run.id });
+  });
+
+  app.post("/api/v1/get_info", async (context) => {
+    const request = await jsonBody(context, core.limits, schemas.modelOnly);
+    const { run, info } = core.sessions.model(context.get("identity"), request.model_id);
+    return context.json({
+      type: "get_info",
+      model_id: run.id,
+      model_name: info.name,
+      is_lora: true,
+      lora_rank: run.lora.rank,
+      optimizer_config: { type: "adamw" },
+      model_data: { arch: info.arch, model_name: info.name, tokenizer_id: info.tokenizerPath },
+    });
+  });
+
+  app.post("/api/v1/unload_model", async (context) => {
+    const identity = context.get("identity");
+    const request = await jsonBody(context, core.limits, schemas.modelOnly);
+    const model = core.sessions.model(identity, request.model_id);
+    const future = submitTo(core, model, {
+      seqId: undefined,
+      kind: "unload_model",
+      fingerprint: "unload_model",
+      bytes: 0,
+      execute: async () => {
+        await core.engine.removeAdapter(model.adapterId);
+        model.session.models.delete(model.run.id);
+        queueMicrotask(() => model.queue.close(`Model ${model.run.id} was unloaded.`));
+        return { type: "json", body: { type: "unload_model", model_id: model.run.id } };
+      },
+    });
+    return context.json({ request_id: future.requestId, model_id: model.run.id });
+  });
+
+  app.post("/api/v1/forward_backward", async (context) => {
+    const body = await readBody(context.req.raw, core.limits);
+    if (contentType(context.req.raw) === "application/x-protobuf") {
+      const peeked = peekRequest(body);
+      return refusing(core, context, peeked.modelId, peeked.seqId, () =>
+        runPass(core, context, decodeForwardBackwardRequest(body)),
+      );
+    }
+    const { value } = parseJsonObject(body);
+    return runJsonPass(core, context, value, false);
+  });
+
+  app.post("/api/v1/forward", async (context) => {
+    const { value } = await readJsonObject(context.req.raw, core.limits);
+    return runJsonPass(core, context, value, true);
+  });
+
+  app.post("/api/v1/optim_step", async (context) => {
+    const { value } = await readJsonObject(context.req.raw, core.limits);
+    return refusing(core, context, value["model_id"], value["seq_id"], () => {
+      const family = value["optimizer_params"] ?? value["optim_params"];
+      if (typeof family === "object" && family !== null && "type" in family && family.type !== "adamw") {
+        throw invalid(
+          "optimizer_params.type",
+          `must be adamw: it is the only optimizer of this server, got ${JSON.stringify(family.type)}`,
+        );
+      }
+      const request = parseWith(schemas.optimStep, value);
+      const model = core.sessions.model(context.get("identity"), request.model_id);
+      const { adam } = request;
+      const future = submitTo(core, model, {
+        seqId: request.seq_id ?? undefined,
+        kind: "optim_step",
+        fingerprint: fingerprintJson(["optim_step", adam]),
+        bytes: 0,
+        execute: async () => {
+          const { metrics } = await core.engine.optimStep(model.adapterId, {
+            learningRate: adam.learning_rate,
+            beta1: adam.beta1,
+            beta2: adam.beta2,
+            eps: adam.eps,
+            weightDecay: adam.weight_decay,
+            gradClipNorm: adam.grad_clip_norm,
+          });
+          return { type: "json", body: { type: "optim_step", metrics } };
+        },
+      });
+      return context.json({ request_id: future.requestId, model_id: model.run.id });
+    });
+  });
+}
+
+function runJsonPass(
+  core: Core,
+  context: AppContext,
+  value: Record<string, unknown>,
+  forwardOnly: boolean,
+): Promise<Response> {
+  return refusing(core, context, value["model_id"], value["seq_id"], () => {
+    const key = forwardOnly ? "forward_input" : "forward_backward_input";
+    if (typeof value[key] !== "object" || value[key] === null) throw invalid(key, "is missing");
+    return runPass(
+      core,
+      context,
+      forwardBackwardRequestFromJson(value),
+      value["seq_id"] === undefined || value["seq_id"] === null,
+    );
+  });
+}
+
+function runPass(
+  core: Core,
+  context: AppContext,
+  request: ForwardBackwardRequest,
+  isUnnumbered = false,
+): Response {
+  const { forwardOnly } = request;
+  const model = core.sessions.model(context.get("identity"), request.modelId);
+  const seqId = isUnnumbered ? undefined : parseWith(schemas.seqId, request.seqId);
+  const { lossFn, lossFnConfig } = checkLoss(request.lossFn, request.lossFnConfig);
+  const batch = toEngineData(request.data, lossFn, forwardOnly, model.info, core.limits);
+  const kind = forwardOnly ? "forward" : "forward_backward";
+  const future = submitTo(core, model, {
+    seqId,
+    kind,
+    fingerprint: fingerprintBatch([kind, lossFn, lossFnConfig], batch.data),
+    bytes: batch.bytes,
+    execute: async () => {
+      const shapes = batch.data.map((datum) =>
+        datum.targetsPerToken === 1 ? [datum.tokens.length] : [datum.tokens.length, datum.targetsPerToken],
+      );
+      const { data, tokens } = batch;
+      const result = await core.engine.forwardBackward({
+        adapterId: model.adapterId,
+        data,
+        lossFn,
+        lossFnConfig,
+        forwardOnly,
+      });
+      core.store.usage.add(core.clock.wallNow(), {
+        owner: model.run.owner,
+        sessionId: model.session.record.id,
+        baseModel: model.info.name,
+        kind: "training",
+        count: tokens,
+      });
+      return toOutcome(result, shapes);
+    },
+  });
+  return context.json({ request_id: future.requestId, model_id: model.run.id });
+}
+
+function toOutcome(result: ForwardBackwardResult, shapes: readonly number[][]): Outcome {
+  const bytes = encodeForwardBackwardOutput({
+    lossFnOutputType: "ArrayRecord",
+    lossFnOutputs: result.logprobs.map((data, index) => ({
+      logprobs: new TensorData({ dtype: "float32", data, shape: shapes[index]! }),
+    })),
+    metrics: result.metrics,
+  });
+  return { type: "proto", message: "forward_backward", bytes };
+}
+
+/** Runs a numbered request; when it is refused, its number is given up, so that those behind it can go on. */
+export async function refusing(
+  core: Core,
+  context: AppContext,
+  modelId: unknown,
+  seqId: unknown,
+  action: () => Response | Promise<Response>,
+): Promise<Response> {
+  try {
+    return await action();
+  } catch (error) {
+    const willComeAgain = error instanceof HttpError && error.status === 429;
+    if (!willComeAgain) giveUpNumber(core, context.get("identity"), modelId, seqId);
+    throw error;
+  }
+}
+
+function giveUpNumber(core: Core, identity: Identity, modelId: unknown, seqId: unknown): void {
+  if (typeof modelId !== "string" || typeof seqId !== "number" || !Number.isInteger(seqId)) return;
+  let model: LiveModel;
+  try {
+    model = core.sessions.model(identity, modelId);
+  } catch {
+    return;
+  }
+  model.queue.refuse(seqId);
+}

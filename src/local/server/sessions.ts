@@ -1,0 +1,184 @@
+import { randomUUID } from "node:crypto";
+import type { Clock } from "../../transport/clock.js";
+import type { BaseModelInfo } from "../engine/engine.js";
+import type { RunRecord } from "../store/run-store.js";
+import type { SessionRecord } from "../store/session-store.js";
+import type { Store } from "../store/store.js";
+import { HttpError } from "./http-error.js";
+import { type Identity, mayAccess } from "./identity.js";
+import type { Limits } from "./limits.js";
+import type { ModelQueue } from "./model-queue.js";
+import { TraceLog } from "./trace-log.js";
+
+/** A model being trained: its run, its place in the engine, and its queue. */
+export interface LiveModel {
+  readonly run: RunRecord;
+  readonly adapterId: string;
+  readonly info: BaseModelInfo;
+  readonly queue: ModelQueue;
+  readonly session: LiveSession;
+}
+
+/** A session with somebody at the other end. */
+export interface LiveSession {
+  readonly record: SessionRecord;
+  readonly trace: TraceLog;
+  readonly models: Map<string, LiveModel>;
+  readonly samplerIds: Set<string>;
+  lastSeenAt: number;
+}
+
+export interface NewSession {
+  readonly tags: string[];
+  readonly userMetadata: Record<string, string> | null;
+  readonly sdkVersion: string;
+  readonly projectId: string | null;
+  readonly displayName: string | null;
+}
+
+export interface SessionsOptions {
+  readonly store: Store;
+  readonly clock: Clock;
+  readonly limits: Limits;
+  /** A session not heard of for this long is over. */
+  readonly timeoutMs: number;
+  /** Frees what a session that is over held. */
+  readonly onEnd: (session: LiveSession, reason: string) => Promise<void>;
+}
+
+/** The sessions of this server; one ends when its client says so or is silent for too long. */
+export class Sessions {
+  readonly #options: SessionsOptions;
+  readonly #live = new Map<string, LiveSession>();
+
+  constructor(options: SessionsOptions) {
+    this.#options = options;
+  }
+
+  async open(identity: Identity, request: NewSession): Promise<LiveSession> {
+    const { clock, limits, store } = this.#options;
+    if (this.#live.size >= limits.openSessions) {
+      throw new HttpError(
+        429,
+        `This server has ${this.#live.size} open sessions, its limit; close some first.`,
+        { "retry-after": "5" },
+      );
+    }
+    const record: SessionRecord = {
+      id: randomUUID(),
+      owner: identity.owner,
+      createdAt: clock.wallNow(),
+      status: { type: "active" },
+      samplers: [],
+      ...request,
+    };
+    const session: LiveSession = {
+      record,
+      trace: new TraceLog(limits.traceEvents, clock.wallNow() - clock.now()),
+      models: new Map(),
+      samplerIds: new Set(),
+      lastSeenAt: clock.now(),
+    };
+    this.#live.set(record.id, session);
+    await store.sessions.save(record);
+    return session;
+  }
+
+  /** The session a request belongs to; a sign of life. 404 for an unknown one, 410 for one that is over. */
+  use(identity: Identity, sessionId: string): LiveSession {
+    const session = this.#live.get(sessionId);
+    if (session !== undefined && mayAccess(identity, session.record.owner)) {
+      session.lastSeenAt = this.#options.clock.now();
+      return session;
+    }
+    throw this.missing(identity, sessionId);
+  }
+
+  missing(identity: Identity, sessionId: string): HttpError {
+    const record = this.#options.store.sessions.get(sessionId);
+    if (record === undefined || !mayAccess(identity, record.owner)) {
+      return new HttpError(404, `There is no session ${sessionId}.`);
+    }
+    return new HttpError(
+      410,
+      `Session ${sessionId} is over: ${endOf(record)}. Open a new one; saved checkpoints are kept.`,
+    );
+  }
+
+  isLive(sessionId: string): boolean {
+    return this.#live.has(sessionId);
+  }
+
+  get(sessionId: string): LiveSession | undefined {
+    return this.#live.get(sessionId);
+  }
+
+  /** The session id at the front of a model, sampler or request id. */
+  sessionIdOf(id: string): string {
+    return id.split(":", 1)[0]!;
+  }
+
+  model(identity: Identity, modelId: string): LiveModel {
+    const session = this.#live.get(this.sessionIdOf(modelId));
+    const model = session?.models.get(modelId);
+    if (session !== undefined && model !== undefined && mayAccess(identity, session.record.owner)) {
+      session.lastSeenAt = this.#options.clock.now();
+      return model;
+    }
+    const run = this.#options.store.runs.get(modelId);
+    if (run !== undefined && mayAccess(identity, run.owner)) {
+      throw new HttpError(
+        410,
+        `Model ${modelId} is no longer loaded: it was unloaded, or its session is over. Create a new one from a checkpoint.`,
+      );
+    }
+    throw new HttpError(404, `There is no model ${modelId}.`);
+  }
+
+  async finish(
+    session: LiveSession,
+    reason: "success" | "errored" | "interrupted",
+    detail: string | null,
+  ): Promise<void> {
+    const at = this.#options.clock.wallNow();
+    await this.#end(session, { type: "client_finished", reason, detail, at }, "its client finished it");
+  }
+
+  async expire(): Promise<void> {
+    const { clock, timeoutMs } = this.#options;
+    for (const session of [...this.#live.values()]) {
+      if (clock.now() - session.lastSeenAt < timeoutMs) continue;
+      const status = { type: "expired", at: clock.wallNow() } as const;
+      await this.#end(session, status, `it sent no heartbeat for ${Math.round(timeoutMs / 1000)} s`);
+    }
+  }
+
+  async close(): Promise<void> {
+    for (const session of [...this.#live.values()]) {
+      const status = { type: "expired", at: this.#options.clock.wallNow() } as const;
+      await this.#end(session, status, "the server was closed");
+    }
+  }
+
+  async #end(session: LiveSession, status: SessionRecord["status"], why: string): Promise<void> {
+    const { id } = session.record;
+    if (!this.#live.delete(id)) return;
+    session.record.status = status;
+    await this.#options.onEnd(session, `Session ${id} is over: ${why}.`);
+    if (!session.trace.isEmpty) await this.#options.store.sessions.saveTrace(id, session.trace.toJson(id));
+    await this.#options.store.sessions.save(session.record);
+  }
+}
+
+function endOf(record: SessionRecord): string {
+  switch (record.status.type) {
+    case "client_finished":
+      return "its client finished it";
+    case "expired":
+      return "it sent no heartbeat for too long, or the server was closed";
+    case "active":
+      return "the server was restarted";
+    default:
+      return record.status satisfies never;
+  }
+}

@@ -1,0 +1,178 @@
+import { rmSync } from "node:fs";
+import { mkdtemp, rm } from "node:fs/promises";
+import type { Server as HttpServer } from "node:http";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { createAdaptorServer } from "@hono/node-server";
+import { type Clock, systemClock } from "../transport/clock.js";
+import type { Logger } from "../transport/logger.js";
+import { type Engine, startEngine } from "./engine/index.js";
+import { type ClientConfig, createServer, type Limits } from "./server/index.js";
+import { openStore } from "./store/index.js";
+
+/** A base model: a Hugging Face folder (`config.json`, `*.safetensors`, `tokenizer.json`) and the name clients give it. */
+export interface LocalModel {
+  readonly name: string;
+  readonly path: string;
+}
+
+export interface LocalBackendOptions {
+  /** 0, the default, takes a free one. */
+  readonly port?: number;
+  /** 127.0.0.1 by default; any address that other machines can reach needs `apiKeys`. */
+  readonly host?: string;
+  /** false: no socket at all, `fetch` only. */
+  readonly listen?: boolean;
+  /** Where runs and checkpoints are kept; without it a temporary folder that `close` removes. */
+  readonly dataDir?: string;
+  /** The package's own `tinkerts/nano` by default. */
+  readonly models?: readonly LocalModel[];
+  /** Keys (`tml-...`) that clients must send. Each sees only its own sessions, runs and checkpoints, and published ones. */
+  readonly apiKeys?: readonly string[];
+  /** Threads for matrix work. */
+  readonly threads?: number;
+  /** Fused multiply-add: faster, but results then differ between kinds of machines in their last bits. */
+  readonly relaxedSimd?: boolean;
+  /** A session whose client is silent for this long is over, and its models are freed; 5 minutes. */
+  readonly sessionTimeoutMs?: number;
+  /** Web origins whose pages may use the server without a key, besides pages of this machine. */
+  readonly corsOrigins?: readonly string[];
+  readonly limits?: Partial<Limits>;
+  /** Flags of `POST /api/v1/client/config`, over the defaults. */
+  readonly clientConfig?: ClientConfig;
+  readonly logger?: Pick<Logger, "error" | "warn">;
+  readonly clock?: Clock;
+  readonly random?: () => number;
+  /** An engine of the caller's own instead of one made from `models`; `close` closes it too. */
+  readonly engine?: Engine;
+}
+
+/** A running server; `new ServiceClient(backend)` uses it. */
+export interface LocalBackend extends AsyncDisposable {
+  readonly baseURL: string;
+  /** The first of `apiKeys`, or a placeholder where none is needed. */
+  readonly apiKey: string;
+  /** Answers a request without a socket. */
+  readonly fetch: typeof fetch;
+  readonly dataDir: string;
+  close(): Promise<void>;
+}
+
+const PLACEHOLDER_KEY = "tml-local";
+const SESSION_TIMEOUT_MS = 5 * 60_000;
+const LOOPBACK_HOST = /^(localhost|127(\.\d{1,3}){3}|::1)$/;
+
+/** The base model that comes with the package. */
+export const defaultModel: LocalModel = {
+  name: "tinkerts/nano",
+  // From src/local and from dist/local alike, the package's root is two folders up.
+  path: fileURLToPath(new URL("../../models/nano", import.meta.url)),
+};
+
+/** Starts a Tinker server in this process: real training, real checkpoints, on this machine alone unless told otherwise. */
+export async function startLocalBackend(options: LocalBackendOptions = {}): Promise<LocalBackend> {
+  const host = options.host ?? "127.0.0.1";
+  const apiKeys = options.apiKeys ?? [];
+  const listens = options.listen ?? true;
+  if (listens && apiKeys.length === 0 && !LOOPBACK_HOST.test(host)) {
+    throw new Error(
+      `Listening on ${host} lets other machines in, which needs an API key: give apiKeys, or leave host out to stay on this machine.`,
+    );
+  }
+  const closers: (() => Promise<unknown>)[] = [];
+  const closeAll = async () => {
+    for (const close of closers.splice(0).reverse()) await close();
+  };
+  try {
+    const clock = options.clock ?? systemClock;
+    const dataDir = options.dataDir ?? (await temporaryFolder(closers));
+    const store = await openStore(dataDir, { wallNow: () => clock.wallNow() });
+    closers.push(() => store.close());
+    const engine = options.engine ?? (await engineFor(options));
+    closers.push(() => engine.close());
+    const server = await createServer({
+      engine,
+      store,
+      clock,
+      random: options.random ?? Math.random,
+      logger: options.logger ?? console,
+      apiKeys,
+      origins: options.corsOrigins ?? [],
+      sessionTimeoutMs: options.sessionTimeoutMs ?? SESSION_TIMEOUT_MS,
+      limits: options.limits ?? {},
+      clientConfig: options.clientConfig ?? {},
+    });
+    const handle = async (request: Request) => server.fetch(request);
+    let baseURL = "http://localhost";
+    if (listens) {
+      const http = createAdaptorServer({ fetch: handle }) as HttpServer;
+      // Long polls and large uploads have limits of their own.
+      http.requestTimeout = 0;
+      http.keepAliveTimeout = 60_000;
+      const port = await listen(http, options.port ?? 0, host);
+      baseURL = `http://${host.includes(":") ? `[${host}]` : anyAddress(host) ? "127.0.0.1" : host}:${port}`;
+      closers.push(() => closeHttp(http));
+    }
+    // Last in, first closed: polls are answered before their connections go.
+    closers.push(() => server.close());
+    return {
+      baseURL,
+      apiKey: apiKeys[0] ?? PLACEHOLDER_KEY,
+      dataDir: store.folder.path,
+      fetch: (input, init) => handle(new Request(input, init)),
+      close: closeAll,
+      [Symbol.asyncDispose]: closeAll,
+    };
+  } catch (error) {
+    await closeAll().catch(() => undefined);
+    throw error;
+  }
+}
+
+function anyAddress(host: string): boolean {
+  return host === "0.0.0.0";
+}
+
+function engineFor(options: LocalBackendOptions): Promise<Engine> {
+  return startEngine({
+    models: (options.models ?? [defaultModel]).map(({ name, path }) => ({ name, path })),
+    ...(options.threads === undefined ? {} : { threads: options.threads }),
+    ...(options.relaxedSimd === undefined ? {} : { relaxedSimd: options.relaxedSimd }),
+  });
+}
+
+async function temporaryFolder(closers: (() => Promise<unknown>)[]): Promise<string> {
+  const folder = await mkdtemp(join(tmpdir(), "tinkerts-"));
+  const removeAtExit = () => rmSync(folder, { recursive: true, force: true });
+  process.once("exit", removeAtExit);
+  closers.push(async () => {
+    process.removeListener("exit", removeAtExit);
+    await rm(folder, { recursive: true, force: true });
+  });
+  return folder;
+}
+
+function listen(http: HttpServer, port: number, host: string): Promise<number> {
+  return new Promise((resolve, reject) => {
+    http.once("error", reject);
+    http.listen(port, host, () => {
+      http.removeListener("error", reject);
+      const address = http.address();
+      resolve(typeof address === "object" && address !== null ? address.port : port);
+    });
+  });
+}
+
+function closeHttp(http: HttpServer): Promise<void> {
+  return new Promise((resolve) => {
+    // A last answer may still be on its way out.
+    const lastCall = setTimeout(() => http.closeAllConnections(), 250);
+    http.close(() => {
+      clearTimeout(lastCall);
+      resolve();
+    });
+    // Clients keep idle connections open for their next request, which is not coming.
+    http.closeIdleConnections();
+  });
+}

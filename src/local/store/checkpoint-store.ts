@@ -1,0 +1,209 @@
+import { cp, stat } from "node:fs/promises";
+import { join } from "node:path";
+import { z } from "zod";
+import type { AdapterState } from "../engine/engine.js";
+import {
+  listFolder,
+  readJson,
+  recoverFolders,
+  removeFolderAtomic,
+  writeFileAtomic,
+  writeFolderAtomic,
+  writeSynced,
+} from "./data-folder.js";
+import { checkName } from "./names.js";
+import { readAdapterFolder, writeAdapterFiles } from "./peft.js";
+import type { RunRecord, RunStore } from "./run-store.js";
+
+/** The middle part of a checkpoint's `tinker://` path, and of its folder. */
+export const checkpointKinds = ["weights", "sampler_weights", "external_weights"] as const;
+export type CheckpointKind = (typeof checkpointKinds)[number];
+
+const checkpointSchema = z.object({
+  runId: z.string(),
+  kind: z.enum(checkpointKinds),
+  name: z.string(),
+  createdAt: z.number(),
+  sizeBytes: z.number(),
+  hasOptimizer: z.boolean(),
+  public: z.boolean(),
+  expiresAt: z.number().nullable(),
+  userMetadata: z.record(z.string(), z.string()).nullable(),
+});
+
+/** One checkpoint as it is kept on disk; times are milliseconds since 1970. */
+export type CheckpointRecord = z.infer<typeof checkpointSchema>;
+
+export interface NewCheckpoint {
+  readonly run: RunRecord;
+  readonly kind: CheckpointKind;
+  readonly name: string;
+  readonly expiresAt: number | null;
+  readonly userMetadata: Record<string, string> | null;
+  readonly overwrite: boolean;
+}
+
+/** Where a checkpoint's files come from: the engine's state, or another checkpoint. */
+export type CheckpointSource =
+  | { readonly type: "state"; readonly state: AdapterState }
+  | { readonly type: "copy"; readonly from: CheckpointRecord };
+
+/** All checkpoints of a data folder: listed from memory, their files on disk, each written in one step. */
+export class CheckpointStore {
+  readonly #runs: RunStore;
+  readonly #now: () => number;
+  readonly #records = new Map<string, CheckpointRecord>();
+  // Changes to one checkpoint wait for each other: a publish must not race an overwrite.
+  readonly #busy = new Map<string, Promise<unknown>>();
+
+  constructor(runs: RunStore, now: () => number) {
+    this.#runs = runs;
+    this.#now = now;
+  }
+
+  async load(): Promise<void> {
+    for (const run of this.#runs.list()) {
+      for (const kind of checkpointKinds) {
+        const parent = join(this.#runs.folderOf(run.id), "checkpoints", kind);
+        for (const name of await recoverFolders(parent)) {
+          const parsed = checkpointSchema.safeParse(await readJson(join(parent, name, "checkpoint.json")));
+          if (!parsed.success || checkName(name) !== undefined) continue;
+          const record = parsed.data;
+          if (record.runId !== run.id || record.kind !== kind || record.name !== name) continue;
+          this.#records.set(keyOf(record.runId, record.kind, record.name), record);
+        }
+      }
+    }
+  }
+
+  get(runId: string, kind: CheckpointKind, name: string): CheckpointRecord | undefined {
+    const record = this.#records.get(keyOf(runId, kind, name));
+    return record !== undefined && !this.#isExpired(record) ? record : undefined;
+  }
+
+  /** Newest first. */
+  list(accepts: (record: CheckpointRecord) => boolean = () => true): CheckpointRecord[] {
+    return [...this.#records.values()]
+      .filter((record) => !this.#isExpired(record) && accepts(record))
+      .sort((a, b) => b.createdAt - a.createdAt || (a.name < b.name ? 1 : -1));
+  }
+
+  folderOf(record: { runId: string; kind: CheckpointKind; name: string }): string {
+    return join(this.#runs.folderOf(record.runId), "checkpoints", record.kind, record.name);
+  }
+
+  /** Writes a checkpoint; it is listed once every byte is on disk. Throws `NameTakenError` for a taken name. */
+  save(request: NewCheckpoint, source: CheckpointSource): Promise<CheckpointRecord> {
+    const key = keyOf(request.run.id, request.kind, request.name);
+    return this.#exclusively(key, async () => {
+      if (!request.overwrite && this.get(request.run.id, request.kind, request.name) !== undefined) {
+        throw new NameTakenError(request.kind, request.name, request.run.id);
+      }
+      const record: CheckpointRecord = {
+        runId: request.run.id,
+        kind: request.kind,
+        name: request.name,
+        createdAt: this.#now(),
+        sizeBytes: 0,
+        hasOptimizer:
+          source.type === "state" ? source.state.optimizer !== undefined : source.from.hasOptimizer,
+        public: false,
+        expiresAt: request.expiresAt,
+        userMetadata: request.userMetadata,
+      };
+      await writeFolderAtomic(
+        this.folderOf(record),
+        async (folder) => {
+          if (source.type === "state") await writeAdapterFiles(folder, source.state, request.run.baseModel);
+          else await this.#copyFiles(source.from, folder);
+          record.sizeBytes = await folderSize(folder);
+          await writeSynced(join(folder, "checkpoint.json"), JSON.stringify(record, null, 2));
+        },
+        { replace: true },
+      );
+      this.#records.set(key, record);
+      return record;
+    });
+  }
+
+  async #copyFiles(from: CheckpointRecord, folder: string): Promise<void> {
+    for (const file of await this.files(from)) await cp(join(this.folderOf(from), file), join(folder, file));
+  }
+
+  update(
+    record: CheckpointRecord,
+    change: Partial<Pick<CheckpointRecord, "public" | "expiresAt">>,
+  ): Promise<void> {
+    const key = keyOf(record.runId, record.kind, record.name);
+    return this.#exclusively(key, async () => {
+      const current = this.#records.get(key);
+      if (current === undefined) return;
+      const changed = { ...current, ...change };
+      await writeFileAtomic(join(this.folderOf(record), "checkpoint.json"), JSON.stringify(changed, null, 2));
+      this.#records.set(key, changed);
+    });
+  }
+
+  remove(record: CheckpointRecord): Promise<void> {
+    const key = keyOf(record.runId, record.kind, record.name);
+    return this.#exclusively(key, async () => {
+      this.#records.delete(key);
+      await removeFolderAtomic(this.folderOf(record));
+    });
+  }
+
+  /** Deletes what has expired; returns it, for the audit log. */
+  async removeExpired(): Promise<CheckpointRecord[]> {
+    const expired = [...this.#records.values()].filter((record) => this.#isExpired(record));
+    for (const record of expired) await this.remove(record);
+    return expired;
+  }
+
+  /** The files a user may download, without the store's own. */
+  async files(record: CheckpointRecord): Promise<string[]> {
+    const names = await listFolder(this.folderOf(record));
+    return names.filter((name) => name !== "checkpoint.json" && !name.startsWith(".")).sort();
+  }
+
+  async readState(record: CheckpointRecord, lora: RunRecord["lora"]): Promise<AdapterState> {
+    const state = await readAdapterFolder(this.folderOf(record));
+    return { ...state, lora: { ...state.lora, seed: lora.seed } };
+  }
+
+  #isExpired(record: CheckpointRecord): boolean {
+    return record.expiresAt !== null && record.expiresAt <= this.#now();
+  }
+
+  #exclusively<T>(key: string, action: () => Promise<T>): Promise<T> {
+    const before = this.#busy.get(key) ?? Promise.resolve();
+    const result = before.then(action, action);
+    const settled = result.then(
+      () => undefined,
+      () => undefined,
+    );
+    this.#busy.set(key, settled);
+    void settled.then(() => {
+      if (this.#busy.get(key) === settled) this.#busy.delete(key);
+    });
+    return result;
+  }
+}
+
+export class NameTakenError extends Error {
+  override name = "NameTakenError";
+  constructor(kind: CheckpointKind, name: string, runId: string) {
+    super(
+      `A checkpoint ${kind}/${name} of run ${runId} exists already; choose another name or delete it first.`,
+    );
+  }
+}
+
+function keyOf(runId: string, kind: CheckpointKind, name: string): string {
+  return `${runId}/${kind}/${name}`;
+}
+
+async function folderSize(folder: string): Promise<number> {
+  let bytes = 0;
+  for (const name of await listFolder(folder)) bytes += (await stat(join(folder, name))).size;
+  return bytes;
+}

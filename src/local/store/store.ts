@@ -1,0 +1,54 @@
+import { AuditLog } from "./audit-log.js";
+import { CheckpointStore } from "./checkpoint-store.js";
+import { DataFolder } from "./data-folder.js";
+import { RunStore } from "./run-store.js";
+import { SessionStore } from "./session-store.js";
+import { UsageLog } from "./usage-log.js";
+
+export interface Store {
+  readonly folder: DataFolder;
+  readonly runs: RunStore;
+  readonly sessions: SessionStore;
+  readonly checkpoints: CheckpointStore;
+  readonly audit: AuditLog;
+  readonly usage: UsageLog;
+  /** Writes what is only in memory so far. */
+  flush(): Promise<void>;
+  close(): Promise<void>;
+}
+
+/** Opens a data folder, mends what a crash left behind, and reads everything it lists. */
+export async function openStore(path: string, options: { wallNow: () => number }): Promise<Store> {
+  const folder = await DataFolder.open(path);
+  const runs = new RunStore(folder);
+  const sessions = new SessionStore(folder);
+  const checkpoints = new CheckpointStore(runs, options.wallNow);
+  const audit = new AuditLog(folder);
+  const usage = new UsageLog(folder);
+  const flush = async () => {
+    await runs.flush();
+    await sessions.flush();
+    await usage.flush();
+    await audit.flush();
+  };
+  try {
+    await Promise.all([runs.load(), sessions.load(), audit.load(), usage.load()]);
+    await checkpoints.load();
+  } catch (error) {
+    await folder.close();
+    throw error;
+  }
+  return {
+    folder,
+    runs,
+    sessions,
+    checkpoints,
+    audit,
+    usage,
+    flush,
+    async close() {
+      await flush();
+      await folder.close();
+    },
+  };
+}
