@@ -1,4 +1,5 @@
 import { APIConnectionError, APITimeoutError, TinkerError } from "../errors.js";
+import { onAbort } from "./abort.js";
 import type { CallScope } from "./call-scope.js";
 import type { Clock } from "./clock.js";
 
@@ -17,7 +18,7 @@ export class Attempt {
   #lastProgressMs: number;
   #cancelTimer: (() => void) | undefined;
   #released = false;
-  readonly #onScopeAbort = () => this.#interrupt(this.#scope.error());
+  readonly #unsubscribe: () => void;
 
   constructor(scope: CallScope, clock: Clock, timeoutMs: number) {
     this.#scope = scope;
@@ -32,8 +33,8 @@ export class Attempt {
       };
     });
     this.#interruption.catch(() => {});
-    if (scope.interrupted) this.#onScopeAbort();
-    else scope.signal.addEventListener("abort", this.#onScopeAbort, { once: true });
+    if (scope.interrupted) this.#interrupt(scope.error());
+    this.#unsubscribe = onAbort(scope.signal, () => this.#interrupt(scope.error()));
     if (Number.isFinite(timeoutMs)) this.#watch(timeoutMs);
   }
 
@@ -113,7 +114,7 @@ export class Attempt {
     if (this.#released) return;
     this.#released = true;
     this.#stopTimer();
-    this.#scope.signal.removeEventListener("abort", this.#onScopeAbort);
+    this.#unsubscribe();
   }
 
   #watch(delayMs: number): void {

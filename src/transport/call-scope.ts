@@ -1,5 +1,5 @@
 import { APIConnectionError, type TinkerError } from "../errors.js";
-import { abortError } from "./clock.js";
+import { abortError, onAbort } from "./abort.js";
 
 /** What ends a call from outside: the caller's signal, or the client being closed. It holds one listener. */
 export class CallScope {
@@ -7,14 +7,14 @@ export class CallScope {
   readonly #userSignal: AbortSignal | undefined;
   readonly #open: Set<CallScope>;
   readonly #controller = new AbortController();
-  readonly #onUserAbort = () => this.#controller.abort(this.#userSignal?.reason);
+  readonly #unsubscribe: () => void;
 
   constructor(what: string, userSignal: AbortSignal | undefined, open: Set<CallScope>) {
     this.what = what;
     this.#userSignal = userSignal;
     this.#open = open;
-    if (userSignal?.aborted) this.#onUserAbort();
-    else userSignal?.addEventListener("abort", this.#onUserAbort, { once: true });
+    if (userSignal?.aborted) this.interrupt();
+    this.#unsubscribe = onAbort(userSignal, () => this.interrupt());
     open.add(this);
   }
 
@@ -40,28 +40,25 @@ export class CallScope {
   /** Waits for a promise that knows nothing of signals, but not longer than the call lives. */
   async orInterrupted<T>(promise: Promise<T>): Promise<T> {
     this.throwIfInterrupted();
-    let onAbort: (() => void) | undefined;
+    let unsubscribe = () => {};
+    const interruption = new Promise<never>((_, reject) => {
+      unsubscribe = onAbort(this.signal, () => reject(this.error()));
+    });
     try {
-      return await Promise.race([
-        promise,
-        new Promise<never>((_, reject) => {
-          onAbort = () => reject(this.error());
-          this.signal.addEventListener("abort", onAbort, { once: true });
-        }),
-      ]);
+      return await Promise.race([promise, interruption]);
     } finally {
-      if (onAbort !== undefined) this.signal.removeEventListener("abort", onAbort);
+      unsubscribe();
     }
   }
 
-  /** The client closes: whatever the call is doing ends now. */
+  /** Whatever the call is doing ends now. */
   interrupt(): void {
     this.#controller.abort();
   }
 
   /** The call is over: nothing of it stays on the caller's signal. */
   end(): void {
-    this.#userSignal?.removeEventListener("abort", this.#onUserAbort);
+    this.#unsubscribe();
     this.#open.delete(this);
   }
 }

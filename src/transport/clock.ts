@@ -1,4 +1,4 @@
-import { APIUserAbortError } from "../errors.js";
+import { abortError, onAbort } from "./abort.js";
 
 /** Time as the SDK sees it; injected, so that tests decide when it passes. */
 export interface Clock {
@@ -16,15 +16,6 @@ export interface TimerOptions {
   readonly background?: boolean;
 }
 
-/** The error of a call whose signal was aborted; `what` names the call. */
-export function abortError(signal: AbortSignal, what = "The call"): APIUserAbortError {
-  return new APIUserAbortError(`${what} was aborted by its signal.`, { cause: signal.reason });
-}
-
-export function throwIfAborted(signal: AbortSignal | undefined, what?: string): void {
-  if (signal?.aborted) throw abortError(signal, what);
-}
-
 /** `sleep` over any `setTimer`: whichever side wins removes the other's timer or listener. */
 export function sleepWith(
   setTimer: Clock["setTimer"],
@@ -38,15 +29,14 @@ export function sleepWith(
   }
   if (signal.aborted) return Promise.reject(abortError(signal));
   return new Promise((resolve, reject) => {
-    const onAbort = () => {
-      cancelTimer();
-      reject(abortError(signal));
-    };
     const cancelTimer = setTimer(() => {
-      signal.removeEventListener("abort", onAbort);
+      unsubscribe();
       resolve();
     }, delayMs);
-    signal.addEventListener("abort", onAbort, { once: true });
+    const unsubscribe = onAbort(signal, () => {
+      cancelTimer();
+      reject(abortError(signal));
+    });
   });
 }
 

@@ -83,7 +83,12 @@ export class ConnectionPools implements PooledFetch {
       bodyTimeout: 0,
     };
     const factory = (origin: string | URL, options: object): Dispatcher =>
-      new undici.Pool(origin, { ...common, ...options, factory: this.#clientFactory(shape, undici) });
+      new undici.Pool(origin, {
+        ...common,
+        ...options,
+        connections: this.#connectionsTo(origin, shape),
+        factory: this.#clientFactory(shape, undici),
+      });
     if (!usesProxy()) return new undici.Agent({ ...common, factory });
     return new undici.EnvHttpProxyAgent({
       ...common,
@@ -91,18 +96,23 @@ export class ConnectionPools implements PooledFetch {
       // Plain HTTP goes through a proxy as it is; proxies rarely allow tunnels to port 80.
       proxyTunnel: false,
       proxyTls: { timeout: CONNECT_TIMEOUT_MS },
-      requestTls: { timeout: CONNECT_TIMEOUT_MS },
+      requestTls: { timeout: CONNECT_TIMEOUT_MS, allowH2: true },
     } as EnvHttpProxyAgent.Options);
+  }
+
+  /** undici gives each waiting request a connection of its own until the first one stands, unless there is a limit. */
+  #connectionsTo(origin: string | URL, shape: PoolShape): number {
+    const speaksHttp2 = this.#http2Origins.has(originOf(origin));
+    return speaksHttp2 ? Math.ceil(shape.connections / shape.streams) : shape.connections;
   }
 
   /** Clients that share their connection between `streams` requests exactly when the server speaks HTTP/2. */
   #clientFactory(shape: PoolShape, undici: Undici): (origin: string | URL, options: object) => Client {
     return (origin, options) => {
       const connect = (options as { connect: Connector }).connect;
-      const key = String(origin);
+      const key = originOf(origin);
       const client: Client = new undici.Client(origin, {
         ...options,
-        pipelining: this.#http2Origins.has(key) ? shape.streams : 1,
         connect: ((target: object, callback: ConnectCallback) => {
           connect(target, (error, socket) => {
             const isHttp2 = (socket as { alpnProtocol?: unknown } | null)?.alpnProtocol === "h2";
@@ -115,6 +125,10 @@ export class ConnectionPools implements PooledFetch {
       return client;
     };
   }
+}
+
+function originOf(url: string | URL): string {
+  return new URL(url).origin;
 }
 
 type ConnectCallback = (error: Error | null, socket: object | null) => void;

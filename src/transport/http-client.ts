@@ -1,11 +1,12 @@
 import { platform } from "#platform";
 import { APIConnectionError, APIError, TinkerError, ValidationError } from "../errors.js";
+import { throwIfAborted } from "./abort.js";
 import { APIPromise } from "./api-promise.js";
 import { createApiResponse, errorBody, parseByContentType, toResponse } from "./api-response.js";
 import { Attempt } from "./attempt.js";
 import { type AuthProvider, HOSTED_BASE_URL, resolveAuth } from "./auth.js";
 import { CallScope } from "./call-scope.js";
-import { type Clock, systemClock, throwIfAborted } from "./clock.js";
+import { type Clock, systemClock } from "./clock.js";
 import { createLogger, type Logger, resolveLogLevel } from "./logger.js";
 import type { PooledFetch } from "./platform-types.js";
 import { fetchFollowing, fetchOnce } from "./redirects.js";

@@ -1,5 +1,6 @@
 /** One HTTP exchange with a Tinker server: connections, credentials, retries, limits and logging. */
 export { platform } from "#platform";
+export { abortError, onAbort, throwIfAborted } from "./abort.js";
 export { APIPromise, type ParsedAnswer } from "./api-promise.js";
 export {
   type ApiKeyOption,
@@ -9,7 +10,7 @@ export {
   resolveAuth,
   StaticKeyAuth,
 } from "./auth.js";
-export { abortError, type Clock, systemClock, type TimerOptions, throwIfAborted } from "./clock.js";
+export { type Clock, systemClock, type TimerOptions } from "./clock.js";
 export { HttpClient } from "./http-client.js";
 export { JwtAuthProvider, jwtClaims } from "./jwt-auth.js";
 export { createLogger, type Logger, type LogLevel } from "./logger.js";

@@ -1,4 +1,4 @@
-import { abortError } from "./clock.js";
+import { abortError, onAbort } from "./abort.js";
 
 /** Gives back what was acquired; calling it twice is harmless. */
 export type Release = () => void;
@@ -22,16 +22,15 @@ class WaitingLine {
 
   join(cost: number, signal: AbortSignal | undefined): Promise<void> {
     return new Promise((resolve, reject) => {
-      const onAbort = () => {
-        this.#costByAdmit.delete(admit);
-        if (signal !== undefined) reject(abortError(signal));
-      };
       const admit = () => {
-        signal?.removeEventListener("abort", onAbort);
+        unsubscribe();
         resolve();
       };
+      const unsubscribe = onAbort(signal, () => {
+        this.#costByAdmit.delete(admit);
+        if (signal !== undefined) reject(abortError(signal));
+      });
       this.#costByAdmit.set(admit, cost);
-      signal?.addEventListener("abort", onAbort, { once: true });
     });
   }
 

@@ -2,6 +2,7 @@
 import { readFileSync } from "node:fs";
 import { createServer, type IncomingHttpHeaders, type IncomingMessage, type ServerResponse } from "node:http";
 import { createSecureServer } from "node:http2";
+import { createServer as createHttpsServer } from "node:https";
 import type { AddressInfo, Socket } from "node:net";
 
 export interface RecordedRequest {
@@ -59,7 +60,7 @@ export class ProtocolServer {
   /** Connections accepted since the start. */
   connectionsSeen = 0;
   readonly #options: ProtocolServerOptions;
-  readonly #server: ReturnType<typeof createServer>;
+  readonly #server: Server;
   readonly #sockets = new Map<Socket, number>();
   readonly #handlers = new Map<string, Handler>();
   readonly #futures = new Map<string, Handler>();
@@ -70,19 +71,7 @@ export class ProtocolServer {
     this.#options = options;
     const listener = (request: IncomingMessage, response: ServerResponse) =>
       void this.#serve(request, response);
-    this.#server = (
-      options.tls === undefined
-        ? createServer(listener)
-        : createSecureServer(
-            {
-              key: fixture("localhost-key.pem"),
-              cert: fixture("localhost-cert.pem"),
-              allowHTTP1: true,
-              ...(options.tls === "http1" ? { ALPNProtocols: ["http/1.1"] } : {}),
-            },
-            listener as never,
-          )
-    ) as ReturnType<typeof createServer>;
+    this.#server = createListener(options.tls, listener);
     this.#server.on("connection", (socket: Socket) => {
       this.connectionsSeen += 1;
       this.#sockets.set(socket, this.connectionsSeen);
@@ -243,6 +232,19 @@ export class ProtocolServer {
       this.#timers.add(timer);
     });
   }
+}
+
+type Server = ReturnType<typeof createServer>;
+
+function createListener(
+  tls: ProtocolServerOptions["tls"],
+  listener: (request: IncomingMessage, response: ServerResponse) => void,
+): Server {
+  if (tls === undefined) return createServer(listener);
+  const certificate = { key: fixture("localhost-key.pem"), cert: fixture("localhost-cert.pem") };
+  if (tls === "http1") return createHttpsServer(certificate, listener);
+  // Node's HTTP/2 server offers the same requests and responses under types of its own.
+  return createSecureServer({ ...certificate, allowHTTP1: true }, listener as never) as unknown as Server;
 }
 
 /** HTTP/2 hides the socket behind a proxy that forbids destroying it. */
