@@ -15,7 +15,6 @@ export {
 } from "./service-client.js";
 export {
   type LoadStateOptions,
-  type LossFn,
   type SaveOptions,
   type SaveStateOptions,
   TrainingClient,

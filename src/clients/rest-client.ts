@@ -24,6 +24,8 @@ import {
   type CheckpointArchiveUrl,
   type CheckpointStorageUsage,
   type CheckpointsListResponse,
+  checkBillingUsageRequest,
+  checkSessionSearchRequest,
   checkTtlSeconds,
   type ExternalWeightsUrls,
   fromWireJson,
@@ -330,13 +332,14 @@ export class RestClient {
     search: SessionSearchRequest = {},
     options: RequestOptions = {},
   ): PageRequest<SessionSummary> {
+    const body = toWireJson(checkSessionSearchRequest(search));
     return new PageRequest(async () => {
       const page = await this.#json<SessionSearchResponse>(
         "POST",
         "/sessions/search",
         "search_sessions",
         options,
-        toWireJson(search),
+        body,
       );
       const cursor = page.nextCursor;
       return new Page(page.sessions, {
@@ -393,9 +396,10 @@ export class RestClient {
 
   /** Usage by the hour: whole UTC hours, 14 days at most. */
   getBillingUsage(window: BillingUsageRequest, options: RequestOptions = {}): Promise<BillingUsage> {
+    const { startingOn, endingBefore } = checkBillingUsageRequest(window);
     return this.#get("/billing/usage/events", "get_billing_usage", options, {
-      starting_on: utcHour(window.startingOn, "startingOn"),
-      ending_before: utcHour(window.endingBefore, "endingBefore"),
+      starting_on: startingOn,
+      ending_before: endingBefore,
     });
   }
 
@@ -529,11 +533,4 @@ function encode(segment: string): string {
 function checkpointRoute(path: string): string {
   const { trainingRunId, checkpointId } = parseTinkerPath(path);
   return `/training_runs/${encode(trainingRunId)}/checkpoints/${checkpointId.split("/").map(encode).join("/")}`;
-}
-
-function utcHour(time: string | Date, field: string): string {
-  const date = new Date(time);
-  if (Number.isNaN(date.getTime()))
-    throw new ValidationError(field, `${field} must be a date or an RFC 3339 time, got "${String(time)}"`);
-  return date.toISOString();
 }

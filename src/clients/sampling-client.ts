@@ -1,5 +1,6 @@
 import { RateLimitError, TinkerError, ValidationError } from "../errors.js";
 import {
+  type Accepted,
   type APIFuture,
   futureKinds,
   type QueueStateLogger,
@@ -12,9 +13,9 @@ import { type AttachOptions, Session } from "../session/index.js";
 import { HttpClient, type RequestOptions, Semaphore } from "../transport/index.js";
 import {
   checkSampleRequest,
+  checkTinkerPath,
   estimateModelInputBytes,
   fromWireJson,
-  ModelInput,
   type ModelInputLike,
   type SampleRequest,
   type SampleResponse,
@@ -26,7 +27,6 @@ import {
 import { type ClientContext, createContext, queueLogger } from "./context.js";
 import { ProgressWatch } from "./progress-watch.js";
 import type { ServiceClientOptions } from "./service-client.js";
-import { checkTinkerPath } from "./training-client.js";
 
 export interface SamplingClientOptions {
   /** The server keeps stability information of every sampled sequence, for `stable_reinforce` training. */
@@ -132,9 +132,8 @@ export class SamplingClient {
 
   /** Generates answers to a prompt. */
   sample(request: SampleArguments, options: RequestOptions = {}): APIFuture<SampleResponse> {
-    const prompt = ModelInput.from(request.prompt);
     const { includePromptLogprobs, ...rest } = request;
-    const checked = checkSampleRequest({ ...rest, prompt, promptLogprobs: includePromptLogprobs });
+    const checked = checkSampleRequest({ ...rest, promptLogprobs: includePromptLogprobs });
     return this.#start(checked, options, (response) => {
       checkHonoured(checked, response);
       return response;
@@ -147,7 +146,7 @@ export class SamplingClient {
     options: RequestOptions & { promptLogprobsLastN?: number | undefined } = {},
   ): APIFuture<(number | null)[]> {
     const checked = checkSampleRequest({
-      prompt: ModelInput.from(prompt),
+      prompt,
       samplingParams: { maxTokens: 1 },
       promptLogprobs: true,
       promptLogprobsLastN: options.promptLogprobsLastN,
@@ -237,7 +236,7 @@ export class SamplingClient {
       queue: this.#queue,
       signal: progress.signal,
       poller: this.#sessionPoller(),
-      submit: async (signal) => {
+      submit: async (signal): Promise<Accepted<SampleResponse>> => {
         if (number === undefined) {
           await this.#join(signal);
           number = this.#takeNumber()!;

@@ -23,6 +23,8 @@ import {
 } from "../transport/index.js";
 import {
   checkLoraConfig,
+  checkOptimizerConfig,
+  checkTinkerPath,
   type LoraConfig,
   type OptimizerConfig,
   type ServerCapabilities,
@@ -32,7 +34,7 @@ import { consoleUrls } from "./console-urls.js";
 import { type ClientContext, createContext, queueLogger } from "./context.js";
 import { RestClient } from "./rest-client.js";
 import { SamplingClient, type SamplingClientOptions } from "./sampling-client.js";
-import { checkTinkerPath, TrainingClient } from "./training-client.js";
+import { TrainingClient } from "./training-client.js";
 
 export interface ServiceClientOptions extends HttpClientOptions, SessionOptions {
   /** Told whenever the server reports why a request waits. Pauses are also logged, at most once a minute. */
@@ -110,7 +112,8 @@ export class ServiceClient {
           base_model: baseModel,
           user_metadata: userMetadata,
           lora_config: toWireJson(loraConfig),
-          optimizer_config: optimizer === undefined ? undefined : toWireJson(optimizer),
+          optimizer_config:
+            optimizer === undefined ? undefined : toWireJson(checkOptimizerConfig(optimizer, "optimizer")),
           type: "create_model",
         },
       },
@@ -156,7 +159,8 @@ export class ServiceClient {
           user_metadata: userMetadata,
           path,
           optimizer: withOptimizer,
-          optimizer_config: optimizer === undefined ? undefined : toWireJson(optimizer),
+          optimizer_config:
+            optimizer === undefined ? undefined : toWireJson(checkOptimizerConfig(optimizer, "optimizer")),
           weights_access_token: weightsAccessToken,
           type: "load_weights",
         },

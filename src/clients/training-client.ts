@@ -5,6 +5,7 @@ import {
   type AdamParams,
   checkLossFnConfig,
   checkOptimParams,
+  checkTinkerPath,
   checkTtlSeconds,
   Datum,
   type DatumLike,
@@ -40,9 +41,6 @@ export interface LoadStateOptions extends RequestOptions {
   weightsAccessToken?: string | undefined;
 }
 
-/** A known loss by its name, or any other name a server may know. */
-export type LossFn = LossFnName | (string & {});
-
 /**
  * Trains one LoRA adapter. Every call is sent at once, in the order of the calls; await the returned futures
  * when the results are needed. Bad arguments throw before anything is sent and before the call takes its place
@@ -61,9 +59,9 @@ export class TrainingClient {
   }
 
   /** Computes losses and logprobs without gradients. */
-  forward<L extends string>(
+  forward<L extends LossFnName | (string & {})>(
     data: readonly DatumLike[],
-    lossFn: L | LossFnName,
+    lossFn: L,
     lossFnConfig?: LossFnConfig<L> | null,
     options: RequestOptions = {},
   ): APIFuture<ForwardBackwardOutput> {
@@ -71,9 +69,9 @@ export class TrainingClient {
   }
 
   /** Computes losses and adds their gradients to those gathered since the last `optimStep`. */
-  forwardBackward<L extends string>(
+  forwardBackward<L extends LossFnName | (string & {})>(
     data: readonly DatumLike[],
-    lossFn: L | LossFnName,
+    lossFn: L,
     lossFnConfig?: LossFnConfig<L> | null,
     options: RequestOptions = {},
   ): APIFuture<ForwardBackwardOutput> {
@@ -296,11 +294,5 @@ export class TrainingClient {
 function checkName(name: unknown): void {
   if (typeof name !== "string" || name.trim() === "") {
     throw new ValidationError("name", `name must be a non-empty string, got ${JSON.stringify(name)}`);
-  }
-}
-
-export function checkTinkerPath(path: unknown, field = "path"): void {
-  if (typeof path !== "string" || !path.startsWith("tinker://")) {
-    throw new ValidationError(field, `${field} must begin with "tinker://", got ${JSON.stringify(path)}`);
   }
 }

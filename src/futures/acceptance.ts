@@ -3,7 +3,7 @@ import type { ApiResponse } from "../transport/index.js";
 import type { Accepted } from "./operation.js";
 
 /** Reads the promise a server gives for a long operation. Some servers number requests, others name them. */
-export function readAcceptance(response: ApiResponse, what: string): Accepted {
+export function readAcceptance(response: ApiResponse, what: string): Accepted<never> {
   let body: unknown;
   try {
     body = response.json();

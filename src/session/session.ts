@@ -81,8 +81,8 @@ export class Session {
   }
 
   /** Settings, credential, changeable settings, a new session, its heartbeat: in this order. */
-  static open(http: HttpClient, options: SessionOptions = {}): Promise<Session> {
-    return onGroundwork(http, async (groundwork) => {
+  static open(http: HttpClient, options: SessionOptions = {}, metrics = new Metrics()): Promise<Session> {
+    return onGroundwork(http, metrics, async (groundwork) => {
       const config = await introduce(http);
       const dynamicConfig = await fetchDynamicConfig(http);
       const id = await createSession(http, options);
@@ -94,8 +94,8 @@ export class Session {
   }
 
   /** Settings and credential alone: no session is created. */
-  static connect(http: HttpClient): Promise<Session> {
-    return onGroundwork(http, async (groundwork) => {
+  static connect(http: HttpClient, metrics = new Metrics()): Promise<Session> {
+    return onGroundwork(http, metrics, async (groundwork) => {
       const config = await introduce(http);
       const dynamicConfig = DEFAULT_CLIENT_DYNAMIC_CONFIG;
       return new Session({ http, groundwork, config, dynamicConfig, id: undefined, owned: false });
@@ -104,7 +104,7 @@ export class Session {
 
   /** Uses a session that was opened elsewhere, where it is also kept alive and ended. Sends nothing yet. */
   static attach(http: HttpClient, options: AttachOptions): Promise<Session> {
-    return onGroundwork(http, async (groundwork) => {
+    return onGroundwork(http, new Metrics(), async (groundwork) => {
       const { sessionId: id, config, dynamicConfig } = options;
       installAuth(http, config);
       return new Session({ http, groundwork, config, dynamicConfig, id, owned: false });
@@ -210,9 +210,9 @@ export class Session {
 /** Measuring and tracing begin before the first request; a start that fails leaves the HttpClient as it was. */
 async function onGroundwork(
   http: HttpClient,
+  metrics: Metrics,
   start: (groundwork: Groundwork) => Promise<Session>,
 ): Promise<Session> {
-  const metrics = new Metrics();
   const traceHook = await loadTraceContextHook();
   const hooks: ExchangeHook[] = [{ afterExchange: (event) => metrics.recordExchange(event) }];
   if (traceHook !== undefined) hooks.push(traceHook);
