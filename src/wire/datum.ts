@@ -118,24 +118,34 @@ function convert(init: DatumInit, field: string): DatumParts {
 }
 
 function convertInput(key: string, value: TensorLike, field: string): TensorData {
-  const known = Object.hasOwn(LOSS_INPUT_DTYPES, key);
-  if (!known) {
-    const camel = snakeToCamel(key);
-    const meant = closestName(key, Object.keys(LOSS_INPUT_DTYPES)) ?? (camel === key ? undefined : camel);
+  const dtype = Object.hasOwn(LOSS_INPUT_DTYPES, key) ? LOSS_INPUT_DTYPES[key] : undefined;
+  if (dtype === undefined) {
+    const meant = meantInput(key);
     if (meant !== undefined)
       throw new ValidationError(field, `unknown field ${field}; did you mean ${meant}?`);
-    if (Array.isArray(value)) {
+    if (Array.isArray(value) || typeof value === "number") {
       throw new ValidationError(
         field,
-        `${field} is not an input with a known dtype: give a typed array or a TensorData instead of a list`,
+        `${field} is not an input with a known dtype: give a typed array or a TensorData instead`,
       );
     }
   }
-  const options = { dtype: known ? LOSS_INPUT_DTYPES[key] : undefined, field };
   const explicit = typeof value === "object" && value !== null && "data" in value;
   return SPARSE_KEYS.has(key) && !explicit
-    ? TensorData.sparse(value, options)
-    : TensorData.from(value, options);
+    ? TensorData.sparse(value, { dtype, field })
+    : TensorData.from(value, { dtype, field });
+}
+
+/** The input a misspelt or snake_case key was meant to be; undefined for a new name, such as `refLogprobs`. */
+function meantInput(key: string): string | undefined {
+  const camel = snakeToCamel(key);
+  if (camel !== key) return camel;
+  const meant = closestName(key, Object.keys(LOSS_INPUT_DTYPES));
+  if (meant === undefined) return undefined;
+  const capitalised = meant[0]!.toUpperCase() + meant.slice(1);
+  const buildsOn =
+    key.endsWith(capitalised) || (key.startsWith(meant) && /[A-Z0-9]/.test(key[meant.length] ?? ""));
+  return buildsOn ? undefined : meant;
 }
 
 /** Refuses a datum that a server would refuse; errors begin with `field`, for example `data[3]`. */

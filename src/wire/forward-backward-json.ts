@@ -1,10 +1,9 @@
 import { ValidationError } from "../errors.js";
 import { Datum } from "./datum.js";
 import { describe } from "./describe.js";
-import { shortTypeName } from "./forward-backward-output-proto.js";
 import { camelToSnake, snakeToCamel } from "./json-keys.js";
 import { modelInputFromJson, modelInputToJson } from "./model-input-json.js";
-import { isRecord, readAnswer } from "./reading.js";
+import { isRecord, readAnswer, shortTypeName } from "./reading.js";
 import { tensorsFromJson, tensorToJson } from "./tensor-json.js";
 import type { ForwardBackwardOutput, ForwardBackwardRequest, LossFnOutput } from "./training-types.js";
 

@@ -9,7 +9,7 @@ import {
 } from "./gen/tinker_public_pb.js";
 import { camelToSnake, snakeToCamel } from "./json-keys.js";
 import { packInt64s, packTensorValues, unpackInt64s } from "./packed.js";
-import { readAnswer } from "./reading.js";
+import { readAnswer, shortTypeName } from "./reading.js";
 import { elementCount, TensorData } from "./tensor-data.js";
 import { bytesPerElement, protoDtype, toSafeInteger, unpackValues } from "./tensor-proto.js";
 import type { ForwardBackwardOutput, LossFnOutput } from "./training-types.js";
@@ -23,11 +23,6 @@ export function decodeForwardBackwardOutput(bytes: Uint8Array): ForwardBackwardO
       metrics: message.metrics,
     };
   });
-}
-
-/** Servers qualify the type with its module; users see the name after the last colon. */
-export function shortTypeName(qualified: string): string {
-  return qualified.slice(qualified.lastIndexOf(":") + 1) || "ArrayRecord";
 }
 
 function readRecord(record: ArrayRecord): LossFnOutput[] {

@@ -1,6 +1,5 @@
 import { TinkerError, ValidationError } from "../errors.js";
 import type { Datum, ProvenanceSpan } from "./datum.js";
-import { DType } from "./gen/tinker_public_pb.js";
 import { camelToSnake } from "./json-keys.js";
 import type { ModelInputChunk } from "./model-input.js";
 import { fieldSize, ProtoWriter, type Sizes, utf8, varintSize } from "./proto-writer.js";
@@ -12,6 +11,9 @@ import type { ForwardBackwardRequest } from "./training-types.js";
 // `write…` twin that visits the same fields in the same order; sizes of nested messages are handed over in that order.
 
 const DOUBLE_FIELD_SIZE = 9;
+// Values of the DType enum; the generated code, and the library behind it, would be loaded for these two alone.
+const DTYPE_FLOAT32 = 1;
+const DTYPE_INT64 = 2;
 
 export function encodeForwardBackwardRequest(request: ForwardBackwardRequest): Uint8Array {
   return new RequestEncoding(request).encode();
@@ -176,7 +178,7 @@ class RequestEncoding {
     } else {
       writeValues(writer, data);
     }
-    writer.varintField(3, tensor.dtype === "float32" ? DType.DTYPE_FLOAT32 : DType.DTYPE_INT64);
+    writer.varintField(3, tensor.dtype === "float32" ? DTYPE_FLOAT32 : DTYPE_INT64);
     if (shape.length > 0) {
       writer.begin(4, shapeSize(shape));
       for (const size of shape) writer.varint(size);

@@ -19,8 +19,6 @@ export {
   forwardBackwardRequestFromJson,
   forwardBackwardRequestToJson,
 } from "./forward-backward-json.js";
-export { decodeForwardBackwardOutput, encodeForwardBackwardOutput } from "./forward-backward-output-proto.js";
-export { decodeForwardBackwardRequest } from "./forward-backward-request-proto.js";
 export { encodeForwardBackwardRequest } from "./forward-backward-request-writer.js";
 export type * from "./future-types.js";
 export { fromWireJson, toWireJson } from "./json-keys.js";
@@ -45,6 +43,7 @@ export {
   type TokensLike,
 } from "./model-input.js";
 export { modelInputFromJson, modelInputToJson } from "./model-input-json.js";
+export * from "./protobuf.js";
 export { checkBillingUsageRequest, checkSessionSearchRequest } from "./rest-checks.js";
 export type * from "./rest-types.js";
 export {
@@ -53,7 +52,6 @@ export {
   sampleResponseFromJson,
   sampleResponseToJson,
 } from "./sample-json.js";
-export { decodeSampleResponse, encodeSampleResponse } from "./sample-response-proto.js";
 export type * from "./sampling-types.js";
 export * from "./session-types.js";
 export {

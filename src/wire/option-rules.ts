@@ -37,7 +37,7 @@ export function checkOptions<T extends object>(
   field: string,
   required: readonly (keyof T & string)[] = [],
 ): T {
-  checkObject(value, field);
+  checkObject(value, field || "request");
   checkKeys(value, new Set(Object.keys(rules)), field);
   const checked: Record<string, unknown> = {};
   for (const [key, item] of Object.entries(value)) {

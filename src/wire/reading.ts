@@ -13,3 +13,8 @@ export function readAnswer<T>(what: string, read: () => T): T {
 export function isRecord(value: unknown): value is Record<string, unknown> {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }
+
+/** Servers qualify the type of a loss's records with its module; users see the name after the last colon. */
+export function shortTypeName(qualified: string): string {
+  return qualified.slice(qualified.lastIndexOf(":") + 1) || "ArrayRecord";
+}
