@@ -76,6 +76,7 @@ export class FutureStore {
   }
 
   get(requestId: string): Future | undefined {
+    this.sweep();
     return this.#all.get(requestId);
   }
 

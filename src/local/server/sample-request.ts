@@ -15,7 +15,7 @@ export const sampleSchema = z.object({
   sampling_params: z
     .object({
       max_tokens: z.number().int().positive().nullish(),
-      seed: z.number().int().nullish(),
+      seed: z.number().refine(Number.isInteger, "must be a whole number").nullish(),
       stop: z.union([z.string(), z.array(z.string()), z.array(z.number().int().nonnegative())]).nullish(),
       temperature: z.number().nonnegative().default(1),
       top_k: z.number().int().min(-1).default(-1),
@@ -25,7 +25,8 @@ export const sampleSchema = z.object({
   base_model: z.string().nullish(),
   model_path: z.string().nullish(),
   sampling_session_id: z.string().nullish(),
-  seq_id: z.number().int().nonnegative().nullish(),
+  // Not `int()`, which stops at 2^53: clones number from 10^9 times a random number.
+  seq_id: z.number().nonnegative().refine(Number.isInteger, "must be a whole number").nullish(),
   prompt_logprobs: z.boolean().nullish(),
   topk_prompt_logprobs: count.default(0),
   topk_sample_logprobs: count.default(0),

@@ -1,0 +1,163 @@
+import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import type { LocalBackend } from "../../src/local/index.js";
+import { FakeClock } from "../support/fake-clock.js";
+import type { FakeEngine } from "./fake-engine.js";
+import { passBody, type RawClient, startFake, stepBody } from "./raw-client.js";
+
+describe("training requests of one model", () => {
+  let backend: LocalBackend;
+  let engine: FakeEngine;
+  let client: RawClient;
+  let clock: FakeClock;
+  let modelId: string;
+
+  beforeEach(async () => {
+    clock = new FakeClock();
+    ({ backend, engine, client } = await startFake({ clock }));
+    ({ modelId } = await client.openModel());
+    engine.calls.length = 0;
+  });
+  afterEach(() => backend.close());
+
+  it("run by seq_id, whatever the order in which they arrive", async () => {
+    const accepted = [];
+    for (const seqId of [4, 2, 3]) accepted.push(await client.ok("/forward_backward", passBody(modelId, seqId, 10 + seqId)));
+    expect(engine.calls).toEqual([]);
+    accepted.push(await client.ok("/optim_step", stepBody(modelId, 1)));
+    await Promise.all(accepted.map((one) => client.result(one)));
+    expect(engine.calls).toEqual(["optim_step 0.1", "forward_backward 12", "forward_backward 13", "forward_backward 14"]);
+  });
+
+  it("of several models do not wait for each other", async () => {
+    const other = await client.openModel();
+    await client.ok("/optim_step", stepBody(modelId, 2));
+    expect(await client.result(client.ok("/optim_step", stepBody(other.modelId, 1)))).toMatchObject({
+      metrics: { "step:max": 1 },
+    });
+  });
+
+  it("say through the queue state which number they wait for", async () => {
+    const accepted = await client.ok("/optim_step", stepBody(modelId, 3));
+    await client.ok("/optim_step", stepBody(modelId, 2));
+    const polling = client.poll(accepted["request_id"]);
+    await clock.advance(5_000);
+    expect(await polling).toMatchObject({
+      type: "try_again",
+      queue_state: "paused_capacity",
+      queue_state_reason: expect.stringMatching(/seq_id 1 of model .* not arrived; 2 later/),
+    });
+    await client.ok("/optim_step", stepBody(modelId, 1));
+    expect(await client.poll(accepted["request_id"])).toMatchObject({ metrics: { "step:max": 3 } });
+  });
+
+  it("sent again get the same future and run once", async () => {
+    const first = await client.ok("/forward_backward", passBody(modelId, 1, 7));
+    const again = await client.ok("/forward_backward", passBody(modelId, 1, 7));
+    expect(again).toEqual(first);
+    await client.result(first);
+    expect(await client.ok("/forward_backward", passBody(modelId, 1, 7))).toEqual(first);
+    expect(engine.calls).toEqual(["forward_backward 7"]);
+  });
+
+  it("with another payload under the same seq_id are a 409", async () => {
+    await client.ok("/forward_backward", passBody(modelId, 1, 7));
+    const conflict = await client.post("/forward_backward", passBody(modelId, 1, 8));
+    expect(conflict.status).toBe(409);
+    expect(conflict.headers.get("x-should-retry")).toBe("false");
+    expect((await client.post("/optim_step", stepBody(modelId, 1))).status).toBe(409);
+    const otherLoss = passBody(modelId, 1, 7, { loss_fn: "dro" });
+    expect((await client.post("/forward_backward", otherLoss)).status).not.toBe(200);
+  });
+
+  it("that were refused leave the order usable for those behind them", async () => {
+    const behind = await client.ok("/optim_step", stepBody(modelId, 2));
+    const refused = await client.post("/forward_backward", passBody(modelId, 1, 5000));
+    expect(refused.status).toBe(422);
+    expect(await client.result(behind)).toMatchObject({ metrics: { "step:max": 1 } });
+    // The client may also correct the request and send it under its own number, late as it is.
+    const corrected = await client.ok("/forward_backward", passBody(modelId, 1, 5));
+    await client.result(corrected);
+    expect(await client.result(client.ok("/optim_step", stepBody(modelId, 3)))).toMatchObject({
+      metrics: { "step:max": 2 },
+    });
+    expect(engine.calls).toEqual(["optim_step 0.1", "forward_backward 5", "optim_step 0.1"]);
+  });
+
+  it("that fail do not stop those behind them, and say whose fault it was", async () => {
+    const failing = await client.ok("/forward_backward", passBody(modelId, 1, 99));
+    const behind = await client.ok("/optim_step", stepBody(modelId, 2));
+    expect(await client.result(failing)).toEqual({
+      error: "token 99 is not to the fake engine's taste",
+      category: "user",
+    });
+    expect(await client.result(behind)).toMatchObject({ metrics: { "step:max": 1 } });
+  });
+
+  it("without numbers run in the order of arrival", async () => {
+    const accepted = [];
+    for (const first of [11, 12, 13]) accepted.push(await client.ok("/forward_backward", passBody(modelId, undefined, first)));
+    await Promise.all(accepted.map((one) => client.result(one)));
+    expect(engine.calls).toEqual(["forward_backward 11", "forward_backward 12", "forward_backward 13"]);
+  });
+
+  it("create the model once when create_model is sent again", async () => {
+    const sessionId = await client.openSession();
+    const body = { session_id: sessionId, model_seq_id: 0, base_model: "fake/tiny", lora_config: { rank: 4 } };
+    const first = await client.ok("/create_model", body);
+    expect(await client.ok("/create_model", body)).toEqual(first);
+    expect(await client.result(first)).toEqual({ type: "create_model", model_id: `${sessionId}:train:0` });
+    expect(engine.calls.filter((call) => call.startsWith("create"))).toHaveLength(1);
+    const other = await client.post("/create_model", { ...body, lora_config: { rank: 8 } });
+    expect(other.status).toBe(409);
+  });
+
+  it("end with 410 once the result of an executed one has expired", async () => {
+    const accepted = await client.ok("/optim_step", stepBody(modelId, 1));
+    await client.result(accepted);
+    for (let minute = 0; minute < 6; minute += 1) {
+      await client.ok("/session_heartbeat", { session_id: modelId.split(":")[0] });
+      await clock.advance(60_000);
+    }
+    expect((await client.post("/retrieve_future", { request_id: accepted["request_id"] })).status).toBe(410);
+    expect((await client.post("/optim_step", stepBody(modelId, 1))).status).toBe(410);
+    expect((await client.post("/optim_step", stepBody(modelId, 1, 0.5))).status).toBe(409);
+    expect(engine.calls).toEqual(["optim_step 0.1"]);
+  });
+
+  it("wait until the model is unloaded, and are refused afterwards", async () => {
+    const step = await client.ok("/optim_step", stepBody(modelId, 1));
+    const unloaded = await client.result(client.ok("/unload_model", { model_id: modelId }));
+    expect(unloaded).toEqual({ type: "unload_model", model_id: modelId });
+    expect(await client.result(step)).toMatchObject({ metrics: { "step:max": 1 } });
+    expect(engine.adapters.size).toBe(0);
+    expect((await client.post("/optim_step", stepBody(modelId, 3))).status).toBe(410);
+  });
+});
+
+describe("a full queue", () => {
+  it("answers 429 and takes the request once there is room", async () => {
+    const { backend, engine, client } = await startFake({ limits: { queuedRequestsPerModel: 2 } });
+    const { modelId } = await client.openModel();
+    engine.hold();
+    for (const seqId of [1, 2]) await client.ok("/optim_step", stepBody(modelId, seqId));
+    const refused = await client.post("/optim_step", stepBody(modelId, 3));
+    expect(refused.status).toBe(429);
+    expect(refused.headers.get("retry-after")).toBe("1");
+    engine.open();
+    await client.result({ request_id: `${modelId}:2` });
+    expect(await client.result(client.ok("/optim_step", stepBody(modelId, 3)))).toMatchObject({ metrics: { "step:max": 3 } });
+    await backend.close();
+  });
+
+  it("counts the bytes that wait in all models together", async () => {
+    const { backend, engine, client } = await startFake({ limits: { queuedBytes: 80 } });
+    const { modelId } = await client.openModel();
+    engine.hold();
+    await client.ok("/forward_backward", passBody(modelId, 1, 1));
+    expect((await client.post("/forward_backward", passBody(modelId, 2, 2))).status).toBe(429);
+    engine.open();
+    await client.result({ request_id: `${modelId}:1` });
+    await client.result(client.ok("/forward_backward", passBody(modelId, 2, 2)));
+    await backend.close();
+  });
+});
