@@ -4,6 +4,7 @@ import { loadModule, type WasmExports } from "./wasm-threads.js";
 const memory = new WebAssembly.Memory({ initial: 64, maximum: 65_536, shared: true });
 const wasm = new WebAssembly.Instance(loadModule("plain"), { env: { memory } })
   .exports as unknown as WasmExports;
+wasm["configure"]!(1, 0, 0);
 const [source, target] = [1 << 16, 1 << 21];
 
 function apply(name: "expArray" | "logArray", values: Float32Array): Float32Array {

@@ -1,5 +1,5 @@
 // Operations that treat every element alike; chunks are ranges of elements (or of rows for SwiGLU).
-import { exp4 } from "./math";
+import { exp4, one4 } from "./math";
 import { ADAMW, ADD, ADD_SCALED, COPY, SCALE, SWIGLU, SWIGLU_BACKWARD, ZERO } from "./operations";
 import { dispatch, float, pointer, setFloat, setPointer } from "./pool";
 import { loadPartial, storePartial } from "./vector";
@@ -202,7 +202,7 @@ function adamWeights(w: v128, m: v128, v: v128): v128 {
 // @ts-ignore: decorator
 @inline
 function sigmoid(x: v128): v128 {
-  const one = f32x4.splat(1);
+  const one = one4();
   return f32x4.div(one, f32x4.add(one, exp4(f32x4.neg(x))));
 }
 
@@ -247,7 +247,7 @@ export function swigluBackward(dgateUp: usize, dout: usize, gateUp: usize, rows:
 // @ts-ignore: decorator
 @inline
 function gateGradient(d: v128, g: v128, up: v128, s: v128): v128 {
-  const one = f32x4.splat(1);
+  const one = one4();
   const slope = f32x4.mul(s, f32x4.add(one, f32x4.mul(g, f32x4.sub(one, s))));
   return f32x4.mul(f32x4.mul(d, up), slope);
 }

@@ -1,8 +1,9 @@
 // One job at a time is cut into chunks; whoever is free takes the next one, the calling thread included, so workers that
 // are late (or not started yet) cost nothing. Who computes a chunk never changes its bits.
 //
-// Memory below 4096 belongs to this file. A ticket is (job number << 32 | chunks left): it is taken with one
+// Memory below 1024 belongs to this file, up to 4096 to the constants of math.ts. A ticket is (job number << 32 | chunks left): it is taken with one
 // compare-exchange, and a job cannot end before its taken chunks are done, so a taken ticket's parameters are stable.
+import { writeConstants } from "./math";
 import { runChunk } from "./operations";
 
 const TICKET: usize = 64;
@@ -60,6 +61,7 @@ export function threads(): usize {
 }
 
 export function configure(threadCount: usize, scratchBase: usize, scratchBytes: usize): void {
+  writeConstants();
   store<usize>(THREADS, threadCount);
   store<usize>(SCRATCH_BASE, scratchBase);
   store<usize>(SCRATCH_BYTES, scratchBytes);

@@ -13,10 +13,10 @@ export function maximum(x: usize, n: usize): f32 {
   const pairs = (n & ~7) << 2;
   let i: usize = 0;
   for (; i < pairs; i += 32) {
-    m0 = f32x4.max(m0, v128.load(x + i));
-    m1 = f32x4.max(m1, v128.load(x + i, 16));
+    m0 = f32x4.pmax(m0, v128.load(x + i));
+    m1 = f32x4.pmax(m1, v128.load(x + i, 16));
   }
-  let best = maxLanes(f32x4.max(m0, m1));
+  let best = maxLanes(f32x4.pmax(m0, m1));
   for (let j = n & ~7; j < n; j++) best = max<f32>(best, load<f32>(x + (j << 2)));
   return best;
 }
