@@ -1,0 +1,82 @@
+/** A base model read from a Hugging Face folder: configuration, frozen weights, rotary tables. */
+import { existsSync, readdirSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import { SafetensorsFile } from "../safetensors.js";
+import { type ModelConfig, readModelConfig } from "./config.js";
+import { type DecoderWeights, decoderLayout, separateHead } from "./decoder-weights.js";
+import type { BaseModelInfo } from "./engine.js";
+import { EngineInputError } from "./errors.js";
+import type { F32, Kernels } from "./kernels/kernels.js";
+import { RopeTables } from "./rope.js";
+import { type Piece, writePiece } from "./tensor-layout.js";
+
+/** What the decoder needs of a model, frozen or trained. */
+export interface DecoderModel {
+  config: ModelConfig;
+  weights: DecoderWeights;
+  rope: RopeTables;
+}
+
+export interface BaseModel extends DecoderModel {
+  info: BaseModelInfo;
+  flat: F32;
+}
+
+export function loadBaseModel(kernels: Kernels, name: string, folder: string): BaseModel {
+  const config = readModelConfig(folder);
+  const layout = decoderLayout(config);
+  const flat = kernels.alloc(layout.length);
+  readWeights(folder, layout.pieces, kernels.view(flat));
+  return {
+    config,
+    flat,
+    weights: separateHead(kernels, layout.bind(flat), config),
+    rope: new RopeTables(kernels, config),
+    info: {
+      name,
+      maxContextLength: config.maxPositions,
+      vocabSize: config.vocabSize,
+      tokenizerPath: folder,
+      arch: config.arch,
+      parameters: layout.length,
+    },
+  };
+}
+
+/** Fills `flat` from every safetensors file of the folder; all pieces must be there. */
+export function readWeights(folder: string, pieces: Piece[], flat: Float32Array): void {
+  const missing = new Map(pieces.map((piece) => [piece.name, piece]));
+  for (const file of weightFiles(folder)) {
+    const tensors = new SafetensorsFile(join(folder, file));
+    try {
+      for (const stored of tensors.header.tensors.keys()) {
+        // Files of the bare decoder (without its language-model head) leave the prefix out.
+        const name = missing.has(stored) ? stored : `model.${stored}`;
+        const piece = missing.get(name);
+        if (!piece) continue;
+        writePiece(flat, piece, tensors.read(stored));
+        missing.delete(name);
+      }
+    } finally {
+      tensors.close();
+    }
+  }
+  if (missing.size > 0) {
+    const names = [...missing.keys()];
+    throw new EngineInputError(`${folder} lacks ${names.length} tensors, the first is ${names[0]}`);
+  }
+}
+
+function weightFiles(folder: string): string[] {
+  const index = join(folder, "model.safetensors.index.json");
+  if (existsSync(index)) {
+    const { weight_map } = JSON.parse(readFileSync(index, "utf8")) as { weight_map: Record<string, string> };
+    const files = [...new Set(Object.values(weight_map))];
+    const outside = files.find((file) => /[/\\]/.test(file));
+    if (outside) throw new EngineInputError(`${index} names a file outside its folder: ${outside}`);
+    return files.sort();
+  }
+  const files = readdirSync(folder).filter((file) => file.endsWith(".safetensors"));
+  if (files.length === 0) throw new EngineInputError(`${folder} has no .safetensors files`);
+  return files.includes("model.safetensors") ? ["model.safetensors"] : files.sort();
+}

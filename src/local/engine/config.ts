@@ -1,0 +1,152 @@
+/** Reads the `config.json` of Llama- and Qwen-family models into what the decoder needs to know. */
+import { existsSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import { z } from "zod";
+import { EngineInputError } from "./errors.js";
+
+export interface RopeScaling {
+  type: "linear" | "llama3";
+  factor: number;
+  lowFreqFactor: number;
+  highFreqFactor: number;
+  originalMaxPositions: number;
+}
+
+export interface ModelConfig {
+  arch: "llama" | "mistral" | "qwen2" | "qwen3";
+  hiddenSize: number;
+  layers: number;
+  heads: number;
+  kvHeads: number;
+  headDim: number;
+  intermediateSize: number;
+  vocabSize: number;
+  maxPositions: number;
+  rmsEps: number;
+  ropeTheta: number;
+  ropeScaling: RopeScaling | null;
+  tiedHead: boolean;
+  qkNorm: boolean;
+  qkvBias: boolean;
+  outputBias: boolean;
+  eosTokenIds: number[];
+}
+
+const size = z.number().int().positive().max(1_000_000_000);
+const tokenIds = z.union([z.number().int().nonnegative(), z.array(z.number().int().nonnegative())]).nullish();
+const ropeSettings = z.looseObject({
+  rope_type: z.string().optional(),
+  type: z.string().optional(),
+  rope_theta: z.number().positive().optional(),
+  factor: z.number().positive().optional(),
+  low_freq_factor: z.number().positive().optional(),
+  high_freq_factor: z.number().positive().optional(),
+  original_max_position_embeddings: size.optional(),
+});
+const configFile = z.looseObject({
+  model_type: z.enum(["llama", "mistral", "qwen2", "qwen3"]),
+  hidden_size: size,
+  num_hidden_layers: size,
+  num_attention_heads: size,
+  num_key_value_heads: size.nullish(),
+  head_dim: size.nullish(),
+  intermediate_size: size,
+  vocab_size: size,
+  max_position_embeddings: size.default(2048),
+  rms_norm_eps: z.number().positive().default(1e-6),
+  rope_theta: z.number().positive().optional(),
+  rope_scaling: ropeSettings.nullish(),
+  rope_parameters: ropeSettings.nullish(),
+  tie_word_embeddings: z.boolean().optional(),
+  attention_bias: z.boolean().optional(),
+  mlp_bias: z.boolean().optional(),
+  hidden_act: z.string().default("silu"),
+  use_sliding_window: z.boolean().optional(),
+  sliding_window: z.number().nullish(),
+  eos_token_id: tokenIds,
+});
+
+export function readModelConfig(folder: string): ModelConfig {
+  const config = parseModelConfig(readJson(join(folder, "config.json")), folder);
+  const generation = join(folder, "generation_config.json");
+  if (existsSync(generation)) {
+    const parsed = z.looseObject({ eos_token_id: tokenIds }).safeParse(readJson(generation));
+    const ids = parsed.success ? listOf(parsed.data.eos_token_id) : [];
+    if (ids.length > 0) config.eosTokenIds = ids;
+  }
+  return config;
+}
+
+export function parseModelConfig(json: unknown, where: string): ModelConfig {
+  const parsed = configFile.safeParse(json);
+  if (!parsed.success) throw new EngineInputError(`${where}/config.json: ${z.prettifyError(parsed.error)}`);
+  const file = parsed.data;
+  const refuse = (what: string) => {
+    throw new EngineInputError(`${where}/config.json: ${what} is not supported`);
+  };
+  if (file.hidden_act !== "silu") refuse(`hidden_act ${file.hidden_act}`);
+  if (file.mlp_bias) refuse("mlp_bias");
+  const usesWindow =
+    file.use_sliding_window ?? (file.model_type === "mistral" && file.sliding_window != null);
+  if (usesWindow && (file.sliding_window ?? 0) < file.max_position_embeddings)
+    refuse("sliding-window attention");
+  const kvHeads = file.num_key_value_heads ?? file.num_attention_heads;
+  const headDim = file.head_dim ?? file.hidden_size / file.num_attention_heads;
+  if (!Number.isInteger(headDim) || headDim % 2 !== 0) refuse(`a head dimension of ${headDim}`);
+  if (file.num_attention_heads % kvHeads !== 0) {
+    refuse(`num_attention_heads ${file.num_attention_heads} with num_key_value_heads ${kvHeads}`);
+  }
+  const rope = file.rope_parameters ?? file.rope_scaling ?? null;
+  const qwen2 = file.model_type === "qwen2";
+  return {
+    arch: file.model_type,
+    hiddenSize: file.hidden_size,
+    layers: file.num_hidden_layers,
+    heads: file.num_attention_heads,
+    kvHeads,
+    headDim,
+    intermediateSize: file.intermediate_size,
+    vocabSize: file.vocab_size,
+    maxPositions: file.max_position_embeddings,
+    rmsEps: file.rms_norm_eps,
+    ropeTheta: file.rope_theta ?? rope?.rope_theta ?? 10000,
+    ropeScaling: rope ? parseRopeScaling(rope, file.max_position_embeddings, refuse) : null,
+    tiedHead: file.tie_word_embeddings ?? false,
+    qkNorm: file.model_type === "qwen3",
+    qkvBias: qwen2 || (file.attention_bias ?? false),
+    outputBias: !qwen2 && (file.attention_bias ?? false),
+    eosTokenIds: listOf(file.eos_token_id),
+  };
+}
+
+function parseRopeScaling(
+  rope: z.infer<typeof ropeSettings>,
+  maxPositions: number,
+  refuse: (what: string) => void,
+): RopeScaling | null {
+  const type = rope.rope_type ?? rope.type ?? "default";
+  if (type === "default") return null;
+  if (type !== "linear" && type !== "llama3") refuse(`rope_scaling of type ${type}`);
+  return {
+    type: type as RopeScaling["type"],
+    factor: rope.factor ?? 1,
+    lowFreqFactor: rope.low_freq_factor ?? 1,
+    highFreqFactor: rope.high_freq_factor ?? 4,
+    originalMaxPositions: rope.original_max_position_embeddings ?? maxPositions,
+  };
+}
+
+function listOf(ids: number | number[] | null | undefined): number[] {
+  if (ids === null || ids === undefined) return [];
+  return Array.isArray(ids) ? ids : [ids];
+}
+
+function readJson(path: string): unknown {
+  try {
+    return JSON.parse(readFileSync(path, "utf8"));
+  } catch (error) {
+    throw new EngineInputError(
+      `cannot read ${path}: ${error instanceof Error ? error.message : String(error)}`,
+    );
+  }
+}

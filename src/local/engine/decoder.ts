@@ -1,0 +1,460 @@
+/** The decoder over packed sequences: a forward pass that keeps what the backward pass needs, and that backward pass. */
+import type { DecoderModel } from "./base-model.js";
+import type { ModelConfig } from "./config.js";
+import type { DecoderWeights, LayerWeights } from "./decoder-weights.js";
+import { type F32, type I32, type Kernels, type Rows, slice } from "./kernels/kernels.js";
+import { type AdaptedRows, from, linearBackward, linearForward } from "./linear.js";
+import type { LoraGroup, LoraLayer, LoraWeights } from "./lora.js";
+
+/** Rows of several sequences, one after another; sequence s owns rows offsets[s]..offsets[s+1]. */
+export interface PackedRows {
+  rows: number;
+  sequences: number;
+  tokens: I32;
+  positions: I32;
+  offsets: I32;
+  maxLength: number;
+}
+
+export interface Widths {
+  query: number;
+  key: number;
+  qkv: number;
+}
+
+export function widthsOf(config: ModelConfig): Widths {
+  const query = config.heads * config.headDim;
+  const key = config.kvHeads * config.headDim;
+  return { query, key, qkv: query + 2 * key };
+}
+
+interface LayerActivations {
+  input: F32;
+  inputRstd: F32;
+  normedInput: F32;
+  qkv: F32;
+  query: F32;
+  key: F32;
+  queryRstd: F32 | null;
+  keyRstd: F32 | null;
+  attended: F32;
+  lse: F32;
+  middle: F32;
+  middleRstd: F32;
+  normedMiddle: F32;
+  gateUp: F32;
+  activated: F32;
+  /** scaling * x * A of each adapted layer. */
+  low: { [name in keyof LoraLayer]: F32 | null };
+}
+
+/** Everything lives on the kernels' scratch stack: release the mark taken before `decoderForward` to drop it. */
+export interface Activations {
+  packed: PackedRows;
+  layers: LayerActivations[];
+  final: F32;
+  finalRstd: F32;
+  /** The head's input. */
+  hidden: F32;
+}
+
+export function packSequences(kernels: Kernels, sequences: Int32Array[]): PackedRows {
+  const rows = sequences.reduce((sum, tokens) => sum + tokens.length, 0);
+  const [tokens, positions] = [new Int32Array(rows), new Int32Array(rows)];
+  const offsets = new Int32Array(sequences.length + 1);
+  let at = 0;
+  let maxLength = 0;
+  sequences.forEach((sequence, index) => {
+    tokens.set(sequence, at);
+    for (let i = 0; i < sequence.length; i++) positions[at + i] = i;
+    at += sequence.length;
+    offsets[index + 1] = at;
+    maxLength = Math.max(maxLength, sequence.length);
+  });
+  return {
+    rows,
+    sequences: sequences.length,
+    tokens: scratchInts(kernels, tokens),
+    positions: scratchInts(kernels, positions),
+    offsets: scratchInts(kernels, offsets),
+    maxLength,
+  };
+}
+
+export function scratchInts(kernels: Kernels, data: Int32Array): I32 {
+  const buffer = kernels.scratchInts(data.length);
+  kernels.uploadInts(buffer, data);
+  return buffer;
+}
+
+/** The one adapter of a training pass, over all its rows. */
+export function wholeBatch(lora: LoraWeights | null, adapter: LoraGroup | null, rows: number): AdaptedRows {
+  return { adapter, rank: lora?.rank ?? 0, scaling: lora?.scaling ?? 1, start: 0, rows };
+}
+
+/** rows copies of a bias row (or of nothing): the start of a product that accumulates. */
+export function fillRows(kernels: Kernels, out: F32, bias: F32, rows: number): void {
+  const mark = kernels.mark();
+  const zeros = scratchInts(kernels, new Int32Array(rows));
+  kernels.gatherRows(out, bias, zeros, rows, bias.length);
+  kernels.release(mark);
+}
+
+const keepLow = (kernels: Kernels, rows: number, lora: LoraWeights | null, group: LoraGroup | null) =>
+  lora && group ? kernels.scratch(rows * group.b.length * lora.rank) : null;
+
+const noAdapters: LoraLayer = { qkv: null, output: null, gateUp: null, down: null };
+
+export function decoderForward(
+  kernels: Kernels,
+  model: DecoderModel,
+  packed: PackedRows,
+  lora: LoraWeights | null,
+): Activations {
+  const { config, weights } = model;
+  const { hiddenSize } = config;
+  const { rows } = packed;
+  let x = kernels.scratch(rows * hiddenSize);
+  kernels.gatherRows(x, weights.embedding, packed.tokens, rows, hiddenSize);
+  const layers = weights.layers.map((layer, index) => {
+    const kept = layerForward(kernels, model, layer, packed, x, lora, lora?.layers[index] ?? noAdapters);
+    x = kept.output;
+    return kept.activations;
+  });
+  const finalRstd = kernels.scratch(rows);
+  const hidden = kernels.scratch(rows * hiddenSize);
+  kernels.rmsNorm(hidden, finalRstd, x, weights.finalNorm, rows, hiddenSize, config.rmsEps);
+  return { packed, layers, final: x, finalRstd, hidden };
+}
+
+function layerForward(
+  kernels: Kernels,
+  model: DecoderModel,
+  layer: LayerWeights,
+  packed: PackedRows,
+  input: F32,
+  lora: LoraWeights | null,
+  adapters: LoraLayer,
+): { activations: LayerActivations; output: F32 } {
+  const { config } = model;
+  const { hiddenSize, heads, kvHeads, headDim, intermediateSize, rmsEps } = config;
+  const { rows, positions } = packed;
+  const width = widthsOf(config);
+  const take = (columns: number) => kernels.scratch(rows * columns);
+  const { cos, sin } = model.rope.upTo(packed.maxLength);
+  const low = {
+    qkv: keepLow(kernels, rows, lora, adapters.qkv),
+    output: keepLow(kernels, rows, lora, adapters.output),
+    gateUp: keepLow(kernels, rows, lora, adapters.gateUp),
+    down: keepLow(kernels, rows, lora, adapters.down),
+  };
+  const linear = (
+    out: F32,
+    x: F32,
+    weight: F32,
+    inputs: number,
+    outputs: number,
+    name: keyof LoraLayer,
+    accumulate: boolean,
+  ) =>
+    linearForward(
+      kernels,
+      out,
+      x,
+      weight,
+      { rows, inputs, outputs },
+      [wholeBatch(lora, adapters[name], rows)],
+      { accumulate, keep: low[name] },
+    );
+
+  const inputRstd = take(1);
+  const normedInput = take(hiddenSize);
+  kernels.rmsNorm(normedInput, inputRstd, input, layer.inputNorm, rows, hiddenSize, rmsEps);
+  const qkv = take(width.qkv);
+  if (layer.qkvBias) fillRows(kernels, qkv, layer.qkvBias, rows);
+  linear(qkv, normedInput, layer.qkv, hiddenSize, width.qkv, "qkv", layer.qkvBias !== null);
+
+  const query = take(width.query);
+  const key = take(width.key);
+  const queryRstd = layer.qNorm ? take(heads) : null;
+  const keyRstd = layer.kNorm ? take(kvHeads) : null;
+  const parts = splitQkv(qkv, width);
+  const queryRows = { data: query, stride: width.query };
+  const keyRows = { data: key, stride: width.key };
+  kernels.normRope(
+    queryRows,
+    queryRstd,
+    parts.query,
+    layer.qNorm,
+    cos,
+    sin,
+    positions,
+    rows,
+    heads,
+    headDim,
+    rmsEps,
+  );
+  kernels.normRope(
+    keyRows,
+    keyRstd,
+    parts.key,
+    layer.kNorm,
+    cos,
+    sin,
+    positions,
+    rows,
+    kvHeads,
+    headDim,
+    rmsEps,
+  );
+  const attended = take(width.query);
+  const lse = take(heads);
+  const shape = attentionShape(config);
+  kernels.attention(attended, lse, queryRows, keyRows, parts.value, packed.offsets, packed.sequences, shape);
+
+  const middle = take(hiddenSize);
+  startResidual(kernels, middle, input, layer.outputBias, rows);
+  linear(middle, attended, layer.output, width.query, hiddenSize, "output", true);
+
+  const middleRstd = take(1);
+  const normedMiddle = take(hiddenSize);
+  kernels.rmsNorm(normedMiddle, middleRstd, middle, layer.postNorm, rows, hiddenSize, rmsEps);
+  const gateUp = take(2 * intermediateSize);
+  linear(gateUp, normedMiddle, layer.gateUp, hiddenSize, 2 * intermediateSize, "gateUp", false);
+  const activated = take(intermediateSize);
+  kernels.swiglu(activated, gateUp, rows, intermediateSize);
+  const output = take(hiddenSize);
+  kernels.copy(output, middle);
+  linear(output, activated, layer.down, intermediateSize, hiddenSize, "down", true);
+  return {
+    output,
+    activations: {
+      input,
+      inputRstd,
+      normedInput,
+      qkv,
+      query,
+      key,
+      queryRstd,
+      keyRstd,
+      attended,
+      lse,
+      middle,
+      middleRstd,
+      normedMiddle,
+      gateUp,
+      activated,
+      low,
+    },
+  };
+}
+
+export function splitQkv(qkv: F32, width: Widths): { query: Rows; key: Rows; value: Rows } {
+  return {
+    query: { data: qkv, stride: width.qkv },
+    key: { data: from(qkv, width.query), stride: width.qkv },
+    value: { data: from(qkv, width.query + width.key), stride: width.qkv },
+  };
+}
+
+export function attentionShape(config: ModelConfig) {
+  const { heads, kvHeads, headDim } = config;
+  return { heads, kvHeads, headDim, scale: 1 / Math.sqrt(headDim) };
+}
+
+/** out = residual (+ bias), ready for a product to be added. */
+export function startResidual(
+  kernels: Kernels,
+  out: F32,
+  residual: F32,
+  bias: F32 | null,
+  rows: number,
+): void {
+  if (bias) {
+    fillRows(kernels, out, bias, rows);
+    kernels.add(out, out, residual);
+  } else {
+    kernels.copy(out, residual);
+  }
+}
+
+/** Gradients that a backward pass adds to; null where the weights are frozen. */
+export interface DecoderGradients {
+  lora: LoraWeights | null;
+  weights: DecoderWeights | null;
+}
+
+/** `dhidden` is the gradient of the head's input; adds to all gradients below it. */
+export function decoderBackward(
+  kernels: Kernels,
+  model: DecoderModel,
+  kept: Activations,
+  dhidden: F32,
+  lora: LoraWeights | null,
+  gradients: DecoderGradients,
+): void {
+  const { config, weights } = model;
+  const { rows } = kept.packed;
+  const adaptsLayers = lora?.layers.some((layer) => Object.values(layer).some((group) => group !== null));
+  if (!adaptsLayers && !gradients.weights) return;
+  const mark = kernels.mark();
+  const dx = kernels.scratch(rows * config.hiddenSize);
+  kernels.zero(dx);
+  kernels.rmsNormBackward(
+    dx,
+    gradients.weights?.finalNorm ?? null,
+    dhidden,
+    kept.final,
+    kept.finalRstd,
+    weights.finalNorm,
+    rows,
+    config.hiddenSize,
+  );
+  for (let index = config.layers - 1; index >= 0; index--) {
+    const inner = kernels.mark();
+    layerBackward(kernels, model, index, kept, dx, lora, gradients);
+    kernels.release(inner);
+  }
+  if (gradients.weights) {
+    kernels.scatterAddRows(gradients.weights.embedding, dx, kept.packed.tokens, rows, config.hiddenSize);
+  }
+  kernels.release(mark);
+}
+
+/** On entry `dx` is the gradient of the layer's output, on return that of its input. */
+function layerBackward(
+  kernels: Kernels,
+  model: DecoderModel,
+  index: number,
+  kept: Activations,
+  dx: F32,
+  lora: LoraWeights | null,
+  gradients: DecoderGradients,
+): void {
+  const { config } = model;
+  const { hiddenSize, heads, kvHeads, headDim, intermediateSize } = config;
+  const layer = model.weights.layers[index]!;
+  const saved = kept.layers[index]!;
+  const weightGradient = gradients.weights?.layers[index] ?? null;
+  const adapters = lora?.layers[index] ?? noAdapters;
+  const adapterGradients = gradients.lora?.layers[index] ?? noAdapters;
+  const { rows, positions } = kept.packed;
+  const width = widthsOf(config);
+  const take = (columns: number) => kernels.scratch(rows * columns);
+  const { cos, sin } = model.rope.upTo(kept.packed.maxLength);
+  const linear = (
+    dInput: F32 | null,
+    dy: F32,
+    x: F32,
+    name: keyof LoraLayer,
+    inputs: number,
+    outputs: number,
+  ) =>
+    linearBackward(
+      kernels,
+      dInput,
+      dy,
+      x,
+      layer[name],
+      { rows, inputs, outputs },
+      wholeBatch(lora, adapters[name], rows),
+      saved.low[name],
+      { weight: weightGradient?.[name] ?? null, adapter: adapterGradients[name] },
+    );
+
+  const dactivated = take(intermediateSize);
+  linear(dactivated, dx, saved.activated, "down", intermediateSize, hiddenSize);
+  const dgateUp = take(2 * intermediateSize);
+  kernels.swigluBackward(dgateUp, dactivated, saved.gateUp, rows, intermediateSize);
+  const dnormed = take(hiddenSize);
+  linear(dnormed, dgateUp, saved.normedMiddle, "gateUp", hiddenSize, 2 * intermediateSize);
+  kernels.rmsNormBackward(
+    dx,
+    weightGradient?.postNorm ?? null,
+    dnormed,
+    saved.middle,
+    saved.middleRstd,
+    layer.postNorm,
+    rows,
+    hiddenSize,
+  );
+
+  if (index === 0 && !adapters.qkv && !adapters.output && !weightGradient) return;
+  const dattended = take(width.query);
+  linear(dattended, dx, saved.attended, "output", width.query, hiddenSize);
+  if (weightGradient?.outputBias) addColumnSums(kernels, weightGradient.outputBias, dx, rows);
+  const dquery = { data: take(width.query), stride: width.query };
+  const dkey = { data: take(width.key), stride: width.key };
+  const dqkv = take(width.qkv);
+  const parts = splitQkv(saved.qkv, width);
+  const dparts = splitQkv(dqkv, width);
+  kernels.attentionBackward(
+    dquery,
+    dkey,
+    dparts.value,
+    dattended,
+    { data: saved.query, stride: width.query },
+    { data: saved.key, stride: width.key },
+    parts.value,
+    saved.attended,
+    saved.lse,
+    kept.packed.offsets,
+    kept.packed.sequences,
+    attentionShape(config),
+  );
+  kernels.normRopeBackward(
+    dparts.query,
+    weightGradient?.qNorm ?? null,
+    dquery,
+    parts.query,
+    saved.queryRstd,
+    layer.qNorm,
+    cos,
+    sin,
+    positions,
+    rows,
+    heads,
+    headDim,
+  );
+  kernels.normRopeBackward(
+    dparts.key,
+    weightGradient?.kNorm ?? null,
+    dkey,
+    parts.key,
+    saved.keyRstd,
+    layer.kNorm,
+    cos,
+    sin,
+    positions,
+    rows,
+    kvHeads,
+    headDim,
+  );
+  if (weightGradient?.qkvBias) addColumnSums(kernels, weightGradient.qkvBias, dqkv, rows);
+  // Nothing below the first layer learns unless the embedding does.
+  const needsInput = index > 0 || gradients.weights !== null;
+  linear(needsInput ? dnormed : null, dqkv, saved.normedInput, "qkv", hiddenSize, width.qkv);
+  if (!needsInput) return;
+  kernels.rmsNormBackward(
+    dx,
+    weightGradient?.inputNorm ?? null,
+    dnormed,
+    saved.input,
+    saved.inputRstd,
+    layer.inputNorm,
+    rows,
+    hiddenSize,
+  );
+}
+
+function addColumnSums(kernels: Kernels, sums: F32, x: F32, rows: number): void {
+  const mark = kernels.mark();
+  const ones = kernels.scratch(rows);
+  kernels.upload(ones, new Float32Array(rows).fill(1));
+  kernels.matmul(sums, ones, x, 1, sums.length, rows, { accumulate: true });
+  kernels.release(mark);
+}
+
+/** Part of the rows of a matrix. */
+export const rowsOf = (matrix: F32, start: number, rows: number, cols: number): F32 =>
+  slice(matrix, start * cols, rows * cols);

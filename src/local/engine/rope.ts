@@ -1,0 +1,66 @@
+/** Rotary embedding angles as Hugging Face computes them: frequencies and angles rounded to float32 before the cosine. */
+import type { ModelConfig } from "./config.js";
+import type { F32, Kernels } from "./kernels/kernels.js";
+
+export function inverseFrequencies(config: ModelConfig): Float32Array {
+  const half = config.headDim / 2;
+  const frequencies = new Float32Array(half);
+  for (let i = 0; i < half; i++) frequencies[i] = 1 / config.ropeTheta ** ((2 * i) / config.headDim);
+  const scaling = config.ropeScaling;
+  if (!scaling) return frequencies;
+  return frequencies.map((frequency) => {
+    if (scaling.type === "linear") return frequency / scaling.factor;
+    const { factor, lowFreqFactor, highFreqFactor, originalMaxPositions } = scaling;
+    const wavelength = (2 * Math.PI) / frequency;
+    if (wavelength > originalMaxPositions / lowFreqFactor) return frequency / factor;
+    if (wavelength < originalMaxPositions / highFreqFactor) return frequency;
+    const smooth = (originalMaxPositions / wavelength - lowFreqFactor) / (highFreqFactor - lowFreqFactor);
+    return ((1 - smooth) * frequency) / factor + smooth * frequency;
+  });
+}
+
+/** Tables that grow with the longest position seen, so that a long-context model starts as fast as a short one. */
+export class RopeTables {
+  readonly #kernels: Kernels;
+  readonly #frequencies: Float32Array;
+  readonly #maxPositions: number;
+  #positions = 0;
+  #cos: F32 | null = null;
+  #sin: F32 | null = null;
+
+  constructor(kernels: Kernels, config: ModelConfig) {
+    this.#kernels = kernels;
+    this.#frequencies = inverseFrequencies(config);
+    this.#maxPositions = config.maxPositions;
+  }
+
+  upTo(length: number): { cos: F32; sin: F32 } {
+    if (!this.#cos || !this.#sin || length > this.#positions) {
+      this.close();
+      const wanted = 1 << Math.ceil(Math.log2(Math.max(length, 256)));
+      this.#positions = Math.max(length, Math.min(wanted, this.#maxPositions));
+      const half = this.#frequencies.length;
+      const cos = new Float32Array(this.#positions * half);
+      const sin = new Float32Array(this.#positions * half);
+      for (let position = 0; position < this.#positions; position++) {
+        for (let i = 0; i < half; i++) {
+          const angle = Math.fround(position * this.#frequencies[i]!);
+          cos[position * half + i] = Math.cos(angle);
+          sin[position * half + i] = Math.sin(angle);
+        }
+      }
+      this.#cos = this.#kernels.alloc(cos.length);
+      this.#sin = this.#kernels.alloc(sin.length);
+      this.#kernels.upload(this.#cos, cos);
+      this.#kernels.upload(this.#sin, sin);
+    }
+    return { cos: this.#cos, sin: this.#sin };
+  }
+
+  close(): void {
+    if (this.#cos) this.#kernels.free(this.#cos);
+    if (this.#sin) this.#kernels.free(this.#sin);
+    this.#cos = null;
+    this.#sin = null;
+  }
+}

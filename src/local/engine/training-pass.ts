@@ -1,0 +1,108 @@
+/** One forward or forward-backward call, in steps short enough for sampling to run in between. */
+import type { Adapter } from "./adapter.js";
+import { decoderBackward, decoderForward, packSequences } from "./decoder.js";
+import type { EngineDatum, ForwardBackwardCall, ForwardBackwardResult } from "./engine.js";
+import type { Kernels } from "./kernels/kernels.js";
+import { lossHead } from "./loss-head.js";
+import { checkDatum, checkLossConfig, gatherLossInputs } from "./losses.js";
+
+/** Tokens in one step. Sequences are taken in order, so the sums of the gradients do not depend on it. */
+export const microTokens = 1024;
+
+/** Throws before anything has been added to the gradients. */
+export function checkTrainingCall(call: ForwardBackwardCall, adapter: Adapter): void {
+  const { vocabSize, maxPositions } = adapter.model.config;
+  checkLossConfig(call.lossFn, call.lossFnConfig);
+  call.data.forEach((datum, index) => {
+    checkDatum(datum, index, call.lossFn, { vocabSize, maxLength: maxPositions });
+  });
+}
+
+export async function* trainingPass(
+  kernels: Kernels,
+  adapter: Adapter,
+  call: ForwardBackwardCall,
+): AsyncGenerator<void, ForwardBackwardResult> {
+  checkTrainingCall(call, adapter);
+  const logprobs: Float32Array[] = [];
+  let loss = 0;
+  let clipped = 0;
+  let first = true;
+  for (const group of trainingSteps(call.data)) {
+    if (!first) yield;
+    first = false;
+    const step = await trainingStep(kernels, adapter, call, group);
+    loss += step.loss;
+    clipped += step.clipped;
+    let at = 0;
+    for (const datum of group) {
+      logprobs.push(step.logprobs.slice(at, at + datum.targetTokens.length));
+      at += datum.targetTokens.length;
+    }
+  }
+  const tokens = call.data.reduce((sum, datum) => sum + datum.tokens.length, 0);
+  const metrics: Record<string, number> = { "loss:sum": loss, "tokens:sum": tokens };
+  if (call.lossFn === "ppo" || call.lossFn === "cispo") metrics["clipped_tokens:sum"] = clipped;
+  return { logprobs, metrics };
+}
+
+async function trainingStep(
+  kernels: Kernels,
+  adapter: Adapter,
+  call: ForwardBackwardCall,
+  data: EngineDatum[],
+): Promise<{ loss: number; clipped: number; logprobs: Float32Array }> {
+  const { model, weights: lora } = adapter;
+  const gradients = call.forwardOnly ? null : adapter.gradients;
+  const mark = kernels.mark();
+  try {
+    const packed = packSequences(
+      kernels,
+      data.map((datum) => datum.tokens),
+    );
+    const targetsPerToken = data[0]!.targetsPerToken;
+    const targets = new Int32Array(packed.rows * targetsPerToken);
+    let at = 0;
+    for (const datum of data) {
+      targets.set(datum.targetTokens, at);
+      at += datum.targetTokens.length;
+    }
+    const kept = decoderForward(kernels, model, packed, lora);
+    const dhidden = gradients ? kernels.scratch(packed.rows * model.config.hiddenSize) : null;
+    const result = await lossHead(
+      kernels,
+      model,
+      kept,
+      targets,
+      targetsPerToken,
+      call.lossFn,
+      gatherLossInputs(data, call.lossFnConfig),
+      lora,
+      dhidden && { dhidden, gradients: { lora: gradients, head: null } },
+    );
+    if (dhidden && result.hasGradient) {
+      decoderBackward(kernels, model, kept, dhidden, lora, { lora: gradients, weights: null });
+    }
+    return result;
+  } finally {
+    kernels.release(mark);
+  }
+}
+
+/** Consecutive datums with as many targets per token, up to the size of a step. */
+function* trainingSteps(data: EngineDatum[]): Generator<EngineDatum[]> {
+  let group: EngineDatum[] = [];
+  let tokens = 0;
+  for (const datum of data) {
+    const fits =
+      tokens + datum.tokens.length <= microTokens && group[0]?.targetsPerToken === datum.targetsPerToken;
+    if (group.length > 0 && !fits) {
+      yield group;
+      group = [];
+      tokens = 0;
+    }
+    group.push(datum);
+    tokens += datum.tokens.length;
+  }
+  if (group.length > 0) yield group;
+}

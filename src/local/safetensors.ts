@@ -1,0 +1,261 @@
+/** Reads and writes the safetensors format: a JSON header, then raw little-endian tensors. */
+import { closeSync, fstatSync, openSync, readSync } from "node:fs";
+
+export type SafetensorsDtype = "F64" | "F32" | "F16" | "BF16" | "I64" | "I32" | "I16" | "I8" | "U8" | "BOOL";
+
+export interface SafetensorsEntry {
+  dtype: SafetensorsDtype;
+  shape: number[];
+  /** Byte range inside the file. */
+  start: number;
+  end: number;
+}
+
+export interface SafetensorsHeader {
+  tensors: Map<string, SafetensorsEntry>;
+  metadata: Record<string, string>;
+}
+
+export interface FloatTensor {
+  shape: number[];
+  data: Float32Array;
+}
+
+const dtypeBytes: Record<SafetensorsDtype, number> = {
+  F64: 8,
+  F32: 4,
+  F16: 2,
+  BF16: 2,
+  I64: 8,
+  I32: 4,
+  I16: 2,
+  I8: 1,
+  U8: 1,
+  BOOL: 1,
+};
+const maxHeaderBytes = 100_000_000;
+
+/** The whole file in memory, every tensor widened to float32. */
+export function decodeSafetensors(bytes: Uint8Array): {
+  tensors: Record<string, FloatTensor>;
+  metadata: Record<string, string>;
+} {
+  const header = parseHeader(bytes.subarray(0, 8), bytes.byteLength, (length) =>
+    bytes.subarray(8, 8 + length),
+  );
+  const tensors: Record<string, FloatTensor> = Object.create(null) as Record<string, FloatTensor>;
+  for (const [name, entry] of header.tensors) {
+    tensors[name] = {
+      shape: entry.shape,
+      data: toFloat32(bytes.subarray(entry.start, entry.end), entry.dtype, name),
+    };
+  }
+  return { tensors, metadata: header.metadata };
+}
+
+export function encodeSafetensors(
+  tensors: Record<string, { shape: number[]; data: Float32Array }>,
+  options: { dtype?: "F32" | "F16"; metadata?: Record<string, string> } = {},
+): Uint8Array {
+  const { dtype = "F32", metadata = { format: "pt" } } = options;
+  const header: Record<string, unknown> = { __metadata__: metadata };
+  const names = Object.keys(tensors).sort();
+  let offset = 0;
+  for (const name of names) {
+    const { shape, data } = tensors[name]!;
+    const elements = shape.reduce((product, size) => product * size, 1);
+    if (elements !== data.length) {
+      throw new Error(`tensor ${name}: shape [${shape}] needs ${elements} values, got ${data.length}`);
+    }
+    const end = offset + elements * dtypeBytes[dtype];
+    header[name] = { dtype, shape, data_offsets: [offset, end] };
+    offset = end;
+  }
+  const json = new TextEncoder().encode(JSON.stringify(header));
+  const headerBytes = Math.ceil(json.length / 8) * 8;
+  const out = new Uint8Array(8 + headerBytes + offset);
+  new DataView(out.buffer).setBigUint64(0, BigInt(headerBytes), true);
+  out.fill(0x20, 8, 8 + headerBytes);
+  out.set(json, 8);
+  let at = 8 + headerBytes;
+  for (const name of names) {
+    const { data } = tensors[name]!;
+    const bytes =
+      dtype === "F32" ? new Uint8Array(data.buffer, data.byteOffset, data.byteLength) : toFloat16(data);
+    out.set(bytes, at);
+    at += bytes.byteLength;
+  }
+  return out;
+}
+
+/** An open file, from which tensors are read one at a time. */
+export class SafetensorsFile {
+  readonly header: SafetensorsHeader;
+  readonly #path: string;
+  readonly #descriptor: number;
+
+  constructor(path: string) {
+    this.#path = path;
+    this.#descriptor = openSync(path, "r");
+    try {
+      const size = fstatSync(this.#descriptor).size;
+      this.header = parseHeader(this.#read(0, 8), size, (length) => this.#read(8, length));
+    } catch (error) {
+      closeSync(this.#descriptor);
+      throw new Error(`${path}: ${error instanceof Error ? error.message : String(error)}`);
+    }
+  }
+
+  read(name: string): FloatTensor {
+    const entry = this.header.tensors.get(name);
+    if (!entry) throw new Error(`${this.#path} has no tensor ${name}`);
+    return {
+      shape: entry.shape,
+      data: toFloat32(this.#read(entry.start, entry.end - entry.start), entry.dtype, name),
+    };
+  }
+
+  close(): void {
+    closeSync(this.#descriptor);
+  }
+
+  #read(position: number, length: number): Uint8Array {
+    const bytes = new Uint8Array(length);
+    let done = 0;
+    while (done < length) {
+      const count = readSync(
+        this.#descriptor,
+        bytes,
+        done,
+        Math.min(length - done, 1 << 30),
+        position + done,
+      );
+      if (count === 0)
+        throw new Error(`the file ends at byte ${position + done}, inside its own header or a tensor`);
+      done += count;
+    }
+    return bytes;
+  }
+}
+
+function parseHeader(
+  prefix: Uint8Array,
+  fileBytes: number,
+  readHeader: (length: number) => Uint8Array,
+): SafetensorsHeader {
+  if (fileBytes < 8) throw new Error(`a safetensors file has at least 8 bytes, got ${fileBytes}`);
+  const declared = new DataView(prefix.buffer, prefix.byteOffset, 8).getBigUint64(0, true);
+  if (declared > BigInt(Math.min(maxHeaderBytes, fileBytes - 8))) {
+    throw new Error(`the safetensors header says it has ${declared} bytes, the file has ${fileBytes}`);
+  }
+  const headerBytes = Number(declared);
+  const raw: unknown = JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(readHeader(headerBytes)));
+  if (typeof raw !== "object" || raw === null) throw new Error("the safetensors header is not a JSON object");
+  const tensors = new Map<string, SafetensorsEntry>();
+  let metadata: Record<string, string> = {};
+  for (const [name, value] of Object.entries(raw)) {
+    if (name === "__metadata__") metadata = value as Record<string, string>;
+    else tensors.set(name, parseEntry(name, value, 8 + headerBytes, fileBytes));
+  }
+  return { tensors, metadata };
+}
+
+function parseEntry(name: string, value: unknown, dataStart: number, fileBytes: number): SafetensorsEntry {
+  const { dtype, shape, data_offsets } = (value ?? {}) as Record<string, unknown>;
+  if (typeof dtype !== "string" || !(dtype in dtypeBytes)) {
+    throw new Error(`tensor ${name}: dtype ${String(dtype)} is not supported`);
+  }
+  const sizes = wholeNumbers(shape);
+  const range = wholeNumbers(data_offsets);
+  if (!sizes || !range || range.length !== 2) throw new Error(`tensor ${name}: bad shape or data_offsets`);
+  const known = dtype as SafetensorsDtype;
+  const [from, to] = range as [number, number];
+  const bytes = sizes.reduce((product, size) => product * size, 1) * dtypeBytes[known];
+  if (to - from !== bytes || dataStart + to > fileBytes) {
+    throw new Error(`tensor ${name}: ${bytes} bytes by its shape, but data_offsets are ${from}..${to}`);
+  }
+  return { dtype: known, shape: sizes, start: dataStart + from, end: dataStart + to };
+}
+
+function wholeNumbers(value: unknown): number[] | null {
+  if (!Array.isArray(value)) return null;
+  return value.every((item) => Number.isSafeInteger(item) && (item as number) >= 0)
+    ? (value as number[])
+    : null;
+}
+
+function toFloat32(bytes: Uint8Array, dtype: SafetensorsDtype, name: string): Float32Array {
+  // A copy, because a tensor need not start at a multiple of its element size (and slice() of a Buffer is no copy).
+  const buffer = new Uint8Array(bytes).buffer;
+  switch (dtype) {
+    case "F32":
+      return new Float32Array(buffer);
+    case "F64":
+      return new Float32Array(new Float64Array(buffer));
+    case "F16":
+      return fromFloat16(new Uint16Array(buffer));
+    case "BF16": {
+      const source = new Uint16Array(buffer);
+      const out = new Uint32Array(source.length);
+      for (let i = 0; i < source.length; i++) out[i] = source[i]! << 16;
+      return new Float32Array(out.buffer);
+    }
+    case "I64":
+      return Float32Array.from(new BigInt64Array(buffer), Number);
+    case "I32":
+      return new Float32Array(new Int32Array(buffer));
+    case "I16":
+    case "I8":
+    case "U8":
+    case "BOOL":
+      throw new Error(`tensor ${name}: dtype ${dtype} cannot hold weights`);
+    default:
+      throw new Error(`tensor ${name}: dtype ${dtype satisfies never}`);
+  }
+}
+
+let halfTable: Float32Array | null = null;
+
+function fromFloat16(source: Uint16Array): Float32Array {
+  if (!halfTable) {
+    halfTable = new Float32Array(1 << 16);
+    for (let bits = 0; bits < 1 << 16; bits++) halfTable[bits] = halfToNumber(bits);
+  }
+  const out = new Float32Array(source.length);
+  for (let i = 0; i < source.length; i++) out[i] = halfTable[source[i]!]!;
+  return out;
+}
+
+function halfToNumber(bits: number): number {
+  const sign = bits & 0x8000 ? -1 : 1;
+  const exponent = (bits >> 10) & 0x1f;
+  const fraction = bits & 0x3ff;
+  if (exponent === 0x1f) return fraction ? Number.NaN : sign * Number.POSITIVE_INFINITY;
+  if (exponent === 0) return sign * fraction * 2 ** -24;
+  return sign * (1 + fraction / 1024) * 2 ** (exponent - 15);
+}
+
+/** Rounds to nearest, ties to even, as IEEE says; values too large become infinite. */
+export function toFloat16(source: Float32Array): Uint8Array {
+  const input = new Uint32Array(source.buffer, source.byteOffset, source.length);
+  const out = new Uint16Array(source.length);
+  for (let i = 0; i < source.length; i++) {
+    const bits = input[i]!;
+    const sign = (bits >>> 16) & 0x8000;
+    const exponent = (bits >>> 23) & 0xff;
+    const fraction = bits & 0x7fffff;
+    if (exponent === 0xff) out[i] = sign | 0x7c00 | (fraction ? 0x200 : 0);
+    else if (exponent < 102) out[i] = sign;
+    else {
+      const subnormal = exponent < 113;
+      const shift = subnormal ? 126 - exponent : 13;
+      const mantissa = subnormal ? fraction | 0x800000 : fraction;
+      let half = (subnormal ? 0 : (exponent - 112) << 10) + (mantissa >>> shift);
+      const rest = mantissa & ((1 << shift) - 1);
+      const middle = 1 << (shift - 1);
+      if (rest > middle || (rest === middle && half & 1)) half += 1;
+      out[i] = sign | Math.min(half, 0x7c00);
+    }
+  }
+  return new Uint8Array(out.buffer);
+}

@@ -1,0 +1,133 @@
+import { describe, expect, it } from "vitest";
+import { Adapter } from "../../src/local/engine/adapter.js";
+import { loadBaseModel } from "../../src/local/engine/base-model.js";
+import { decoderForward, packSequences } from "../../src/local/engine/decoder.js";
+import type { Kernels } from "../../src/local/engine/kernels/kernels.js";
+import { linearForward } from "../../src/local/engine/linear.js";
+import {
+  fixture,
+  goldenCall,
+  goldenModels,
+  largestDifference,
+  readGolden,
+  readPeftAdapter,
+  relativeError,
+  runPass,
+} from "./golden.js";
+import { kernelChoices } from "./kernel-choices.js";
+
+const losses = [
+  "cross_entropy",
+  "cross_entropy_soft",
+  "importance_sampling",
+  "ppo",
+  "ppo_tokens",
+  "cispo",
+  "cispo_tokens",
+  "dro",
+];
+
+function logitsOf(kernels: Kernels, adapter: Adapter, tokens: Int32Array, useAdapter: boolean): Float32Array {
+  const { model } = adapter;
+  const { hiddenSize, vocabSize } = model.config;
+  const mark = kernels.mark();
+  const lora = useAdapter ? adapter.weights : null;
+  const kept = decoderForward(kernels, model, packSequences(kernels, [tokens]), lora);
+  const logits = kernels.scratch(tokens.length * vocabSize);
+  const shape = {
+    rows: tokens.length,
+    inputs: hiddenSize,
+    outputs: vocabSize,
+    transposed: model.weights.headIsEmbedding,
+  };
+  const adapted = {
+    adapter: lora?.head ?? null,
+    rank: lora?.rank ?? 0,
+    scaling: lora?.scaling ?? 1,
+    start: 0,
+    rows: tokens.length,
+  };
+  linearForward(kernels, logits, kept.hidden, model.weights.head, shape, [adapted]);
+  const result = kernels.view(logits).slice();
+  kernels.release(mark);
+  return result;
+}
+
+describe.each(kernelChoices)("with $name kernels", ({ create }) => {
+  describe.each(goldenModels)("%s against transformers and PEFT", (name) => {
+    const golden = readGolden(name);
+
+    async function adapterOf(kernels: Kernels) {
+      return Adapter.restore(
+        kernels,
+        loadBaseModel(kernels, name, fixture(name)),
+        readPeftAdapter(name),
+        false,
+      );
+    }
+
+    it("computes the same logits, without and with the adapter that PEFT saved", async () => {
+      const kernels = await create();
+      const adapter = await adapterOf(kernels);
+      for (const [index] of golden.lengths.entries()) {
+        const tokens = Int32Array.from(golden.tensors[`tokens.${index}`]!.data);
+        for (const [key, useAdapter] of [
+          ["logits", false],
+          ["adapted_logits", true],
+        ] as const) {
+          const expected = golden.tensors[`${key}.${index}`]!.data;
+          const largest = expected.reduce((most, value) => Math.max(most, Math.abs(value)), 0);
+          const actual = logitsOf(kernels, adapter, tokens, useAdapter);
+          expect(largestDifference(actual, expected) / largest).toBeLessThan(1e-5);
+        }
+      }
+      await kernels.close();
+    });
+
+    it.each(losses)("computes the loss and the gradients of %s", async (loss) => {
+      expect(golden.losses).toEqual(losses);
+      const kernels = await create();
+      const adapter = await adapterOf(kernels);
+      const { metrics } = await runPass(kernels, adapter, goldenCall(golden, loss));
+      const expectedLoss = golden.tensors[`loss.${loss}`]!.data[0]!;
+      expect(Math.abs(metrics["loss:sum"]! - expectedLoss)).toBeLessThan(
+        1e-5 * Math.max(1, Math.abs(expectedLoss)),
+      );
+      const gradients = adapter.exportGradients();
+      for (const [tensor, gradient] of Object.entries(gradients)) {
+        const expected = golden.tensors[`gradient.${loss}.${tensor}`]!.data;
+        expect(relativeError(gradient, expected), tensor).toBeLessThan(1e-4);
+      }
+      await kernels.close();
+    });
+
+    it("takes the same five AdamW steps, some of them clipped", async () => {
+      const kernels = await create();
+      const adapter = await adapterOf(kernels);
+      for (let step = 0; step < 5; step++) {
+        await runPass(kernels, adapter, goldenCall(golden, "cross_entropy"));
+        adapter.step({
+          learningRate: 3e-3,
+          beta1: 0.9,
+          beta2: 0.95,
+          eps: 1e-8,
+          weightDecay: 0.1,
+          gradClipNorm: step % 2 === 0 ? 0.5 : 0,
+        });
+      }
+      for (const [tensor, { data }] of Object.entries(adapter.export({ optimizer: false }).tensors)) {
+        expect(relativeError(data, golden.tensors[`after_five_steps.${tensor}`]!.data), tensor).toBeLessThan(
+          1e-5,
+        );
+      }
+      await kernels.close();
+    });
+
+    it("exports the tensors exactly as PEFT names, shapes and fills them", async () => {
+      const kernels = await create();
+      const adapter = await adapterOf(kernels);
+      expect(adapter.export({ optimizer: false }).tensors).toEqual({ ...readPeftAdapter(name).tensors });
+      await kernels.close();
+    });
+  });
+});
