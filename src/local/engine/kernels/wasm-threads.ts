@@ -46,6 +46,8 @@ export class WorkerThreads {
         env: {},
         workerData: { module, memory, index },
       });
+      // One that cannot start is not missed; one that dies in the middle of a job makes the job throw.
+      worker.on("error", () => {});
       worker.unref();
       this.#workers.push(worker);
     }
