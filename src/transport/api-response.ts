@@ -1,4 +1,5 @@
 import { APIError } from "../errors.js";
+import { NULL_BODY_STATUSES } from "./attempt.js";
 import type { ApiResponse } from "./types.js";
 
 const decoder = new TextDecoder();
@@ -50,8 +51,6 @@ export function errorBody(headers: Headers, bytes: Uint8Array): unknown {
       : text;
   }
 }
-
-const NULL_BODY_STATUSES: ReadonlySet<number> = new Set([204, 205, 304]);
 
 /** The same answer as a `Response`, for callers of the escape hatch. */
 export function toResponse(answer: ApiResponse): Response {

@@ -2,6 +2,7 @@ import { APIConnectionError, APITimeoutError, TinkerError } from "../errors.js";
 import { onAbort } from "./abort.js";
 import type { CallScope } from "./call-scope.js";
 import type { Clock } from "./clock.js";
+import type { Answer } from "./sender.js";
 
 /**
  * One try at a request. It ends when the answer is read, when the call is interrupted, or when nothing has
@@ -39,75 +40,73 @@ export class Attempt {
   }
 
   /** Sends and resolves when the headers have come. */
-  async send(start: (signal: AbortSignal) => Promise<Response>): Promise<Response> {
-    const answer = start(this.#controller.signal);
+  async send(start: (signal: AbortSignal) => Promise<Answer>): Promise<Answer> {
+    const coming = start(this.#controller.signal);
     try {
-      const response = await Promise.race([answer, this.#interruption]);
+      const answer = await Promise.race([coming, this.#interruption]);
       this.#lastProgressMs = this.#clock.now();
-      return response;
+      return answer;
     } catch (error) {
       // An answer that comes too late still holds a connection until its body is given up.
-      answer.then((late) => late.body?.cancel()).catch(() => {});
+      coming.then((late) => late.cancel()).catch(() => {});
       throw this.#explain(error);
     }
   }
 
-  /** The whole body. */
-  async read(response: Response): Promise<Uint8Array> {
-    if (response.body === null) return new Uint8Array(0);
-    const reader = response.body.getReader();
+  /** The whole body, in memory of its own. */
+  async read(answer: Answer): Promise<Uint8Array> {
     const chunks: Uint8Array[] = [];
     try {
       for (;;) {
-        const { done, value } = await Promise.race([reader.read(), this.#interruption]);
-        if (done) break;
+        const chunk = await Promise.race([answer.read(), this.#interruption]);
+        if (chunk === undefined) break;
         this.#lastProgressMs = this.#clock.now();
-        this.responseBytes += value.byteLength;
-        chunks.push(value);
+        this.responseBytes += chunk.byteLength;
+        chunks.push(chunk);
       }
     } catch (error) {
-      reader.cancel().catch(() => {});
+      answer.cancel();
       throw this.#explain(error);
     }
-    return chunks.length === 1 ? chunks[0]! : concatenate(chunks, this.responseBytes);
+    return concatenate(chunks, this.responseBytes);
   }
 
   /**
    * Hands the body to the caller piece by piece. The timeout ends here, since the caller sets the pace; the
    * signal stays in force until the body is read or cancelled, and `onEnd` is called then.
    */
-  stream(response: Response, onEnd: () => void): Response {
+  stream(answer: Answer, onEnd: () => void): Response {
     this.#stopTimer();
     const end = () => {
       this.release();
       onEnd();
     };
-    if (response.body === null) {
+    if (NULL_BODY_STATUSES.has(answer.status)) {
+      answer.cancel();
       end();
-      return rebuild(response, null);
+      return buildResponse(answer, null);
     }
-    const reader = response.body.getReader();
     const body = new ReadableStream<Uint8Array>(
       {
         pull: async (controller) => {
           try {
-            const { done, value } = await Promise.race([reader.read(), this.#interruption]);
-            if (!done) return controller.enqueue(value);
+            const chunk = await Promise.race([answer.read(), this.#interruption]);
+            if (chunk !== undefined) return controller.enqueue(chunk);
             controller.close();
           } catch (error) {
-            reader.cancel().catch(() => {});
+            answer.cancel();
             controller.error(this.#explain(error));
           }
           end();
         },
-        cancel: (reason) => {
+        cancel: () => {
+          answer.cancel();
           end();
-          return reader.cancel(reason);
         },
       },
       { highWaterMark: 0 },
     );
-    return rebuild(response, body);
+    return buildResponse(answer, body);
   }
 
   release(): void {
@@ -171,10 +170,12 @@ function concatenate(chunks: readonly Uint8Array[], byteLength: number): Uint8Ar
   return bytes;
 }
 
-/** A Response of the global class, whichever implementation the answer came from. */
-function rebuild(response: Response, body: ReadableStream<Uint8Array> | null): Response {
-  const { status, statusText } = response;
-  const rebuilt = new Response(body, { status, statusText, headers: new Headers([...response.headers]) });
-  Object.defineProperty(rebuilt, "url", { value: response.url });
-  return rebuilt;
+/** Statuses whose answers have no body, and to which `Response` allows none. */
+export const NULL_BODY_STATUSES: ReadonlySet<number> = new Set([204, 205, 304]);
+
+function buildResponse(answer: Answer, body: ReadableStream<Uint8Array> | null): Response {
+  const { status, statusText, headers, url } = answer;
+  const response = new Response(body, { status, statusText, headers });
+  Object.defineProperty(response, "url", { value: url });
+  return response;
 }

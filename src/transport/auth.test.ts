@@ -18,7 +18,7 @@ function worldOf({ env = {}, stored, prints = [] }: World): Platform & { command
     commands,
     env: (name) => env[name],
     userAgentHeaders: () => ({}),
-    createDispatcherFetch: () => {
+    createConnections: () => {
       throw new Error("not used");
     },
     readStoredCredential: () => stored,

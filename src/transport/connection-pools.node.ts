@@ -1,6 +1,8 @@
 import type { Agent, Client, Dispatcher, EnvHttpProxyAgent, Pool } from "undici";
-import type { PooledFetch } from "./platform-types.js";
+import type { Connections } from "./platform-types.js";
+import type { Sender } from "./sender.js";
 import type { PoolName } from "./types.js";
+import { sendThrough } from "./undici-sender.node.js";
 
 interface PoolShape {
   /** Most connections to one server. */
@@ -27,21 +29,15 @@ const KEEP_ALIVE_MS = 30_000;
 type Undici = typeof import("undici");
 
 /** Pools of connections over undici, which is loaded with the first request. */
-export class ConnectionPools implements PooledFetch {
+export class ConnectionPools implements Connections {
   readonly #dispatchers = new Map<PoolName, Dispatcher>();
   /** Servers seen to speak HTTP/2: a burst to one of them needs few connections, not one per request. */
   readonly #http2Origins = new Set<string>();
   readonly #retiring = new Set<Dispatcher>();
   #closed = false;
 
-  fetchFor(pool: PoolName): typeof fetch {
-    return async (input, init) => {
-      const undici = await loadUndici();
-      const dispatcher = this.#dispatcherFor(pool, undici);
-      // Two copies of the same types: lib.dom's and undici's.
-      const response = await undici.fetch(input as string, { ...(init as object), dispatcher });
-      return response as unknown as Response;
-    };
+  senderFor(pool: PoolName): Sender {
+    return async (request) => sendThrough(this.#dispatcherFor(pool, await loadUndici()), request);
   }
 
   renew(pool: PoolName): void {

@@ -8,8 +8,9 @@ import { type AuthProvider, HOSTED_BASE_URL, resolveAuth } from "./auth.js";
 import { CallScope } from "./call-scope.js";
 import { type Clock, systemClock } from "./clock.js";
 import { createLogger, type Logger, resolveLogLevel } from "./logger.js";
-import type { PooledFetch } from "./platform-types.js";
-import { fetchFollowing, fetchOnce } from "./redirects.js";
+import { connectionsOver } from "./platform.js";
+import type { Connections } from "./platform-types.js";
+import { followingRedirects } from "./redirects.js";
 import {
   buildURL,
   type EncodedBody,
@@ -19,6 +20,7 @@ import {
   normalizeBaseURL,
 } from "./request-encoding.js";
 import { retryDelayMs, shouldRetry } from "./retry-policy.js";
+import type { Answer } from "./sender.js";
 import type {
   ApiRequest,
   ApiResponse,
@@ -38,7 +40,7 @@ const RECONNECT_BUDGET = 16;
 
 /** An answer below 400, with the attempt that can still read its body. */
 interface Answered {
-  readonly response: Response;
+  readonly answer: Answer;
   readonly attempt: Attempt;
   readonly scope: CallScope;
 }
@@ -73,7 +75,7 @@ export class HttpClient {
   /** Where the credential comes from; a session replaces it when the server wants JWTs. */
   auth: AuthProvider;
   readonly #options: HttpClientOptions;
-  readonly #connections: PooledFetch;
+  readonly #connections: Connections;
   readonly #fixedHeaders: readonly HeaderValues[];
   readonly #openCalls = new Set<CallScope>();
   readonly #reconnectsLeft = new Map<PoolName, number>();
@@ -93,11 +95,8 @@ export class HttpClient {
     this.random = options.random ?? Math.random;
     this.hasCustomFetch = options.fetch !== undefined;
     this.auth = this.resolveAuth();
-    const customFetch = options.fetch;
     this.#connections =
-      customFetch === undefined
-        ? platform.createDispatcherFetch()
-        : { fetchFor: () => customFetch, renew() {}, async close() {} };
+      options.fetch === undefined ? platform.createConnections() : connectionsOver(options.fetch);
     this.#fixedHeaders = [
       { Accept: "application/json", ...platform.userAgentHeaders(), ...cloudflareHeaders() },
       options.defaultHeaders ?? {},
@@ -120,9 +119,9 @@ export class HttpClient {
 
   /** Sends a request, retries it by the rules, and reads the answer to its end. */
   exchange(request: ApiRequest): Promise<ApiResponse> {
-    return this.#call(request, async ({ response, attempt, scope }) => {
-      const bytes = await attempt.read(response);
-      return { value: createApiResponse(response.status, response.headers, bytes, scope.what) };
+    return this.#call(request, async ({ answer, attempt, scope }) => {
+      const bytes = await attempt.read(answer);
+      return { value: createApiResponse(answer.status, answer.headers, bytes, scope.what) };
     });
   }
 
@@ -170,8 +169,8 @@ export class HttpClient {
         return { data: parseByContentType(answer) as T, response: toResponse(answer) };
       },
       raw: () =>
-        this.#call(request, async ({ response, attempt, scope }) => ({
-          value: attempt.stream(response, () => scope.end()),
+        this.#call(request, async ({ answer, attempt, scope }) => ({
+          value: attempt.stream(answer, () => scope.end()),
           keepOpen: true,
         })),
     });
@@ -242,22 +241,21 @@ export class HttpClient {
     let failure: TinkerError | undefined;
     let keepOpen = false;
     try {
-      const fetchFn = this.#connections.fetchFor(pool);
-      const response = await attempt.send((signal) => {
-        const outgoing = { url: call.url, method: request.method, headers, body: call.body.content, signal };
-        return request.redirect === "manual"
-          ? fetchOnce(fetchFn, outgoing, "manual")
-          : fetchFollowing(fetchFn, outgoing);
-      });
-      status = response.status;
-      this.#logDeprecation(response.headers);
+      const redirect = request.redirect ?? "follow";
+      const pooled = this.#connections.senderFor(pool);
+      const send = redirect === "manual" ? pooled : followingRedirects(pooled);
+      const { url, body } = call;
+      const answer = await attempt.send((signal) =>
+        send({ url, method: request.method, headers, body: body.content, signal, redirect }),
+      );
+      status = answer.status;
+      this.#logDeprecation(answer.headers);
       if (status >= 400) {
-        const bytes = await attempt.read(response);
-        const rejected = this.#rejected(call, response, bytes);
+        const rejected = this.#rejected(call, answer, await attempt.read(answer));
         failure = rejected.error;
         return rejected;
       }
-      const finished = await finish({ response, attempt, scope });
+      const finished = await finish({ answer, attempt, scope });
       keepOpen = finished.keepOpen ?? false;
       this.#restoreReconnect(pool);
       return { ok: true, value: finished.value, keepOpen };
@@ -288,8 +286,8 @@ export class HttpClient {
   }
 
   /** What a status of 400 or more means for the call. */
-  #rejected(call: Call, response: Response, bytes: Uint8Array): Failed {
-    const { status, headers } = response;
+  #rejected(call: Call, answer: Answer, bytes: Uint8Array): Failed {
+    const { status, headers } = answer;
     const left = this.#reconnectsLeft.get(call.pool) ?? RECONNECT_BUDGET;
     if (status === 400 && bytes.byteLength === 0 && left > 0 && headers.get("x-should-retry") !== "false") {
       this.#reconnectsLeft.set(call.pool, left - 1);
@@ -298,7 +296,7 @@ export class HttpClient {
       return { ok: false, error: new APIConnectionError(message), retryable: true };
     }
     const error = APIError.from(status, headers, errorBody(headers, bytes), call.request);
-    return { ok: false, error, retryable: shouldRetry(response) };
+    return { ok: false, error, retryable: shouldRetry(answer) };
   }
 
   #restoreReconnect(pool: PoolName): void {

@@ -14,7 +14,7 @@ export { type Clock, systemClock, type TimerOptions } from "./clock.js";
 export { HttpClient } from "./http-client.js";
 export { JwtAuthProvider, jwtClaims } from "./jwt-auth.js";
 export { createLogger, type Logger, type LogLevel } from "./logger.js";
-export type { Platform, PooledFetch } from "./platform-types.js";
+export type { Connections, Platform } from "./platform-types.js";
 export {
   isRetryableError,
   isRetryableStatus,

@@ -1,8 +1,9 @@
+import type { Sender } from "./sender.js";
 import type { PoolName } from "./types.js";
 
-/** `fetch` over connections pooled by purpose. */
-export interface PooledFetch {
-  fetchFor(pool: PoolName): typeof fetch;
+/** Connections pooled by purpose. */
+export interface Connections {
+  senderFor(pool: PoolName): Sender;
   /** The next requests of this pool use new connections; those under way finish on the old ones. */
   renew(pool: PoolName): void;
   /** Ends every connection, also those in use. */
@@ -14,7 +15,7 @@ export interface Platform {
   env(name: string): string | undefined;
   /** User agent and X-Stainless-* headers that describe this runtime. */
   userAgentHeaders(): Record<string, string>;
-  createDispatcherFetch(): PooledFetch;
+  createConnections(): Connections;
   /** Runs a shell command and resolves to what it printed. */
   runCommand?(command: string): Promise<string>;
   /** The default key of ~/.tinker/credentials.json. */

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { TinkerError } from "../errors.js";
 import { SDK_VERSION } from "../version.js";
 import { ConnectionPools } from "./connection-pools.node.js";
-import { createSharedFetch } from "./platform.js";
+import { connectionsOver } from "./platform.js";
 import type { Platform } from "./platform-types.js";
 
 const OS_NAMES: Readonly<Record<string, string>> = {
@@ -39,7 +39,7 @@ export const platform: Platform = {
   }),
 
   // Bun and Deno answer to Node's name, but their connections are their own.
-  createDispatcherFetch: () => (foreignRuntime() === undefined ? new ConnectionPools() : createSharedFetch()),
+  createConnections: () => (foreignRuntime() === undefined ? new ConnectionPools() : connectionsOver(fetch)),
 
   async runCommand(command) {
     const { exec } = await import("node:child_process");

@@ -1,5 +1,6 @@
 import { SDK_VERSION } from "../version.js";
-import type { Platform, PooledFetch } from "./platform-types.js";
+import type { Connections, Platform } from "./platform-types.js";
+import { fetchSender } from "./sender.js";
 
 /** Browsers, workers, Deno, Bun: one `fetch`, whose connections belong to the runtime. */
 export const platform: Platform = {
@@ -25,16 +26,13 @@ export const platform: Platform = {
     };
   },
 
-  createDispatcherFetch: createSharedFetch,
+  createConnections: () => connectionsOver((input, init) => globalThis.fetch(input, init)),
 };
 
-/** Every pool over the runtime's own `fetch`, looked up at each call so that it may be replaced. */
-export function createSharedFetch(): PooledFetch {
-  return {
-    fetchFor: () => (input, init) => globalThis.fetch(input, init),
-    renew() {},
-    async close() {},
-  };
+/** Every pool over one `fetch`, which has connections of its own. */
+export function connectionsOver(fetchFunction: typeof fetch): Connections {
+  const sender = fetchSender(fetchFunction);
+  return { senderFor: () => sender, renew() {}, async close() {} };
 }
 
 function detectRuntime(): { name: string; version: string } {

@@ -72,6 +72,8 @@ export class ProtocolServer {
     const listener = (request: IncomingMessage, response: ServerResponse) =>
       void this.#serve(request, response);
     this.#server = createListener(options.tls, listener);
+    // Node closes idle connections after 5 s, which a busy test machine turns into lost requests.
+    this.#server.keepAliveTimeout = 60_000;
     this.#server.on("connection", (socket: Socket) => {
       this.connectionsSeen += 1;
       this.#sockets.set(socket, this.connectionsSeen);
@@ -120,6 +122,13 @@ export class ProtocolServer {
 
   openConnections(): number {
     return this.#sockets.size;
+  }
+
+  /** Bytes written by handlers that the clients have not yet taken. */
+  unsentBytes(): number {
+    let bytes = 0;
+    for (const socket of this.#sockets.keys()) bytes += socket.writableLength;
+    return bytes;
   }
 
   /** Breaks every connection, without a word. */

@@ -1,12 +1,19 @@
 import { createServer, request as forward } from "node:http";
 import { type AddressInfo, connect, type Socket } from "node:net";
+import { setFlagsFromString } from "node:v8";
+import { runInNewContext } from "node:vm";
+import { brotliCompressSync, deflateSync, gzipSync } from "node:zlib";
 import { describe, expect, it, onTestFinished, vi } from "vitest";
 import { APIConnectionError } from "../../src/errors.js";
 import type { PoolName } from "../../src/transport/index.js";
+import type { ScriptedAnswer } from "../support/protocol-server.js";
 import { clientForTest, environment, REQUEST, ROUTE, serverForTest } from "./helpers.js";
 
 /** The fixture's certificate is its own authority, which no client trusts unasked. */
 const trustTestCertificate = () => environment({ NODE_TLS_REJECT_UNAUTHORIZED: "0" });
+
+setFlagsFromString("--expose-gc");
+const collectGarbage = runInNewContext("gc") as () => void;
 
 const pause = (ms: number) => new Promise<void>((resolve) => setTimeout(resolve, ms));
 
@@ -85,6 +92,85 @@ describe("connections", () => {
   });
 });
 
+/** Answers no request before `count` of them are waiting. */
+function barrier(count: number): () => Promise<ScriptedAnswer> {
+  let open: () => void = () => {};
+  const opened = new Promise<void>((resolve) => {
+    open = resolve;
+  });
+  let waiting = 0;
+  return async () => {
+    waiting += 1;
+    if (waiting === count) open();
+    await opened;
+    return { json: { ok: true } };
+  };
+}
+
+describe("polls that the server holds open", () => {
+  it.each([undefined, "http2"] as const)("do not wait for one another (%s)", async (tls) => {
+    trustTestCertificate();
+    const server = await serverForTest(tls === undefined ? {} : { tls });
+    server.on("GET /api/v1/healthz", { json: {} }).on(ROUTE, barrier(400));
+    const client = clientForTest(server);
+    await client.exchange({ method: "GET", path: "/api/v1/healthz", pool: "session" });
+    await Promise.all(Array.from({ length: 400 }, () => client.exchange({ ...REQUEST, pool: "retrieve" })));
+    expect(client.clock.sleeps).toEqual([]);
+    if (tls === "http2") expect(server.connectionsSeen).toBeLessThanOrEqual(42);
+  });
+});
+
+describe("bodies", () => {
+  const text = JSON.stringify({ value: "compressible ".repeat(50_000) });
+
+  it.each([
+    ["gzip", gzipSync],
+    ["deflate", deflateSync],
+    ["br", brotliCompressSync],
+  ] as const)("in %s are decompressed", async (encoding, compress) => {
+    const server = await serverForTest();
+    const headers = { "content-encoding": encoding, "content-type": "application/json" };
+    server.on(ROUTE, { bytes: compress(text), headers });
+    const client = clientForTest(server);
+    expect((await client.exchange(REQUEST)).json()).toEqual(JSON.parse(text));
+    expect(await (await client.post(REQUEST.path).asResponse()).text()).toBe(text);
+    expect(server.requests[0]?.headers["accept-encoding"]).toContain(encoding);
+  });
+
+  it("that end too early or are no gzip are a broken connection, and retried", async () => {
+    const server = await serverForTest();
+    const compressed = gzipSync(text);
+    const headers = { "content-encoding": "gzip" };
+    server.on(ROUTE, [
+      { bytes: compressed.subarray(0, 500), headers },
+      { bytes: new Uint8Array(100), headers },
+      { bytes: compressed, headers, drop: "mid-body" },
+      { bytes: compressed, headers },
+    ]);
+    const client = clientForTest(server);
+    expect((await client.exchange(REQUEST)).json()).toEqual(JSON.parse(text));
+    expect(client.clock.sleeps).toHaveLength(3);
+  });
+
+  it("that are read slowly hold the server back and come whole", async () => {
+    const server = await serverForTest();
+    const bytes = Uint8Array.from({ length: 12_000_000 }, (_, i) => (i * 13) % 256);
+    server.on(ROUTE, { bytes });
+    const response = await clientForTest(server).post(REQUEST.path).asResponse();
+    const reader = response.body!.getReader();
+    await pause(200);
+    // Of 12 MB, what is not in our megabyte or the system's buffers still waits at the server.
+    expect(server.unsentBytes()).toBeGreaterThan(0);
+    const pieces: Uint8Array[] = [];
+    for (;;) {
+      const { done, value } = await reader.read();
+      if (done) break;
+      pieces.push(value);
+    }
+    expect(Buffer.compare(Buffer.concat(pieces), bytes)).toBe(0);
+  });
+});
+
 describe("2,000 requests at once", () => {
   it("all arrive; no socket, timer, listener or warning stays, nor does memory grow", async () => {
     const server = await serverForTest();
@@ -96,21 +182,20 @@ describe("2,000 requests at once", () => {
     const client = clientForTest(server);
     const { signal } = new AbortController();
     const heapAfter: number[] = [];
-    for (let round = 0; round < 4; round += 1) {
+    for (let round = 0; round < 3; round += 1) {
       const responses = await Promise.all(
         Array.from({ length: 2000 }, () => client.exchange({ ...REQUEST, pool: "retrieve", signal })),
       );
       expect(responses.every(({ status }) => status === 200)).toBe(true);
       server.requests.length = 0;
-      globalThis.gc?.();
+      collectGarbage();
       heapAfter.push(process.memoryUsage().heapUsed);
     }
     expect(client.clock.pending).toBe(0);
-    expect(client.clock.sleeps).toEqual([]);
     await client.close();
     await vi.waitFor(() => expect(server.openConnections()).toBe(0), 5000);
     expect(warnings).toEqual([]);
-    expect(heapAfter.at(-1)! - heapAfter[1]!).toBeLessThan(40e6);
+    expect(heapAfter[2]! - heapAfter[1]!).toBeLessThan(10e6);
   });
 });
 

@@ -1,0 +1,49 @@
+/** What goes out, ready to be written. */
+export interface OutgoingRequest {
+  readonly url: string;
+  readonly method: string;
+  readonly headers: Headers;
+  readonly body: Uint8Array | ReadableStream<Uint8Array> | undefined;
+  readonly signal: AbortSignal;
+  /** "manual" shows redirects. Senders that can see redirects treat "follow" the same: we follow ourselves. */
+  readonly redirect: "manual" | "follow";
+}
+
+/** What came back: the headers are here, the body is read piece by piece. */
+export interface Answer {
+  readonly url: string;
+  readonly status: number;
+  readonly statusText: string;
+  readonly headers: Headers;
+  /** The runtime saw a redirect, but does not tell where to. */
+  readonly hidesRedirect: boolean;
+  /** The next piece of the body, undefined at its end. */
+  read(): Promise<Uint8Array | undefined>;
+  /** Gives up the rest of the body and frees the connection. */
+  cancel(): void;
+}
+
+/** Writes one request and resolves with the headers of its answer. */
+export type Sender = (request: OutgoingRequest) => Promise<Answer>;
+
+/** Sends through `fetch`: the runtime's own, or one that the caller gave. */
+export function fetchSender(fetchFunction: typeof fetch): Sender {
+  return async ({ url, method, headers, body, signal, redirect }) => {
+    const init: RequestInit & { duplex?: "half" } = { method, headers, signal, redirect };
+    if (body !== undefined) {
+      init.body = body as Exclude<RequestInit["body"], undefined>;
+      if (body instanceof ReadableStream) init.duplex = "half";
+    }
+    const response = await fetchFunction(url, init);
+    const reader = response.body?.getReader();
+    return {
+      url: response.url || url,
+      status: response.status,
+      statusText: response.statusText,
+      headers: response.headers,
+      hidesRedirect: response.type === "opaqueredirect",
+      read: async () => (await reader?.read())?.value,
+      cancel: () => void reader?.cancel().catch(() => {}),
+    };
+  };
+}
