@@ -13,6 +13,7 @@ export default defineConfig({
   test: {
     include: ["src/**/*.test.ts", "test/**/*.test.ts"],
     pool: "forks",
+    execArgv: ["--expose-gc"],
     testTimeout: 30_000,
     env: { TINKER_TELEMETRY: "0", TINKER_API_KEY: "", TINKER_BASE_URL: "" },
   },

@@ -5,8 +5,9 @@ import { PerformanceObserver, performance } from "node:perf_hooks";
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
 import { create, toBinary } from "@bufbuild/protobuf";
-import { Datum, decodeForwardBackwardRequest, encodeForwardBackwardRequest } from "../dist/index.js";
+import { Datum, encodeForwardBackwardRequest } from "../dist/index.js";
 import { DType, ForwardBackwardRequestSchema } from "../dist/wire/gen/tinker_public_pb.js";
+import { decodeForwardBackwardRequest } from "../dist/wire/protobuf.js";
 
 const DATUMS = 64;
 const TOKENS = 2048;

@@ -1,8 +1,6 @@
 import type { Session, Telemetry } from "../session/index.js";
 import type { ByteBudget, Clock, HttpClient, Logger } from "../transport/index.js";
 import {
-  decodeForwardBackwardOutput,
-  decodeSampleResponse,
   type ForwardBackwardOutput,
   forwardBackwardOutputFromJson,
   fromWireJson,
@@ -34,8 +32,11 @@ export interface FutureKind<T> {
   requestType: string;
   fromJson(json: unknown): T;
   /** Present when the server may answer in protobuf. */
-  fromBytes?(bytes: Uint8Array): T;
+  fromBytes?(bytes: Uint8Array): Promise<T>;
 }
+
+/** Half of what the SDK would load at start-up, so it is loaded with the first answer that needs it. */
+const protobuf = () => import("../wire/protobuf.js");
 
 const jsonKind = <T>(requestType: string): FutureKind<T> => ({
   requestType,
@@ -45,7 +46,7 @@ const jsonKind = <T>(requestType: string): FutureKind<T> => ({
 const forwardBackwardKind = (requestType: string): FutureKind<ForwardBackwardOutput> => ({
   requestType,
   fromJson: forwardBackwardOutputFromJson,
-  fromBytes: decodeForwardBackwardOutput,
+  fromBytes: async (bytes) => (await protobuf()).decodeForwardBackwardOutput(bytes),
 });
 
 export const futureKinds = {
@@ -61,6 +62,6 @@ export const futureKinds = {
   sample: {
     requestType: "Sample",
     fromJson: sampleResponseFromJson,
-    fromBytes: decodeSampleResponse,
+    fromBytes: async (bytes) => (await protobuf()).decodeSampleResponse(bytes),
   } as FutureKind<SampleResponse>,
 };

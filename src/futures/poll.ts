@@ -50,7 +50,7 @@ export async function pollFuture<T>(context: FutureContext, request: PollRequest
         case "bytes":
         case "json":
           try {
-            return readResult(answer, kind);
+            return await readResult(answer, kind);
           } catch (error) {
             badAnswers += 1;
             if (badAnswers > MAX_BAD_ANSWERS) throw unreadable(request, String(error));
@@ -148,7 +148,10 @@ async function poll<T>(
   }
 }
 
-function readResult<T>(answer: Extract<Answer, { type: "bytes" | "json" }>, kind: FutureKind<T>): T {
+async function readResult<T>(
+  answer: Extract<Answer, { type: "bytes" | "json" }>,
+  kind: FutureKind<T>,
+): Promise<T> {
   if (answer.type === "json") return kind.fromJson(answer.json);
   if (kind.fromBytes === undefined) throw new Error("protobuf where JSON was expected");
   return kind.fromBytes(answer.bytes);

@@ -43,7 +43,6 @@ export {
   type TokensLike,
 } from "./model-input.js";
 export { modelInputFromJson, modelInputToJson } from "./model-input-json.js";
-export * from "./protobuf.js";
 export { checkBillingUsageRequest, checkSessionSearchRequest } from "./rest-checks.js";
 export type * from "./rest-types.js";
 export {

@@ -1,13 +1,8 @@
 import { getEventListeners } from "node:events";
 import { Worker } from "node:worker_threads";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import {
-  APIUserAbortError,
-  encodeSampleResponse,
-  ModelInput,
-  type SampleResponse,
-  SamplingClient,
-} from "../../src/index.js";
+import { APIUserAbortError, ModelInput, type SampleResponse, SamplingClient } from "../../src/index.js";
+import { encodeSampleResponse } from "../../src/wire/protobuf.js";
 import { type ProtocolServer, type ScriptedAnswer, startProtocolServer } from "../support/protocol-server.js";
 import { type TestClient, testClient } from "./client.js";
 

@@ -3,14 +3,13 @@ import {
   APIConnectionError,
   APIUserAbortError,
   ConflictError,
-  decodeForwardBackwardRequest,
-  encodeForwardBackwardOutput,
   type ForwardBackwardOutput,
   TensorData,
   type TrainingClient,
   UnprocessableEntityError,
   ValidationError,
 } from "../../src/index.js";
+import { decodeForwardBackwardRequest, encodeForwardBackwardOutput } from "../../src/wire/protobuf.js";
 import {
   type ProtocolServer,
   type RecordedRequest,

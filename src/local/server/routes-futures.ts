@@ -1,10 +1,6 @@
 import { z } from "zod";
-import {
-  decodeForwardBackwardOutput,
-  decodeSampleResponse,
-  forwardBackwardOutputToJson,
-  sampleResponseToJson,
-} from "../../wire/index.js";
+import { forwardBackwardOutputToJson, sampleResponseToJson } from "../../wire/index.js";
+import { decodeForwardBackwardOutput, decodeSampleResponse } from "../../wire/protobuf.js";
 import { jsonBody } from "./body.js";
 import type { App, AppContext, Core } from "./core.js";
 import type { Future, Outcome } from "./future-store.js";

@@ -1,8 +1,5 @@
-import {
-  decodeForwardBackwardRequest,
-  encodeForwardBackwardOutput,
-  forwardBackwardRequestFromJson,
-} from "../../wire/index.js";
+import { forwardBackwardRequestFromJson } from "../../wire/index.js";
+import { decodeForwardBackwardRequest, encodeForwardBackwardOutput } from "../../wire/protobuf.js";
 import { TensorData } from "../../wire/tensor-data.js";
 import type { ForwardBackwardRequest } from "../../wire/training-types.js";
 import type { ForwardBackwardResult, LoraSettings } from "../engine/engine.js";

@@ -1,5 +1,5 @@
 import type { Clock } from "../../transport/clock.js";
-import { encodeSampleResponse } from "../../wire/index.js";
+import { encodeSampleResponse } from "../../wire/protobuf.js";
 import type { TensorData } from "../../wire/tensor-data.js";
 import type { AdapterState, BaseModelInfo, Engine, SampleCall } from "../engine/engine.js";
 import { CancelledError } from "../engine/errors.js";
