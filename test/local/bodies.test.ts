@@ -3,7 +3,7 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import type { LocalBackend } from "../../src/local/index.js";
 import { Datum, encodeForwardBackwardRequest } from "../../src/wire/index.js";
 import { fakeModel } from "./fake-engine.js";
-import { type Answer, type Json, passBody, RawClient, sampleBody, startFake } from "./raw-client.js";
+import { type Answer, type Json, passBody, type RawClient, sampleBody, startFake } from "./raw-client.js";
 import { zstdRaw } from "./zstd-raw.js";
 
 let backend: LocalBackend;
@@ -14,7 +14,13 @@ let nextSeqId = 1;
 
 beforeAll(async () => {
   ({ backend, client } = await startFake({
-    limits: { bodyBytes: 200_000, decompressedBytes: 300_000, tokensPerRequest: 500, datumsPerRequest: 50, targetsPerToken: 4 },
+    limits: {
+      bodyBytes: 200_000,
+      decompressedBytes: 300_000,
+      tokensPerRequest: 500,
+      datumsPerRequest: 50,
+      targetsPerToken: 4,
+    },
   }));
   const opened = await client.openModel();
   modelId = opened.modelId;
@@ -30,7 +36,11 @@ beforeAll(async () => {
 });
 afterAll(() => backend.close());
 
-async function sendBytes(path: string, bytes: Uint8Array | string, headers: Record<string, string>): Promise<Answer> {
+async function sendBytes(
+  path: string,
+  bytes: Uint8Array | string,
+  headers: Record<string, string>,
+): Promise<Answer> {
   const response = await client.send("POST", `/api/v1${path}`, { headers, body: bytes as BodyInit });
   return { status: response.status, headers: response.headers, body: (await response.json()) as Json };
 }
@@ -56,9 +66,15 @@ describe("a body", () => {
     const bytes = protoPass(1);
     const plain = await sendBytes("/forward_backward", bytes, PROTO);
     expect(plain.status).toBe(200);
-    const zstd = await sendBytes("/forward_backward", zstdRaw(bytes), { ...PROTO, "content-encoding": "zstd" });
+    const zstd = await sendBytes("/forward_backward", zstdRaw(bytes), {
+      ...PROTO,
+      "content-encoding": "zstd",
+    });
     expect(zstd.body).toEqual(plain.body);
-    const gzip = await sendBytes("/forward_backward", gzipSync(bytes), { ...PROTO, "content-encoding": "gzip" });
+    const gzip = await sendBytes("/forward_backward", gzipSync(bytes), {
+      ...PROTO,
+      "content-encoding": "gzip",
+    });
     expect(gzip.body).toEqual(plain.body);
     const asJson = passBody(modelId, nextSeqId - 1, 1);
     expect(await client.ok("/forward_backward", asJson)).toEqual(plain.body);
@@ -168,23 +184,97 @@ describe("a 422", () => {
   });
 
   it.each<[string, Json, unknown[], RegExp]>([
-    ["a token the model does not have", { data: [one({ tokens: [100] })] }, ["body", "data", 0, "model_input"], /token 100 at position 0.*0 to 99/],
-    ["more tokens than the model reads", { data: [one({ tokens: new Array(65).fill(1) })] }, ["body", "data", 0, "model_input"], /65 tokens.*at most 64/],
+    [
+      "a token the model does not have",
+      { data: [one({ tokens: [100] })] },
+      ["body", "data", 0, "model_input"],
+      /token 100 at position 0.*0 to 99/,
+    ],
+    [
+      "more tokens than the model reads",
+      { data: [one({ tokens: new Array(65).fill(1) })] },
+      ["body", "data", 0, "model_input"],
+      /65 tokens.*at most 64/,
+    ],
     ["no tokens", { data: [one({ tokens: [] })] }, ["body", "data", 0, "model_input"], /no tokens/],
     ["no data", { data: [] }, ["body", "data"], /at least one/],
     ["too many datums", { data: new Array(51).fill(one({})) }, ["body", "data"], /51 datums.*at most 50/],
     ["a loss that does not exist", { loss_fn: "kl" }, ["body", "loss_fn"], /must be one of cross_entropy/],
     ["a custom loss", { loss_fn: "custom" }, ["body", "loss_fn"], /run in the client/],
-    ["a setting the loss does not have", { loss_fn: "dro", loss_fn_config: { clip_low_threshold: 1 } }, ["body", "loss_fn_config", "clip_low_threshold"], /dro takes beta/],
-    ["missing targets", { data: [one({ inputs: { target_tokens: undefined } })] }, ["body", "data", 0, "loss_fn_inputs", "target_tokens"], /is missing/],
-    ["missing weights", { data: [one({ inputs: { weights: undefined } })] }, ["body", "data", 0, "loss_fn_inputs", "weights"], /is missing/],
-    ["missing advantages", { loss_fn: "ppo", data: [one({ inputs: { logprobs: floats([1, 1, 1]) } })] }, ["body", "data", 0, "loss_fn_inputs", "advantages"], /is missing/],
-    ["weights of another length", { data: [one({ inputs: { weights: floats([1]) } })] }, ["body", "data", 0, "loss_fn_inputs", "weights"], /3 rows/],
-    ["a target out of range", { data: [one({ inputs: { target_tokens: ints([1, 2, 100]) } })] }, ["body", "data", 0, "loss_fn_inputs", "target_tokens"], /token 100 at position 2/],
-    ["targets of a type that is no token", { data: [one({ inputs: { target_tokens: floats([1, 2, 3]) } })] }, ["body", "data", 0, "loss_fn_inputs", "target_tokens"], /must be int64/],
-    ["a sparse tensor that would fill the memory", { data: [one({ inputs: { target_tokens: { data: [1], dtype: "int64", shape: [3, 1_000_000_000], sparse_crow_indices: [0, 1, 1, 1], sparse_col_indices: [0] } } })] }, ["body", "data", 0, "loss_fn_inputs", "target_tokens"], /at most 4/],
-    ["an image", { data: [one({ chunk: { type: "image", format: "png", data: "AAAA", expected_tokens: 3 } })] }, ["body", "data", 0, "model_input", "chunks", 0], /image chunk.*text only/],
-    ["audio", { data: [one({ chunk: { type: "dmel", dmel: "AQED" } })] }, ["body", "data", 0, "model_input", "chunks", 0], /audio chunk.*text only/],
+    [
+      "a setting the loss does not have",
+      { loss_fn: "dro", loss_fn_config: { clip_low_threshold: 1 } },
+      ["body", "loss_fn_config", "clip_low_threshold"],
+      /dro takes beta/,
+    ],
+    [
+      "missing targets",
+      { data: [one({ inputs: { target_tokens: undefined } })] },
+      ["body", "data", 0, "loss_fn_inputs", "target_tokens"],
+      /is missing/,
+    ],
+    [
+      "missing weights",
+      { data: [one({ inputs: { weights: undefined } })] },
+      ["body", "data", 0, "loss_fn_inputs", "weights"],
+      /is missing/,
+    ],
+    [
+      "missing advantages",
+      { loss_fn: "ppo", data: [one({ inputs: { logprobs: floats([1, 1, 1]) } })] },
+      ["body", "data", 0, "loss_fn_inputs", "advantages"],
+      /is missing/,
+    ],
+    [
+      "weights of another length",
+      { data: [one({ inputs: { weights: floats([1]) } })] },
+      ["body", "data", 0, "loss_fn_inputs", "weights"],
+      /3 rows/,
+    ],
+    [
+      "a target out of range",
+      { data: [one({ inputs: { target_tokens: ints([1, 2, 100]) } })] },
+      ["body", "data", 0, "loss_fn_inputs", "target_tokens"],
+      /token 100 at position 2/,
+    ],
+    [
+      "targets of a type that is no token",
+      { data: [one({ inputs: { target_tokens: floats([1, 2, 3]) } })] },
+      ["body", "data", 0, "loss_fn_inputs", "target_tokens"],
+      /must be int64/,
+    ],
+    [
+      "a sparse tensor that would fill the memory",
+      {
+        data: [
+          one({
+            inputs: {
+              target_tokens: {
+                data: [1],
+                dtype: "int64",
+                shape: [3, 1_000_000_000],
+                sparse_crow_indices: [0, 1, 1, 1],
+                sparse_col_indices: [0],
+              },
+            },
+          }),
+        ],
+      },
+      ["body", "data", 0, "loss_fn_inputs", "target_tokens"],
+      /at most 4/,
+    ],
+    [
+      "an image",
+      { data: [one({ chunk: { type: "image", format: "png", data: "AAAA", expected_tokens: 3 } })] },
+      ["body", "data", 0, "model_input", "chunks", 0],
+      /image chunk.*text only/,
+    ],
+    [
+      "audio",
+      { data: [one({ chunk: { type: "dmel", dmel: "AQED" } })] },
+      ["body", "data", 0, "model_input", "chunks", 0],
+      /audio chunk.*text only/,
+    ],
   ])("for %s names the field", async (_, fields, loc, message) => {
     const answer = await client.post("/forward_backward", passBody(modelId, nextSeqId++, 1, fields));
     expect([answer.status, locOf(answer)]).toMatchObject([422, { loc, msg: expect.stringMatching(message) }]);
@@ -202,34 +292,90 @@ describe("a 422", () => {
 
   it("is a 413 when a batch has too many tokens in all", async () => {
     const data = new Array(9).fill(one({ tokens: new Array(60).fill(1) }));
-    expect((await client.post("/forward_backward", passBody(modelId, nextSeqId++, 1, { data }))).status).toBe(413);
+    expect((await client.post("/forward_backward", passBody(modelId, nextSeqId++, 1, { data }))).status).toBe(
+      413,
+    );
   });
 
   it.each<[string, Json, unknown[], RegExp]>([
-    ["no room to sample", { sampling_params: { max_tokens: 63 } }, ["body", "sampling_params", "max_tokens"], /leave room for 62/],
-    ["a negative temperature", { sampling_params: { max_tokens: 1, temperature: -1 } }, ["body", "sampling_params", "temperature"], /temperature/],
+    [
+      "no room to sample",
+      { sampling_params: { max_tokens: 63 } },
+      ["body", "sampling_params", "max_tokens"],
+      /leave room for 62/,
+    ],
+    [
+      "a negative temperature",
+      { sampling_params: { max_tokens: 1, temperature: -1 } },
+      ["body", "sampling_params", "temperature"],
+      /temperature/,
+    ],
     ["too many samples", { num_samples: 5000 }, ["body", "num_samples"], /at most 1024/],
     ["too long a top-k", { topk_prompt_logprobs: 999 }, ["body", "topk_prompt_logprobs"], /at most 256/],
-    ["a stop text that is empty", { sampling_params: { max_tokens: 1, stop: ["a", ""] } }, ["body", "sampling_params", "stop"], /empty text/],
-    ["targets of another shape", { target_prompt_logprobs: { data: [1, 2], dtype: "int64", shape: [2, 1] } }, ["body", "target_prompt_logprobs"], /\[1, K\]/],
-    ["last_n without prompt logprobs", { prompt_logprobs_last_n: 1 }, ["body", "prompt_logprobs_last_n"], /set prompt_logprobs/],
+    [
+      "a stop text that is empty",
+      { sampling_params: { max_tokens: 1, stop: ["a", ""] } },
+      ["body", "sampling_params", "stop"],
+      /empty text/,
+    ],
+    [
+      "targets of another shape",
+      { target_prompt_logprobs: { data: [1, 2], dtype: "int64", shape: [2, 1] } },
+      ["body", "target_prompt_logprobs"],
+      /\[1, K\]/,
+    ],
+    [
+      "last_n without prompt logprobs",
+      { prompt_logprobs_last_n: 1 },
+      ["body", "prompt_logprobs_last_n"],
+      /set prompt_logprobs/,
+    ],
     ["a missing prompt", { prompt: null }, ["body", "prompt"], /is missing/],
-    ["an image to sample from", { prompt: { chunks: [{ type: "image_asset_pointer", format: "png", location: "x", expected_tokens: 1 }] } }, ["body", "prompt", "chunks", 0], /image chunk/],
+    [
+      "an image to sample from",
+      {
+        prompt: {
+          chunks: [{ type: "image_asset_pointer", format: "png", location: "x", expected_tokens: 1 }],
+        },
+      },
+      ["body", "prompt", "chunks", 0],
+      /image chunk/,
+    ],
   ])("for a sample with %s names the field", async (_, fields, loc, message) => {
     const answer = await client.post("/asample", sampleBody(samplerId, 0, fields));
     expect([answer.status, locOf(answer)]).toMatchObject([422, { loc, msg: expect.stringMatching(message) }]);
   });
 
   it.each<[string, string, Json, unknown[]]>([
-    ["an optimizer the server does not have", "/optim_step", { optimizer_params: { type: "dimuon", learning_rate: 1 } }, ["body", "optimizer_params", "type"]],
-    ["a negative learning rate", "/optim_step", { adam_params: { learning_rate: -1 } }, ["body", "adam_params", "learning_rate"]],
+    [
+      "an optimizer the server does not have",
+      "/optim_step",
+      { optimizer_params: { type: "dimuon", learning_rate: 1 } },
+      ["body", "optimizer_params", "type"],
+    ],
+    [
+      "a negative learning rate",
+      "/optim_step",
+      { adam_params: { learning_rate: -1 } },
+      ["body", "adam_params", "learning_rate"],
+    ],
     ["a misspelt setting", "/optim_step", { adam_params: { learnin_rate: 1 } }, ["body", "adam_params"]],
     ["a name that leaves the folder", "/save_weights", { path: "../../etc" }, ["body", "path"]],
     ["a name that hides", "/save_weights", { path: ".hidden" }, ["body", "path"]],
     ["a name that is a device", "/save_weights", { path: "con.1" }, ["body", "path"]],
     ["a ttl of nothing", "/save_weights", { path: "a", ttl_seconds: 0 }, ["body", "ttl_seconds"]],
-    ["encryption", "/save_weights_external", { path: "a", age_encryption_recipients: ["age1x"] }, ["body", "age_encryption_recipients"]],
-    ["two destinations", "/save_weights_for_sampler", { path: "a", sampling_session_seq_id: 1 }, ["body", "sampling_session_seq_id"]],
+    [
+      "encryption",
+      "/save_weights_external",
+      { path: "a", age_encryption_recipients: ["age1x"] },
+      ["body", "age_encryption_recipients"],
+    ],
+    [
+      "two destinations",
+      "/save_weights_for_sampler",
+      { path: "a", sampling_session_seq_id: 1 },
+      ["body", "sampling_session_seq_id"],
+    ],
     ["a path that is none", "/load_weights", { path: "/etc/passwd", optimizer: false }, ["body", "path"]],
   ])("for %s names the field", async (_, path, fields, loc) => {
     const answer = await client.post(path, { model_id: modelId, seq_id: nextSeqId++, ...fields });

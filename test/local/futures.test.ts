@@ -90,10 +90,14 @@ describe("a result", () => {
     const output = await client.passResult(accepted);
     const expected = [-1.2, -1.3, -1.4];
     expect(output.metrics).toEqual({ "loss:sum": expect.closeTo(3.9), "tokens:sum": 3 });
-    expect(output.lossFnOutputs[0]?.["logprobs"]?.toArray()).toEqual(expected.map((value) => expect.closeTo(value)));
+    expect(output.lossFnOutputs[0]?.["logprobs"]?.toArray()).toEqual(
+      expected.map((value) => expect.closeTo(value)),
+    );
     const json = await client.result(accepted);
     expect(json).toMatchObject({
-      loss_fn_outputs: [{ logprobs: { dtype: "float32", shape: [3], data: expected.map((value) => expect.closeTo(value)) } }],
+      loss_fn_outputs: [
+        { logprobs: { dtype: "float32", shape: [3], data: expected.map((value) => expect.closeTo(value)) } },
+      ],
       metrics: { "tokens:sum": 3 },
     });
   });
@@ -124,11 +128,14 @@ describe("a result", () => {
     await start({ limits: { resultBytes: 3000 } });
     const { modelId } = await client.openModel();
     const accepted = [];
-    for (let seqId = 1; seqId <= 3; seqId += 1) accepted.push(await client.ok("/optim_step", stepBody(modelId, seqId)));
+    for (let seqId = 1; seqId <= 3; seqId += 1)
+      accepted.push(await client.ok("/optim_step", stepBody(modelId, seqId)));
     await client.result(accepted[1]!);
     for (let seqId = 4; seqId <= 6; seqId += 1) await client.ok("/optim_step", stepBody(modelId, seqId));
     await client.result({ request_id: `${modelId}:6` });
-    expect((await client.post("/retrieve_future", { request_id: accepted[1]!["request_id"] })).status).toBe(410);
+    expect((await client.post("/retrieve_future", { request_id: accepted[1]!["request_id"] })).status).toBe(
+      410,
+    );
     expect(await client.result(accepted[2]!)).toMatchObject({ metrics: { "step:max": 3 } });
   });
 });
@@ -155,7 +162,10 @@ describe("samples", () => {
       [7, 8, 9],
       [8, 9, 10],
     ]);
-    expect(response.sequences[0]).toMatchObject({ stopReason: "length", topkLogprobs: [[[1, -1]], [[1, -1]], [[1, -1]]] });
+    expect(response.sequences[0]).toMatchObject({
+      stopReason: "length",
+      topkLogprobs: [[[1, -1]], [[1, -1]], [[1, -1]]],
+    });
     expect(response.promptLogprobs).toEqual([null, expect.closeTo(-0.06)]);
     expect(response.topkPromptLogprobs).toEqual([
       null,
@@ -179,7 +189,10 @@ describe("samples", () => {
       sparse_crow_indices: [0, 1, 2],
       sparse_col_indices: [3, 0],
     };
-    const accepted = await client.ok("/asample", sampleBody(samplerId, 0, { prompt, target_prompt_logprobs }));
+    const accepted = await client.ok(
+      "/asample",
+      sampleBody(samplerId, 0, { prompt, target_prompt_logprobs }),
+    );
     const { targetPromptLogprobs } = await client.sampleResult(accepted);
     expect([...(targetPromptLogprobs?.sparseColIndices ?? [])]).toEqual([3, 0]);
     expect([...(targetPromptLogprobs?.data ?? [])]).toEqual([expect.closeTo(-0.9), expect.closeTo(-0.8)]);
@@ -254,7 +267,9 @@ describe("samples", () => {
 
   it("read as JSON by older clients", async () => {
     const { samplerId } = await openSampler();
-    const json = await client.result(client.ok("/asample", sampleBody(samplerId, 0, { prompt_logprobs: true })));
+    const json = await client.result(
+      client.ok("/asample", sampleBody(samplerId, 0, { prompt_logprobs: true })),
+    );
     expect(json).toMatchObject({
       sequences: [{ stop_reason: "length", tokens: [7, 8, 9], logprobs: [-1, -1, -1] }],
       prompt_logprobs: [null, expect.closeTo(-0.06)],
@@ -272,7 +287,9 @@ describe("retrieve_futures", () => {
     const size = (await client.proto(first["request_id"])).byteLength;
     const one = await client.ok("/retrieve_futures", { target });
     expect(one).toEqual({
-      completions: [{ state: "finished", request_id: first["request_id"], response_payload_uncompressed_size: size }],
+      completions: [
+        { state: "finished", request_id: first["request_id"], response_payload_uncompressed_size: size },
+      ],
       cursor: 1,
     });
     const clone = await client.ok("/asample", sampleBody(samplerId, 1_000_000_000));

@@ -21,11 +21,17 @@ describe("training requests of one model", () => {
 
   it("run by seq_id, whatever the order in which they arrive", async () => {
     const accepted = [];
-    for (const seqId of [4, 2, 3]) accepted.push(await client.ok("/forward_backward", passBody(modelId, seqId, 10 + seqId)));
+    for (const seqId of [4, 2, 3])
+      accepted.push(await client.ok("/forward_backward", passBody(modelId, seqId, 10 + seqId)));
     expect(engine.calls).toEqual([]);
     accepted.push(await client.ok("/optim_step", stepBody(modelId, 1)));
     await Promise.all(accepted.map((one) => client.result(one)));
-    expect(engine.calls).toEqual(["optim_step 0.1", "forward_backward 12", "forward_backward 13", "forward_backward 14"]);
+    expect(engine.calls).toEqual([
+      "optim_step 0.1",
+      "forward_backward 12",
+      "forward_backward 13",
+      "forward_backward 14",
+    ]);
   });
 
   it("of several models do not wait for each other", async () => {
@@ -95,14 +101,20 @@ describe("training requests of one model", () => {
 
   it("without numbers run in the order of arrival", async () => {
     const accepted = [];
-    for (const first of [11, 12, 13]) accepted.push(await client.ok("/forward_backward", passBody(modelId, undefined, first)));
+    for (const first of [11, 12, 13])
+      accepted.push(await client.ok("/forward_backward", passBody(modelId, undefined, first)));
     await Promise.all(accepted.map((one) => client.result(one)));
     expect(engine.calls).toEqual(["forward_backward 11", "forward_backward 12", "forward_backward 13"]);
   });
 
   it("create the model once when create_model is sent again", async () => {
     const sessionId = await client.openSession();
-    const body = { session_id: sessionId, model_seq_id: 0, base_model: "fake/tiny", lora_config: { rank: 4 } };
+    const body = {
+      session_id: sessionId,
+      model_seq_id: 0,
+      base_model: "fake/tiny",
+      lora_config: { rank: 4 },
+    };
     const first = await client.ok("/create_model", body);
     expect(await client.ok("/create_model", body)).toEqual(first);
     expect(await client.result(first)).toEqual({ type: "create_model", model_id: `${sessionId}:train:0` });
@@ -145,7 +157,9 @@ describe("a full queue", () => {
     expect(refused.headers.get("retry-after")).toBe("1");
     engine.open();
     await client.result({ request_id: `${modelId}:2` });
-    expect(await client.result(client.ok("/optim_step", stepBody(modelId, 3)))).toMatchObject({ metrics: { "step:max": 3 } });
+    expect(await client.result(client.ok("/optim_step", stepBody(modelId, 3)))).toMatchObject({
+      metrics: { "step:max": 3 },
+    });
     await backend.close();
   });
 

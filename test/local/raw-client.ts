@@ -1,5 +1,5 @@
 import { type LocalBackend, type LocalBackendOptions, startLocalBackend } from "../../src/local/index.js";
-import { decodeForwardBackwardOutput, decodeSampleResponse } from "../../src/wire/index.js";
+import { decodeForwardBackwardOutput, decodeSampleResponse } from "../../src/wire/protobuf.js";
 import { FakeEngine, fakeModel } from "./fake-engine.js";
 
 export type Json = Record<string, unknown>;
@@ -41,27 +41,43 @@ export class RawClient {
     return this.backend.fetch(url, { redirect: "manual", ...init, method, headers });
   }
 
-  async call(method: string, path: string, body?: unknown, headers: Record<string, string> = {}): Promise<Answer> {
+  async call(
+    method: string,
+    path: string,
+    body?: unknown,
+    headers: Record<string, string> = {},
+  ): Promise<Answer> {
     const response = await this.send(method, `/api/v1${path}`, {
       headers: { ...(body === undefined ? {} : { "content-type": "application/json" }), ...headers },
       ...(body === undefined ? {} : { body: JSON.stringify(body) }),
     });
     const text = await response.text();
-    return { status: response.status, headers: response.headers, body: text === "" ? {} : (JSON.parse(text) as Json) };
+    return {
+      status: response.status,
+      headers: response.headers,
+      body: text === "" ? {} : (JSON.parse(text) as Json),
+    };
   }
 
-  get = (path: string, headers?: Record<string, string>): Promise<Answer> => this.call("GET", path, undefined, headers);
+  get = (path: string, headers?: Record<string, string>): Promise<Answer> =>
+    this.call("GET", path, undefined, headers);
   post = (path: string, body: unknown = {}, headers?: Record<string, string>): Promise<Answer> =>
     this.call("POST", path, body, headers);
 
   async ok(path: string, body: unknown = {}): Promise<Json> {
     const answer = await this.post(path, body);
-    if (answer.status !== 200) throw new Error(`POST ${path}: ${answer.status} ${JSON.stringify(answer.body)}`);
+    if (answer.status !== 200)
+      throw new Error(`POST ${path}: ${answer.status} ${JSON.stringify(answer.body)}`);
     return answer.body;
   }
 
   async openSession(fields: Json = {}): Promise<string> {
-    const body = await this.ok("/create_session", { tags: [], user_metadata: null, sdk_version: "0.36.0", ...fields });
+    const body = await this.ok("/create_session", {
+      tags: [],
+      user_metadata: null,
+      sdk_version: "0.36.0",
+      ...fields,
+    });
     return String(body["session_id"]);
   }
 

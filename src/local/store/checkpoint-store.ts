@@ -144,19 +144,24 @@ export class CheckpointStore {
     });
   }
 
-  remove(record: CheckpointRecord): Promise<void> {
+  /** False when it was gone already, or another one has taken its name. */
+  remove(record: CheckpointRecord): Promise<boolean> {
     const key = keyOf(record.runId, record.kind, record.name);
     return this.#exclusively(key, async () => {
+      if (this.#records.get(key)?.createdAt !== record.createdAt) return false;
       this.#records.delete(key);
       await removeFolderAtomic(this.folderOf(record));
+      return true;
     });
   }
 
   /** Deletes what has expired; returns it, for the audit log. */
   async removeExpired(): Promise<CheckpointRecord[]> {
-    const expired = [...this.#records.values()].filter((record) => this.#isExpired(record));
-    for (const record of expired) await this.remove(record);
-    return expired;
+    const removed: CheckpointRecord[] = [];
+    for (const record of [...this.#records.values()]) {
+      if (this.#isExpired(record) && (await this.remove(record))) removed.push(record);
+    }
+    return removed;
   }
 
   /** The files a user may download, without the store's own. */

@@ -1,0 +1,231 @@
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { type LocalBackend, startLocalBackend } from "../../src/local/index.js";
+import { FakeClock } from "../support/fake-clock.js";
+import { FakeEngine, fakeModel } from "./fake-engine.js";
+import { type RawClient, startFake, stepBody } from "./raw-client.js";
+
+describe("a server with keys", () => {
+  let backend: LocalBackend;
+  let stranger: RawClient;
+  let alice: RawClient;
+  let bob: RawClient;
+  let clock: FakeClock;
+  let sessionId: string;
+  let modelId: string;
+  let path: string;
+
+  beforeAll(async () => {
+    clock = new FakeClock();
+    ({ backend, client: stranger } = await startFake({ clock, apiKeys: ["tml-alice", "tml-bob"] }));
+    alice = stranger.withKey("tml-alice");
+    bob = stranger.withKey("tml-bob");
+    ({ sessionId, modelId } = await alice.openModel());
+    path = String(
+      (await alice.result(alice.ok("/save_weights", { model_id: modelId, seq_id: 1, path: "one" })))["path"],
+    );
+    await alice.result(alice.ok("/save_weights_for_sampler", { model_id: modelId, seq_id: 2, path: "two" }));
+  });
+  afterAll(() => backend.close());
+
+  it("hands the first key to clients made from it", () => {
+    expect(backend.apiKey).toBe("tml-alice");
+  });
+
+  it("answers 401 without one, and with a wrong one, but tells its health", async () => {
+    expect((await stranger.get("/get_server_capabilities")).status).toBe(401);
+    expect((await stranger.withKey("tml-mallory").get("/get_server_capabilities")).status).toBe(401);
+    expect((await stranger.get("/healthz")).status).toBe(200);
+    expect((await alice.get("/get_server_capabilities")).status).toBe(200);
+    const bearer = { authorization: "Bearer tml-alice" };
+    expect((await stranger.get("/get_server_capabilities", bearer)).status).toBe(200);
+  });
+
+  it("shows each key only its own", async () => {
+    expect((await bob.get("/training_runs")).body["training_runs"]).toEqual([]);
+    expect((await bob.get("/checkpoints")).body["checkpoints"]).toEqual([]);
+    expect((await bob.get("/sessions")).body["sessions"]).toEqual([]);
+    expect((await bob.ok("/sessions/search", { owner: { type: "accessible" } }))["sessions"]).toEqual([]);
+    expect((await bob.get("/audit")).body["entries"]).toEqual([]);
+    for (const url of [
+      `/training_runs/${modelId}`,
+      `/training_runs/${modelId}/checkpoints`,
+      `/training_runs/${modelId}/checkpoints/weights/one/archive`,
+      `/sessions/${sessionId}`,
+      `/sessions/${sessionId}/trace_export`,
+    ]) {
+      expect([url, (await bob.get(url)).status]).toEqual([url, 404]);
+    }
+    expect((await alice.get(`/training_runs/${modelId}`)).status).toBe(200);
+  });
+
+  it("lets no key act for another", async () => {
+    expect((await bob.post("/session_heartbeat", { session_id: sessionId })).status).toBe(404);
+    expect((await bob.post(`/sessions/${sessionId}/finish`, {})).status).toBe(404);
+    expect((await bob.post("/optim_step", stepBody(modelId, 3))).status).toBe(404);
+    expect((await bob.post("/get_info", { model_id: modelId })).status).toBe(404);
+    expect((await bob.post("/retrieve_future", { request_id: `${modelId}:1` })).status).toBe(404);
+    expect((await bob.post("/weights_info", { tinker_path: path })).status).toBe(404);
+    expect((await bob.call("DELETE", `/training_runs/${modelId}/checkpoints/weights/one`)).status).toBe(404);
+    expect((await bob.post("/copy_weights", { source_path: path, destination_project_id: "p" })).status).toBe(
+      404,
+    );
+    const sessionOfBob = await bob.openSession();
+    const sampler = { session_id: sessionOfBob, sampling_session_seq_id: 0, model_path: path };
+    expect((await bob.post("/create_sampling_session", sampler)).status).toBe(404);
+    const load = { session_id: sessionOfBob, model_seq_id: 0, path, optimizer: true };
+    expect((await bob.post("/load_weights", load)).status).toBe(404);
+  });
+
+  it("opens a published checkpoint to all, to read and not to change, until it is unpublished", async () => {
+    const checkpoint = `/training_runs/${modelId}/checkpoints/weights/one`;
+    expect((await bob.post(`${checkpoint}/publish`)).status).toBe(404);
+    expect((await alice.post(`${checkpoint}/publish`)).status).toBe(204);
+    expect((await bob.ok("/weights_info", { tinker_path: path }))["base_model"]).toBe(fakeModel.name);
+    expect((await bob.get("/training_runs?access_scope=accessible")).body["training_runs"]).toHaveLength(1);
+    expect((await bob.get("/training_runs")).body["training_runs"]).toHaveLength(0);
+    const sessionOfBob = await bob.openSession();
+    const load = { session_id: sessionOfBob, model_seq_id: 0, path, optimizer: true };
+    expect(await bob.result(bob.ok("/load_weights", load))).toMatchObject({
+      model_id: `${sessionOfBob}:train:0`,
+    });
+    expect((await bob.call("DELETE", checkpoint)).status).toBe(403);
+    expect((await bob.call("PUT", `${checkpoint}/ttl`, { ttl_seconds: 3600 })).status).toBe(403);
+    expect((await bob.call("DELETE", `${checkpoint}/publish`)).status).toBe(403);
+    expect((await alice.call("DELETE", `${checkpoint}/publish`)).status).toBe(204);
+    expect((await bob.post("/weights_info", { tinker_path: path })).status).toBe(404);
+  });
+
+  it("lets a weights access token stand in for its owner", async () => {
+    const sessionOfBob = await bob.openSession();
+    const load = { session_id: sessionOfBob, model_seq_id: 0, path, optimizer: false };
+    expect((await bob.post("/load_weights", load)).status).toBe(404);
+    expect((await bob.post("/load_weights", { ...load, weights_access_token: "tml-alice" })).status).toBe(
+      200,
+    );
+    expect(
+      (await bob.post("/load_weights", { ...load, weights_access_token: "tml-eve", model_seq_id: 1 })).status,
+    ).toBe(401);
+  });
+
+  it("exchanges a key for a token that ends after an hour", async () => {
+    const { jwt } = (await alice.ok("/auth/token")) as { jwt: string };
+    const claims = JSON.parse(Buffer.from(jwt.split(".")[1]!, "base64url").toString()) as {
+      exp: number;
+      sub: string;
+    };
+    expect(claims.exp * 1000).toBe(clock.wallNow() + 3_600_000);
+    const withToken = stranger.withKey(jwt);
+    expect((await withToken.get(`/training_runs/${modelId}`)).status).toBe(200);
+    const forged = `${jwt.slice(0, -4)}AAAA`;
+    expect((await stranger.withKey(forged).get("/training_runs")).status).toBe(401);
+    expect((await stranger.withKey("eyJ.x").get("/training_runs")).status).toBe(401);
+    const unsigned = `${Buffer.from('{"alg":"none"}').toString("base64url")}.${jwt.split(".")[1]}.`;
+    expect((await stranger.withKey(unsigned).get("/training_runs")).status).toBe(401);
+    await clock.advance(3_601_000);
+    expect((await withToken.get("/training_runs")).status).toBe(401);
+  });
+
+  it("may be used from any web page, by those who have a key", async () => {
+    const origin = { origin: "https://example.com" };
+    const preflight = await stranger.send("OPTIONS", "/api/v1/asample", {
+      headers: {
+        ...origin,
+        "access-control-request-method": "POST",
+        "access-control-request-headers": "x-api-key",
+      },
+    });
+    expect(preflight.status).toBe(204);
+    expect(preflight.headers.get("access-control-allow-headers")).toBe("x-api-key");
+    const answer = await alice.get("/get_server_capabilities", origin);
+    expect([answer.status, answer.headers.get("access-control-allow-origin")]).toEqual([
+      200,
+      "https://example.com",
+    ]);
+    const refused = await stranger.get("/get_server_capabilities", origin);
+    expect([refused.status, refused.headers.get("access-control-allow-origin")]).toEqual([
+      401,
+      "https://example.com",
+    ]);
+  });
+});
+
+describe("a server without keys", () => {
+  let backend: LocalBackend;
+  let client: RawClient;
+  beforeAll(async () => {
+    ({ backend, client } = await startFake({ corsOrigins: ["https://trusted.example"] }));
+  });
+  afterAll(() => backend.close());
+
+  it("takes any key and none", async () => {
+    expect(backend.apiKey).toBe("tml-local");
+    expect((await client.get("/training_runs")).status).toBe(200);
+    expect((await client.withKey("tml-anything").get("/training_runs")).status).toBe(200);
+  });
+
+  it.each([
+    ["http://localhost:5173", 200],
+    ["http://127.0.0.1:8080", 200],
+    ["https://trusted.example", 200],
+    ["https://evil.example", 403],
+    ["http://localhost.evil.example", 403],
+    ["null", 403],
+  ])("answers pages of %s with %i", async (origin, status) => {
+    const answer = await client.get("/get_server_capabilities", { origin });
+    expect(answer.status).toBe(status);
+    expect(answer.headers.get("access-control-allow-origin")).toBe(status === 200 ? origin : null);
+  });
+
+  it("answers only under the names of this machine, so that no other name can be pointed at it", async () => {
+    const answer = await backend.fetch("http://rebound.example/api/v1/training_runs");
+    expect(answer.status).toBe(403);
+  });
+});
+
+describe("starting", () => {
+  it("refuses to listen for other machines without a key", async () => {
+    const engine = new FakeEngine();
+    await expect(startLocalBackend({ engine, host: "0.0.0.0" })).rejects.toThrow(/needs an API key/);
+    await expect(startLocalBackend({ engine, host: "::" })).rejects.toThrow(/needs an API key/);
+    const backend = await startLocalBackend({ engine, host: "0.0.0.0", apiKeys: ["tml-x"] });
+    expect((await fetch(`${backend.baseURL}/healthz`)).status).toBe(200);
+    await backend.close();
+  });
+
+  it("refuses keys that no SDK would send, without repeating them", async () => {
+    const starting = startLocalBackend({ engine: new FakeEngine(), apiKeys: ["secret123"] });
+    await expect(starting).rejects.toThrow(/must begin with 'tml-'/);
+    await expect(starting).rejects.not.toThrow(/secret123/);
+  });
+});
+
+describe("download links", () => {
+  it("are signed, for one thing, and end", async () => {
+    const clock = new FakeClock();
+    const { backend, client } = await startFake({ clock, apiKeys: ["tml-alice"] });
+    const alice = client.withKey("tml-alice");
+    const { modelId } = await alice.openModel();
+    for (const [seqId, name] of [
+      [1, "one"],
+      [2, "two"],
+    ] as const) {
+      await alice.result(alice.ok("/save_weights", { model_id: modelId, seq_id: seqId, path: name }));
+    }
+    const archive = `/training_runs/${modelId}/checkpoints/weights/one/archive`;
+    const { url, expires } = (await alice.get(archive, { accept: "application/json" })).body as Record<
+      string,
+      string
+    >;
+    expect(Date.parse(expires!)).toBe(clock.wallNow() + 15 * 60_000);
+    expect((await client.send("GET", url!)).status).toBe(200);
+    expect((await client.send("GET", url!.replace("one", "two"))).status).toBe(403);
+    expect((await client.send("GET", url!.replace(/expires=\d+/, "expires=99999999999"))).status).toBe(403);
+    expect((await client.send("GET", url!.replace(/signature=.*/, ""))).status).toBe(403);
+    expect((await client.send("GET", `${backend.baseURL}/api/v1/downloads/trace?session=x`)).status).toBe(
+      403,
+    );
+    await clock.advance(15 * 60_000 + 1);
+    expect((await client.send("GET", url!)).status).toBe(403);
+    await backend.close();
+  });
+});

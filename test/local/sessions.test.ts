@@ -1,0 +1,157 @@
+import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
+import type { LocalBackend } from "../../src/local/index.js";
+import { FakeClock } from "../support/fake-clock.js";
+import { type FakeEngine, fakeModel } from "./fake-engine.js";
+import { type RawClient, sampleBody, startFake, stepBody } from "./raw-client.js";
+
+describe("a session", () => {
+  let backend: LocalBackend;
+  let engine: FakeEngine;
+  let client: RawClient;
+  let clock: FakeClock;
+
+  beforeEach(async () => {
+    clock = new FakeClock();
+    ({ backend, engine, client } = await startFake({ clock, sessionTimeoutMs: 60_000 }));
+  });
+  afterEach(() => backend.close());
+
+  const heartbeat = (sessionId: string) => client.post("/session_heartbeat", { session_id: sessionId });
+
+  /** Lets the server's clean-up notice the time, and its files be written. */
+  async function pass(durationMs: number): Promise<void> {
+    for (let passed = 0; passed < durationMs; passed += 5_000) {
+      await clock.advance(5_000);
+      await new Promise((resolve) => setTimeout(resolve, 10));
+    }
+  }
+
+  it("lives on heartbeats", async () => {
+    const { sessionId, modelId } = await client.openModel();
+    for (let minute = 0; minute < 3; minute += 1) {
+      await pass(50_000);
+      expect((await heartbeat(sessionId)).status).toBe(200);
+    }
+    expect(engine.adapters.size).toBe(1);
+    expect((await client.post("/get_info", { model_id: modelId })).status).toBe(200);
+  });
+
+  it("without heartbeats ends and frees its models and samplers", async () => {
+    const { sessionId, modelId } = await client.openModel();
+    await client.result(
+      client.ok("/save_weights_for_sampler", { model_id: modelId, seq_id: 1, sampling_session_seq_id: 0 }),
+    );
+    const waiting = await client.ok("/optim_step", stepBody(modelId, 3));
+    expect(engine.adapters.size).toBe(2);
+    await pass(70_000);
+    await vi.waitFor(() => expect(engine.adapters.size).toBe(0));
+    expect((await heartbeat(sessionId)).status).toBe(410);
+    const step = await client.post("/optim_step", stepBody(modelId, 2));
+    expect([step.status, step.body["detail"]]).toEqual([410, expect.stringContaining("no longer loaded")]);
+    expect(await client.result(waiting)).toMatchObject({
+      category: "user",
+      error: expect.stringContaining("no heartbeat for 60 s"),
+    });
+    expect((await client.get(`/training_runs/${modelId}`)).status).toBe(200);
+  });
+
+  it("is kept alive by its requests as well", async () => {
+    const { sessionId, modelId } = await client.openModel();
+    await pass(50_000);
+    await client.ok("/optim_step", stepBody(modelId, 1));
+    await pass(50_000);
+    expect((await heartbeat(sessionId)).status).toBe(200);
+  });
+
+  it("that its client finished is over: heartbeats answer 410", async () => {
+    const { sessionId } = await client.openModel();
+    const finish = () =>
+      client.post(`/sessions/${sessionId}/finish`, { reason: { type: "errored" }, detail: "boom" });
+    expect((await finish()).status).toBe(204);
+    expect((await finish()).status).toBe(204);
+    expect((await heartbeat(sessionId)).status).toBe(410);
+    expect(engine.adapters.size).toBe(0);
+    const found = await client.ok("/sessions/search", { session_id: sessionId });
+    expect(found).toMatchObject({
+      sessions: [{ status: { type: "client_finished", reason: { type: "errored" }, detail: "boom" } }],
+    });
+  });
+
+  it("that never was is a 404", async () => {
+    expect((await heartbeat("nope")).status).toBe(404);
+  });
+
+  it("ends its running samples when it ends", async () => {
+    const sessionId = await client.openSession();
+    const { sampling_session_id: samplerId } = await client.ok("/create_sampling_session", {
+      session_id: sessionId,
+      sampling_session_seq_id: 0,
+      base_model: fakeModel.name,
+    });
+    engine.hold();
+    const accepted = await client.ok("/asample", sampleBody(String(samplerId), 0));
+    await client.post(`/sessions/${sessionId}/finish`, {});
+    expect(await client.result(accepted)).toMatchObject({ category: "user" });
+    expect((await client.post("/asample", sampleBody(String(samplerId), 1))).status).toBe(410);
+    engine.open();
+  });
+
+  it("names the models it can have", async () => {
+    const sessionId = await client.openSession();
+    const answer = await client.post("/create_model", {
+      session_id: sessionId,
+      model_seq_id: 0,
+      base_model: "gpt",
+    });
+    expect([answer.status, JSON.stringify(answer.body)]).toEqual([422, expect.stringContaining("fake/tiny")]);
+  });
+});
+
+describe("unnamed sampler weights", () => {
+  it("are frozen when they are made, wait on disk when there are many, and come back", async () => {
+    const { backend, engine, client } = await startFake({
+      limits: { loadedSamplers: 2, ephemeralSamplers: 6 },
+    });
+    const { modelId } = await client.openModel();
+    const samplers: string[] = [];
+    for (let index = 0; index < 8; index += 1) {
+      await client.ok("/forward_backward", {
+        model_id: modelId,
+        seq_id: 3 * index + 1,
+        forward_backward_input: {
+          loss_fn: "cross_entropy",
+          data: [
+            {
+              model_input: { chunks: [{ type: "encoded_text", tokens: [1] }] },
+              loss_fn_inputs: {
+                target_tokens: { data: [1], dtype: "int64", shape: [1] },
+                weights: { data: [10], dtype: "float32", shape: [1] },
+              },
+            },
+          ],
+        },
+      });
+      await client.ok("/optim_step", stepBody(modelId, 3 * index + 2, 1));
+      const saved = await client.result(
+        client.ok("/save_weights_for_sampler", {
+          model_id: modelId,
+          seq_id: 3 * index + 3,
+          sampling_session_seq_id: index,
+        }),
+      );
+      samplers.push(String(saved["sampling_session_id"]));
+    }
+    await vi.waitFor(() => expect(engine.adapters.size).toBeLessThanOrEqual(3));
+    const logprobs: number[] = [];
+    for (const samplerId of samplers.slice(2)) {
+      const response = await client.sampleResult(await client.ok("/asample", sampleBody(samplerId, 0)));
+      logprobs.push(response.sequences[0]!.logprobs![0]!);
+    }
+    expect(new Set(logprobs).size).toBe(6);
+    expect([...logprobs].sort((a, b) => b - a)).toEqual(logprobs);
+    const again = await client.sampleResult(await client.ok("/asample", sampleBody(samplers[2]!, 1)));
+    expect(again.sequences[0]!.logprobs![0]).toBe(logprobs[0]);
+    expect((await client.post("/asample", sampleBody(samplers[0]!, 0))).status).toBe(410);
+    await backend.close();
+  });
+});

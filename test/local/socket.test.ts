@@ -1,0 +1,165 @@
+import { mkdtemp, readdir, rm, stat } from "node:fs/promises";
+import { request } from "node:http";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { describe, expect, it } from "vitest";
+import { startLocalBackend } from "../../src/local/index.js";
+import { FakeEngine, fakeModel } from "./fake-engine.js";
+import { passBody, RawClient, sampleBody, silent, stepBody } from "./raw-client.js";
+
+/** Over a real socket: `fetch` is the global one. */
+function overSocket(backend: { baseURL: string }): RawClient {
+  return new RawClient({ baseURL: backend.baseURL, fetch });
+}
+
+describe("a backend on a socket", () => {
+  it("starts at once on a free port of this machine, trains, samples and closes", async () => {
+    const engine = new FakeEngine();
+    const began = performance.now();
+    const backend = await startLocalBackend({ engine });
+    expect(performance.now() - began).toBeLessThan(1000);
+    expect(backend.baseURL).toMatch(/^http:\/\/127\.0\.0\.1:\d+$/);
+    const client = overSocket(backend);
+    const { sessionId, modelId } = await client.openModel();
+    const pass = await client.ok("/forward_backward", passBody(modelId, 1, 1));
+    const step = await client.ok("/optim_step", stepBody(modelId, 2));
+    expect((await client.passResult(pass)).metrics["tokens:sum"]).toBe(3);
+    expect(await client.result(step)).toMatchObject({ metrics: { "step:max": 1 } });
+    const sampler = await client.ok("/create_sampling_session", {
+      session_id: sessionId,
+      sampling_session_seq_id: 0,
+      base_model: fakeModel.name,
+    });
+    const id = String(sampler["sampling_session_id"]);
+    const samples = await Promise.all(
+      Array.from({ length: 100 }, async (_, index) =>
+        client.sampleResult(await client.ok("/asample", sampleBody(id, index))),
+      ),
+    );
+    expect(samples).toHaveLength(100);
+    const folder = backend.dataDir;
+    await backend.close();
+    expect(engine.isClosed).toBe(true);
+    await expect(stat(folder)).rejects.toThrow();
+    await expect(fetch(`${backend.baseURL}/healthz`)).rejects.toThrow();
+  });
+
+  it("closes within a second while polls are open, and twice is once", async () => {
+    const engine = new FakeEngine();
+    await using backend = await startLocalBackend({ engine });
+    const client = overSocket(backend);
+    const { modelId } = await client.openModel();
+    engine.hold();
+    const accepted = await client.ok("/optim_step", stepBody(modelId, 1));
+    const polling = client
+      .post("/retrieve_future", { request_id: accepted["request_id"] })
+      .catch(() => undefined);
+    await new Promise((resolve) => setTimeout(resolve, 50));
+    setTimeout(() => engine.open(), 100);
+    const began = performance.now();
+    await backend.close();
+    await backend.close();
+    expect(performance.now() - began).toBeLessThan(1500);
+    await polling;
+  });
+
+  it("answers 413 to a body that says it is too large, without reading it", async () => {
+    await using backend = await startLocalBackend({ engine: new FakeEngine(), limits: { bodyBytes: 1000 } });
+    const status = await new Promise<number | undefined>((resolve, reject) => {
+      const outgoing = request(`${backend.baseURL}/api/v1/telemetry`, {
+        method: "POST",
+        headers: { "content-type": "application/json", "content-length": "100000000" },
+      });
+      outgoing.on("response", (response) => {
+        resolve(response.statusCode);
+        outgoing.destroy();
+      });
+      outgoing.on("error", reject);
+      outgoing.write("{");
+    });
+    expect(status).toBe(413);
+    expect((await fetch(`${backend.baseURL}/healthz`)).status).toBe(200);
+  });
+
+  it("takes a body in pieces that is too large, and says so while the client still sends", async () => {
+    await using backend = await startLocalBackend({
+      engine: new FakeEngine(),
+      limits: { bodyBytes: 100_000 },
+    });
+    const response = await fetch(`${backend.baseURL}/api/v1/telemetry`, {
+      method: "POST",
+      headers: { "content-type": "application/json" },
+      body: JSON.stringify({ events: ["x".repeat(5_000_000)] }),
+    });
+    expect(response.status).toBe(413);
+  });
+
+  it("forgets the poll of a client that hung up", async () => {
+    const engine = new FakeEngine();
+    await using backend = await startLocalBackend({ engine });
+    const client = overSocket(backend);
+    const { modelId } = await client.openModel();
+    engine.hold();
+    const accepted = await client.ok("/optim_step", stepBody(modelId, 1));
+    const abort = new AbortController();
+    const polling = client.send("POST", "/api/v1/retrieve_future", {
+      headers: { "content-type": "application/json" },
+      body: JSON.stringify({ request_id: accepted["request_id"] }),
+      signal: abort.signal,
+    });
+    setTimeout(() => abort.abort(), 50);
+    await expect(polling).rejects.toThrow();
+    engine.open();
+    expect(await client.result(accepted)).toMatchObject({ metrics: { "step:max": 1 } });
+  });
+});
+
+describe("a data folder", () => {
+  it("lists all runs and checkpoints after a restart, and training goes on from them", async () => {
+    const dataDir = await mkdtemp(join(tmpdir(), "tinkerts-data-"));
+    try {
+      const first = await startLocalBackend({
+        engine: new FakeEngine(),
+        dataDir,
+        listen: false,
+        logger: silent,
+      });
+      const before = new RawClient(first);
+      const { sessionId, modelId } = await before.openModel();
+      await before.result(before.ok("/forward_backward", passBody(modelId, 1, 1)));
+      await before.result(before.ok("/optim_step", stepBody(modelId, 2, 1)));
+      const { path } = await before.result(
+        before.ok("/save_weights", { model_id: modelId, seq_id: 3, path: "a" }),
+      );
+      const expected = await before.passResult(await before.ok("/forward_backward", passBody(modelId, 4, 1)));
+      await first.close();
+      expect(await readdir(dataDir)).not.toContain("lock");
+
+      const second = await startLocalBackend({
+        engine: new FakeEngine(),
+        dataDir,
+        listen: false,
+        logger: silent,
+      });
+      const after = new RawClient(second);
+      expect((await after.get("/training_runs")).body["training_runs"]).toMatchObject([
+        { training_run_id: modelId },
+      ]);
+      expect((await after.get("/checkpoints")).body["checkpoints"]).toMatchObject([{ tinker_path: path }]);
+      expect((await after.get("/sessions")).body["sessions"]).toEqual([sessionId]);
+      expect((await after.post("/session_heartbeat", { session_id: sessionId })).status).toBe(410);
+      expect((await after.post("/retrieve_future", { request_id: `${modelId}:3` })).status).toBe(410);
+      expect((await after.get(`/sessions/${sessionId}/trace_export`)).body["status"]).toBe("ready");
+      const newSession = await after.openSession();
+      const load = { session_id: newSession, model_seq_id: 0, path, optimizer: true };
+      const { model_id: loaded } = await after.result(after.ok("/load_weights", load));
+      const output = await after.passResult(
+        await after.ok("/forward_backward", passBody(String(loaded), 1, 1)),
+      );
+      expect(output.metrics).toEqual(expected.metrics);
+      await second.close();
+    } finally {
+      await rm(dataDir, { recursive: true, force: true });
+    }
+  });
+});
