@@ -7,9 +7,11 @@ import { Attempt } from "./attempt.js";
 import { type AuthProvider, HOSTED_BASE_URL, resolveAuth } from "./auth.js";
 import { CallScope } from "./call-scope.js";
 import { type Clock, systemClock } from "./clock.js";
+import { DeprecationNotices } from "./deprecation-notices.js";
+import { connectionsOver } from "./fetch-sender.js";
 import { createLogger, type Logger, resolveLogLevel } from "./logger.js";
-import { connectionsOver } from "./platform.js";
 import type { Connections } from "./platform-types.js";
+import { ReconnectBudget } from "./reconnect-budget.js";
 import { followingRedirects } from "./redirects.js";
 import {
   buildURL,
@@ -35,8 +37,6 @@ import { randomUuid } from "./uuid.js";
 
 const DEFAULT_TIMEOUT_MS = 60_000;
 const DEFAULT_MAX_RETRIES = 10;
-/** How often in a row a pool may answer an empty 400 with a new connection. */
-const RECONNECT_BUDGET = 16;
 
 /** An answer below 400, with the attempt that can still read its body. */
 interface Answered {
@@ -78,8 +78,8 @@ export class HttpClient {
   readonly #connections: Connections;
   readonly #fixedHeaders: readonly HeaderValues[];
   readonly #openCalls = new Set<CallScope>();
-  readonly #reconnectsLeft = new Map<PoolName, number>();
-  readonly #deprecationNotes = new Set<string>();
+  readonly #reconnects = new ReconnectBudget();
+  readonly #deprecations: DeprecationNotices;
   #closed = false;
 
   constructor(options: HttpClientOptions = {}) {
@@ -91,6 +91,7 @@ export class HttpClient {
       options.logger ?? console,
       resolveLogLevel(options.logLevel, platform.env("TINKER_LOG")),
     );
+    this.#deprecations = new DeprecationNotices(this.logger);
     this.clock = options.clock ?? systemClock;
     this.random = options.random ?? Math.random;
     this.hasCustomFetch = options.fetch !== undefined;
@@ -249,7 +250,7 @@ export class HttpClient {
         send({ url, method: request.method, headers, body: body.content, signal, redirect }),
       );
       status = answer.status;
-      this.#logDeprecation(answer.headers);
+      this.#deprecations.check(answer.headers);
       if (status >= 400) {
         const rejected = this.#rejected(call, answer, await attempt.read(answer));
         failure = rejected.error;
@@ -257,7 +258,7 @@ export class HttpClient {
       }
       const finished = await finish({ answer, attempt, scope });
       keepOpen = finished.keepOpen ?? false;
-      this.#restoreReconnect(pool);
+      this.#reconnects.giveBack(pool);
       return { ok: true, value: finished.value, keepOpen };
     } catch (error) {
       if (!(error instanceof TinkerError)) throw error;
@@ -288,20 +289,15 @@ export class HttpClient {
   /** What a status of 400 or more means for the call. */
   #rejected(call: Call, answer: Answer, bytes: Uint8Array): Failed {
     const { status, headers } = answer;
-    const left = this.#reconnectsLeft.get(call.pool) ?? RECONNECT_BUDGET;
-    if (status === 400 && bytes.byteLength === 0 && left > 0 && headers.get("x-should-retry") !== "false") {
-      this.#reconnectsLeft.set(call.pool, left - 1);
+    const isProxyError =
+      status === 400 && bytes.byteLength === 0 && headers.get("x-should-retry") !== "false";
+    if (isProxyError && this.#reconnects.take(call.pool)) {
       this.#connections.renew(call.pool);
       const message = `${call.scope.what} answered 400 without a body: a proxy dropped the connection.`;
       return { ok: false, error: new APIConnectionError(message), retryable: true };
     }
     const error = APIError.from(status, headers, errorBody(headers, bytes), call.request);
     return { ok: false, error, retryable: shouldRetry(answer) };
-  }
-
-  #restoreReconnect(pool: PoolName): void {
-    const left = this.#reconnectsLeft.get(pool);
-    if (left !== undefined && left < RECONNECT_BUDGET) this.#reconnectsLeft.set(pool, left + 1);
   }
 
   async #headersFor(call: Call, attemptNumber: number): Promise<Headers> {
@@ -322,15 +318,6 @@ export class HttpClient {
       this.#fixedHeaders[1],
       request.headers,
     );
-  }
-
-  /** The service announces what will go away in headers; each notice is logged once. */
-  #logDeprecation(headers: Headers): void {
-    const note = headers.get("x-deprecation-note");
-    if (note === null || this.#deprecationNotes.has(note) || this.#deprecationNotes.size > 100) return;
-    this.#deprecationNotes.add(note);
-    const level = headers.get("x-deprecation-level")?.trim().toLowerCase() === "error" ? "error" : "warn";
-    this.logger[level](`Deprecation notice: ${note}`);
   }
 }
 

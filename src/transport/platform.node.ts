@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { TinkerError } from "../errors.js";
 import { SDK_VERSION } from "../version.js";
 import { ConnectionPools } from "./connection-pools.node.js";
-import { connectionsOver } from "./platform.js";
+import { connectionsOver } from "./fetch-sender.js";
 import type { Platform } from "./platform-types.js";
 
 const OS_NAMES: Readonly<Record<string, string>> = {

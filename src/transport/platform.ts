@@ -1,6 +1,6 @@
 import { SDK_VERSION } from "../version.js";
-import type { Connections, Platform } from "./platform-types.js";
-import { fetchSender } from "./sender.js";
+import { connectionsOver } from "./fetch-sender.js";
+import type { Platform } from "./platform-types.js";
 
 /** Browsers, workers, Deno, Bun: one `fetch`, whose connections belong to the runtime. */
 export const platform: Platform = {
@@ -28,12 +28,6 @@ export const platform: Platform = {
 
   createConnections: () => connectionsOver((input, init) => globalThis.fetch(input, init)),
 };
-
-/** Every pool over one `fetch`, which has connections of its own. */
-export function connectionsOver(fetchFunction: typeof fetch): Connections {
-  const sender = fetchSender(fetchFunction);
-  return { senderFor: () => sender, renew() {}, async close() {} };
-}
 
 function detectRuntime(): { name: string; version: string } {
   const scope = globalThis as {

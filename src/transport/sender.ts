@@ -25,25 +25,3 @@ export interface Answer {
 
 /** Writes one request and resolves with the headers of its answer. */
 export type Sender = (request: OutgoingRequest) => Promise<Answer>;
-
-/** Sends through `fetch`: the runtime's own, or one that the caller gave. */
-export function fetchSender(fetchFunction: typeof fetch): Sender {
-  return async ({ url, method, headers, body, signal, redirect }) => {
-    const init: RequestInit & { duplex?: "half" } = { method, headers, signal, redirect };
-    if (body !== undefined) {
-      init.body = body as Exclude<RequestInit["body"], undefined>;
-      if (body instanceof ReadableStream) init.duplex = "half";
-    }
-    const response = await fetchFunction(url, init);
-    const reader = response.body?.getReader();
-    return {
-      url: response.url || url,
-      status: response.status,
-      statusText: response.statusText,
-      headers: response.headers,
-      hidesRedirect: response.type === "opaqueredirect",
-      read: async () => (await reader?.read())?.value,
-      cancel: () => void reader?.cancel().catch(() => {}),
-    };
-  };
-}
