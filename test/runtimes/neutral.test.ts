@@ -1,0 +1,119 @@
+import { existsSync, readFileSync } from "node:fs";
+import { builtinModules } from "node:module";
+import { dirname, join } from "node:path";
+import { pathToFileURL } from "node:url";
+import { describe, expect, it } from "vitest";
+import { packageFolder, requireBuild } from "./newcomer.js";
+
+const builtins = new Set(builtinModules);
+const isNodeBuiltin = (specifier: string) =>
+  specifier.startsWith("node:") || builtins.has(specifier.split("/")[0]!);
+
+/** Static and dynamic imports and re-exports with a literal specifier. */
+function specifiersOf(file: string): string[] {
+  const code = readFileSync(file, "utf8");
+  const patterns = [
+    /(?:^|[;}\n])\s*(?:import|export)\b[^;"'()]*?\bfrom\s*["']([^"']+)["']/g,
+    /(?:^|[;}\n])\s*import\s*["']([^"']+)["']/g,
+    /\bimport\(\s*["']([^"']+)["']\s*\)/g,
+    /\brequire\(\s*["']([^"']+)["']\s*\)/g,
+  ];
+  return patterns.flatMap((pattern) => [...code.matchAll(pattern)].map((match) => match[1]!));
+}
+
+type Conditional = string | null | readonly Conditional[] | { readonly [condition: string]: Conditional };
+
+/** The first target whose conditions hold, as package.json's `exports` and `imports` are read. */
+function choose(target: Conditional | undefined, conditions: ReadonlySet<string>): string | undefined {
+  if (typeof target === "string") return target;
+  if (typeof target !== "object" || target === null) return undefined;
+  const entries = Array.isArray(target) ? target.map((each) => ["default", each]) : Object.entries(target);
+  for (const [condition, next] of entries as [string, Conditional][]) {
+    if (condition !== "default" && !conditions.has(condition)) continue;
+    const chosen = choose(next, conditions);
+    if (chosen !== undefined) return chosen;
+  }
+  return undefined;
+}
+
+function manifestOf(folder: string): Record<string, Conditional | undefined> {
+  return JSON.parse(readFileSync(join(folder, "package.json"), "utf8"));
+}
+
+function resolveSpecifier(specifier: string, from: string, conditions: ReadonlySet<string>): string {
+  if (specifier.startsWith(".")) return join(dirname(from), specifier);
+  const [folder, map, key] = specifier.startsWith("#")
+    ? [packageFolder, "imports", specifier]
+    : bareSpecifier(specifier);
+  const table = manifestOf(folder)[map] as Record<string, Conditional> | undefined;
+  // A package of the old kind is not walked further: reaching it is all there is to know.
+  if (table === undefined) return join(folder, "package.json");
+  const target = choose(table[key], conditions);
+  if (target === undefined) throw new Error(`${specifier} in ${from} leads nowhere under ${[...conditions]}`);
+  return join(folder, target);
+}
+
+function bareSpecifier(specifier: string): [folder: string, map: "exports", key: string] {
+  const parts = specifier.split("/");
+  const name = parts.splice(0, specifier.startsWith("@") ? 2 : 1).join("/");
+  return [join(packageFolder, "node_modules", name), "exports", [".", ...parts].join("/")];
+}
+
+/** Every module reached from the package's entry, and the imports that leave it for a runtime's own modules. */
+function walk(conditions: readonly string[]): { modules: string[]; builtins: string[] } {
+  requireBuild();
+  const given = new Set(conditions);
+  const modules = new Set([join(packageFolder, "dist/index.js")]);
+  const outside: string[] = [];
+  for (const file of modules) {
+    for (const specifier of specifiersOf(file)) {
+      if (isNodeBuiltin(specifier)) {
+        outside.push(`${file.slice(packageFolder.length)} -> ${specifier}`);
+        continue;
+      }
+      const next = resolveSpecifier(specifier, file, given);
+      if (!existsSync(next)) throw new Error(`${specifier} in ${file} leads to ${next}, which is not there`);
+      modules.add(next);
+    }
+  }
+  return { modules: [...modules].map((file) => file.slice(packageFolder.length)), builtins: outside };
+}
+
+describe("the neutral entry", () => {
+  it.each([["browser"], ["worker"], ["bun"], ["deno"], ["neither of them"]])(
+    "reaches nothing of Node under the condition %s",
+    (condition) => {
+      const { modules, builtins: reached } = walk([condition, "import", "module"]);
+      expect(reached).toEqual([]);
+      expect(modules).toContain("dist/transport/platform.js");
+      expect(modules).toContain("dist/session/heartbeat-loop.js");
+      expect(modules.filter((file) => /\.node\.js$|node_modules\/undici/.test(file))).toEqual([]);
+      expect(modules.filter((file) => /^dist\/(cli|local|cookbook|tokenizers)\//.test(file))).toEqual([]);
+    },
+  );
+
+  it("has its Node parts behind the condition node", () => {
+    const { modules, builtins: reached } = walk(["node", "import"]);
+    expect(modules).toContain("dist/transport/platform.node.js");
+    expect(modules).toContain("dist/session/heartbeat-loop.node.js");
+    expect(modules).toContain("node_modules/undici/package.json");
+    expect(reached).toContain("dist/session/heartbeat-loop.node.js -> node:worker_threads");
+  });
+
+  it("is imported whole, and changes no global", async () => {
+    const before = new Set(Reflect.ownKeys(globalThis));
+    const entry: Record<string, unknown> = await import(
+      pathToFileURL(join(packageFolder, "dist/index.js")).href
+    );
+    expect(Object.keys(entry)).toEqual(
+      expect.arrayContaining([
+        "ServiceClient",
+        "TrainingClient",
+        "SamplingClient",
+        "RestClient",
+        "APIFuture",
+      ]),
+    );
+    expect(Reflect.ownKeys(globalThis).filter((key) => !before.has(key))).toEqual([]);
+  });
+});
