@@ -1,4 +1,4 @@
-import { abortError } from "../transport/index.js";
+import { abortError, onAbort } from "../transport/index.js";
 
 /** A number in a model's sequence of requests, while the request that took it is being sent. */
 export interface SequenceNumber {
@@ -44,11 +44,10 @@ export class RequestOrder {
 
 function untilAborted(promise: Promise<void>, signal: AbortSignal): Promise<void> {
   return new Promise((resolve, reject) => {
-    const abort = () => reject(abortError(signal));
-    if (signal.aborted) return abort();
-    signal.addEventListener("abort", abort, { once: true });
+    if (signal.aborted) return reject(abortError(signal));
+    const release = onAbort(signal, () => reject(abortError(signal)));
     promise.then(() => {
-      signal.removeEventListener("abort", abort);
+      release();
       resolve();
     });
   });

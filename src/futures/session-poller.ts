@@ -1,5 +1,5 @@
 import { APIError, TinkerError } from "../errors.js";
-import { isRetryableError } from "../transport/index.js";
+import { abortError, isRetryableError, onAbort } from "../transport/index.js";
 import { type FuturesRetrieveResponse, fromWireJson } from "../wire/index.js";
 import type { FutureContext } from "./context.js";
 
@@ -41,17 +41,15 @@ export class SessionFuturesPoller {
       this.#early.delete(requestId);
       return size;
     }
-    let abort: () => void = () => {};
     const done = new Promise<number | undefined>((resolve, reject) => {
-      abort = () => reject(signal.reason);
       this.#waiters.set(requestId, { resolve, reject });
     });
-    signal.addEventListener("abort", abort, { once: true });
+    const release = onAbort(signal, () => this.#waiters.get(requestId)?.reject(abortError(signal)));
     this.#start();
     try {
       return await done;
     } finally {
-      signal.removeEventListener("abort", abort);
+      release();
       this.#waiters.delete(requestId);
     }
   }

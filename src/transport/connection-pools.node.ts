@@ -1,5 +1,6 @@
 import type { Agent, Client, Dispatcher, EnvHttpProxyAgent, Pool } from "undici";
 import type { Connections } from "./platform-types.js";
+import { Semaphore } from "./semaphore.js";
 import type { Sender } from "./sender.js";
 import type { PoolName } from "./types.js";
 import { sendThrough } from "./undici-sender.node.js";
@@ -23,6 +24,8 @@ const POOL_SHAPES: Record<PoolName, PoolShape> = {
   telemetry: { connections: 4, streams: 50 },
 };
 
+/** A server queues a few hundred new connections at most; one too many waits a second for its next try. */
+const MAX_HANDSHAKES = 100;
 const CONNECT_TIMEOUT_MS = 5_000;
 const KEEP_ALIVE_MS = 30_000;
 
@@ -34,6 +37,7 @@ export class ConnectionPools implements Connections {
   /** Servers seen to speak HTTP/2: a burst to one of them needs few connections, not one per request. */
   readonly #http2Origins = new Set<string>();
   readonly #retiring = new Set<Dispatcher>();
+  readonly #handshakes = new Semaphore(MAX_HANDSHAKES);
   #closed = false;
 
   senderFor(pool: PoolName): Sender {
@@ -109,8 +113,10 @@ export class ConnectionPools implements Connections {
       const key = originOf(origin);
       const client: Client = new undici.Client(origin, {
         ...options,
-        connect: ((target: object, callback: ConnectCallback) => {
+        connect: (async (target: object, callback: ConnectCallback) => {
+          const release = await this.#handshakes.acquire();
           connect(target, (error, socket) => {
+            release();
             const isHttp2 = (socket as { alpnProtocol?: unknown } | null)?.alpnProtocol === "h2";
             if (isHttp2) this.#http2Origins.add(key);
             client.pipelining = isHttp2 ? shape.streams : 1;
