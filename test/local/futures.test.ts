@@ -130,13 +130,27 @@ describe("a result", () => {
     const accepted = [];
     for (let seqId = 1; seqId <= 3; seqId += 1)
       accepted.push(await client.ok("/optim_step", stepBody(modelId, seqId)));
-    await client.result(accepted[1]!);
+    for (const one of accepted.slice(0, 2)) await client.result(one);
     for (let seqId = 4; seqId <= 6; seqId += 1) await client.ok("/optim_step", stepBody(modelId, seqId));
     await client.result({ request_id: `${modelId}:6` });
-    expect((await client.post("/retrieve_future", { request_id: accepted[1]!["request_id"] })).status).toBe(
+    expect((await client.post("/retrieve_future", { request_id: accepted[0]!["request_id"] })).status).toBe(
       410,
     );
     expect(await client.result(accepted[2]!)).toMatchObject({ metrics: { "step:max": 3 } });
+  });
+});
+
+describe("fetched results", () => {
+  it("are dropped early when they are many, but never the last one", async () => {
+    await start({ limits: { fetchedResultBytes: 1200 } });
+    const { modelId } = await client.openModel();
+    for (let seqId = 1; seqId <= 4; seqId += 1)
+      await client.result(client.ok("/optim_step", stepBody(modelId, seqId)));
+    const status = async (seqId: number) =>
+      (await client.post("/retrieve_future", { request_id: `${modelId}:${seqId}` })).status;
+    expect([await status(1), await status(2), await status(3), await status(4)]).toEqual([
+      410, 410, 200, 200,
+    ]);
   });
 });
 

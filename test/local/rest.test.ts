@@ -1,4 +1,5 @@
 import { execFileSync } from "node:child_process";
+import { existsSync, readdirSync, readlinkSync } from "node:fs";
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -31,6 +32,14 @@ async function save(name: string | undefined, fields: Json = {}, route = "/save_
     ...fields,
   };
   return client.result(client.ok(route, body));
+}
+
+function targetOf(link: string): string {
+  try {
+    return readlinkSync(link);
+  } catch {
+    return "";
+  }
 }
 
 const names = async () =>
@@ -170,6 +179,22 @@ describe("checkpoints", () => {
     } finally {
       await rm(folder, { recursive: true });
     }
+  });
+
+  it("being downloaded when they are deleted still arrive whole; one nobody reads leaves no open files", async () => {
+    await save("a");
+    const route = `/training_runs/${modelId}/checkpoints/weights/a`;
+    const { url } = (await client.get(`${route}/archive`, { accept: "application/json" })).body;
+    const started = await client.send("GET", String(url));
+    const abandoned = await client.send("GET", String(url));
+    expect((await client.call("DELETE", route)).status).toBe(204);
+    expect((await started.arrayBuffer()).byteLength).toBeGreaterThan(500);
+    await abandoned.body?.cancel();
+    if (existsSync("/proc/self/fd")) {
+      const open = () => readdirSync("/proc/self/fd").map((name) => targetOf(join("/proc/self/fd", name)));
+      await vi.waitFor(() => expect(open().filter((path) => path.includes(".safetensors"))).toEqual([]));
+    }
+    expect((await client.send("GET", String(url))).status).toBe(404);
   });
 
   it("exported for other tools have a link for each file", async () => {

@@ -1,4 +1,4 @@
-import { Hono } from "hono";
+import { Hono, type MiddlewareHandler } from "hono";
 import type { Logger } from "../../transport/logger.js";
 import type { App, AppEnv, Core } from "./core.js";
 import { crossSite } from "./cross-site.js";
@@ -7,6 +7,7 @@ import { addAdminRoutes } from "./routes-admin.js";
 import { addCopyRoutes } from "./routes-copy.js";
 import { addDownloadRoutes } from "./routes-downloads.js";
 import { addFutureRoutes } from "./routes-futures.js";
+import { addOpenAiRoutes } from "./routes-openai.js";
 import { addRunRoutes } from "./routes-runs.js";
 import { addSamplingRoutes } from "./routes-sampling.js";
 import { addServiceRoutes } from "./routes-service.js";
@@ -29,6 +30,10 @@ export function createApp(
       );
       return context.json({ detail: "The server met an unexpected error; its log says more." }, 500);
     }
+    if (context.req.path.startsWith("/oai/")) {
+      const type = known.status < 500 ? "invalid_request_error" : "server_error";
+      return context.json({ error: { message: known.message, type } }, known.status, known.headers);
+    }
     return context.json({ detail: known.detail }, known.status, known.headers);
   });
 
@@ -43,10 +48,12 @@ export function createApp(
   app.get("/api/v1/healthz", (context) => context.json(health));
   addDownloadRoutes(app, core);
 
-  app.use("/api/v1/*", async (context, next) => {
+  const identify: MiddlewareHandler<AppEnv> = async (context, next) => {
     context.set("identity", core.identities.ofRequest(context.req.raw));
     await next();
-  });
+  };
+  app.use("/api/v1/*", identify);
+  app.use("/oai/*", identify);
   addServiceRoutes(app, core);
   addTrainingRoutes(app, core);
   addWeightsRoutes(app, core);
@@ -56,5 +63,6 @@ export function createApp(
   addRunRoutes(app, core);
   addSessionRoutes(app, core);
   addAdminRoutes(app, core);
+  addOpenAiRoutes(app, core);
   return app;
 }

@@ -10,7 +10,7 @@ import { HttpError, invalid } from "./http-error.js";
 import { type Identities, type Identity, mayAccess } from "./identity.js";
 import type { Limits } from "./limits.js";
 import type { QueueBudget } from "./model-queue.js";
-import type { Samplers } from "./samplers.js";
+import type { Samplers, SamplerWeights } from "./samplers.js";
 import type { Sessions } from "./sessions.js";
 import type { UrlSigner } from "./url-signer.js";
 
@@ -170,4 +170,25 @@ export function textMetadata(
       typeof value === "string" ? value : JSON.stringify(value),
     ]),
   );
+}
+
+/** The model and weights that a base model's name or a checkpoint's path stands for. */
+export function weightsFor(
+  core: Core,
+  identity: Identity,
+  baseModel: string | null | undefined,
+  modelPath: string | null | undefined,
+): { info: BaseModelInfo; weights: SamplerWeights } {
+  if (typeof modelPath === "string") {
+    if (!modelPath.startsWith("tinker://"))
+      throw invalid("model_path", `must begin with tinker://, got ${JSON.stringify(modelPath)}`);
+    const record = checkpointByPath(core, identity, modelPath, "model_path");
+    const run = core.store.runs.get(record.runId)!;
+    if (typeof baseModel === "string" && baseModel !== run.baseModel) {
+      throw invalid("base_model", `is ${baseModel}, but ${modelPath} is of ${run.baseModel}`);
+    }
+    return { info: modelInfo(core, run.baseModel, "model_path"), weights: { type: "checkpoint", record } };
+  }
+  if (typeof baseModel !== "string") throw invalid("base_model", "is missing: give base_model or model_path");
+  return { info: modelInfo(core, baseModel, "base_model"), weights: { type: "base" } };
 }

@@ -54,6 +54,7 @@ export class FutureStore {
   readonly #unfetched = new Map<string, Future>();
   readonly #fetched = new Map<string, { future: Future; at: number }>();
   #resultBytes = 0;
+  #fetchedBytes = 0;
   #closed = false;
 
   constructor(clock: Clock, limits: Limits) {
@@ -63,6 +64,10 @@ export class FutureStore {
 
   get resultBytes(): number {
     return this.#resultBytes;
+  }
+
+  get isClosed(): boolean {
+    return this.#closed;
   }
 
   get size(): number {
@@ -108,8 +113,10 @@ export class FutureStore {
   }
 
   markFetched(future: Future): void {
-    if (!this.#unfetched.delete(future.requestId)) return;
+    if (!this.#unfetched.delete(future.requestId) || future.outcome === undefined) return;
     this.#fetched.set(future.requestId, { future, at: this.#clock.now() });
+    this.#fetchedBytes += sizeOf(future.outcome);
+    this.sweep();
   }
 
   /** Drops a result whose client says it has it. */
@@ -117,7 +124,7 @@ export class FutureStore {
     if (future.outcome === undefined || this.#all.get(future.requestId) !== future) return;
     this.#all.delete(future.requestId);
     this.#unfetched.delete(future.requestId);
-    this.#fetched.delete(future.requestId);
+    if (this.#fetched.delete(future.requestId)) this.#fetchedBytes -= sizeOf(future.outcome);
     this.#resultBytes -= sizeOf(future.outcome);
     future.onForgotten();
   }
@@ -126,7 +133,11 @@ export class FutureStore {
   sweep(): void {
     const now = this.#clock.now();
     for (const { future, at } of this.#fetched.values()) {
-      if (at + FETCHED_LIFETIME_MS > now && this.#resultBytes <= this.#limits.resultBytes) break;
+      const isOld = at + FETCHED_LIFETIME_MS <= now;
+      // The newest always stays: its answer may be the one that is being lost on its way.
+      const isTooMuch =
+        this.#fetchedBytes > this.#limits.fetchedResultBytes || this.#resultBytes > this.#limits.resultBytes;
+      if (!isOld && !(isTooMuch && this.#fetched.size > 1)) break;
       this.forget(future);
     }
     for (const future of this.#unfetched.values()) {

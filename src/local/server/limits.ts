@@ -23,6 +23,8 @@ export interface Limits {
   readonly stopSequences: number;
   /** Bytes of results kept for clients to fetch. */
   readonly resultBytes: number;
+  /** Of those, bytes of results already fetched, kept for clients that lost the answer. */
+  readonly fetchedResultBytes: number;
   /** Results above this are announced by size first when the client allows it. */
   readonly inlineResultBytes: number;
   /** Sampler weights held in memory at once; the others wait on disk. */
@@ -49,6 +51,7 @@ export const defaultLimits: Limits = {
   tokensPerPosition: 256,
   stopSequences: 64,
   resultBytes: 512 * 2 ** 20,
+  fetchedResultBytes: 32 * 2 ** 20,
   inlineResultBytes: 2 ** 20,
   loadedSamplers: 24,
   ephemeralSamplers: 256,

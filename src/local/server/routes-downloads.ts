@@ -1,12 +1,11 @@
-import { createReadStream } from "node:fs";
-import { stat } from "node:fs/promises";
+import { open } from "node:fs/promises";
 import { join } from "node:path";
-import { Readable } from "node:stream";
+import { pipeline, Readable } from "node:stream";
 import { createGzip } from "node:zlib";
 import { type CheckpointRecord, checkpointKinds } from "../store/checkpoint-store.js";
 import type { App, Core } from "./core.js";
 import { HttpError } from "./http-error.js";
-import { tarFiles } from "./tar.js";
+import { openTar } from "./tar.js";
 
 /** What signed links lead to; the signature stands in for the key. */
 export function addDownloadRoutes(app: App, core: Core): void {
@@ -14,8 +13,10 @@ export function addDownloadRoutes(app: App, core: Core): void {
     const record = signedCheckpoint(core, new URL(context.req.url));
     const folder = core.store.checkpoints.folderOf(record);
     const files = await core.store.checkpoints.files(record);
-    const archive = Readable.from(tarFiles(folder, files, record.createdAt)).pipe(createGzip({ level: 1 }));
-    return new Response(Readable.toWeb(archive) as ReadableStream<Uint8Array>, {
+    const gzip = createGzip({ level: 1 });
+    // `pipeline`, because an error on one side of a plain `pipe` ends the process.
+    pipeline(Readable.from(await openTar(folder, files, record.createdAt)), gzip, () => undefined);
+    return new Response(Readable.toWeb(gzip) as ReadableStream<Uint8Array>, {
       headers: {
         "content-type": "application/gzip",
         "content-disposition": `attachment; filename="${record.kind}-${record.name}.tar.gz"`,
@@ -30,9 +31,9 @@ export function addDownloadRoutes(app: App, core: Core): void {
     if (!(await core.store.checkpoints.files(record)).includes(file)) {
       throw new HttpError(404, `The checkpoint has no file ${JSON.stringify(file)}.`);
     }
-    const path = join(core.store.checkpoints.folderOf(record), file);
-    const { size } = await stat(path);
-    return new Response(Readable.toWeb(createReadStream(path)) as ReadableStream<Uint8Array>, {
+    const handle = await open(join(core.store.checkpoints.folderOf(record), file));
+    const { size } = await handle.stat();
+    return new Response(Readable.toWeb(handle.createReadStream()) as ReadableStream<Uint8Array>, {
       headers: { "content-type": "application/octet-stream", "content-length": String(size) },
     });
   });

@@ -1,14 +1,13 @@
 import { randomUUID } from "node:crypto";
 import { z } from "zod";
 import { sampleRequestFromJson } from "../../wire/index.js";
-import type { BaseModelInfo } from "../engine/engine.js";
 import { jsonBody, parseWith, readJsonObject } from "./body.js";
-import { type App, type Core, checkpointByPath, modelInfo } from "./core.js";
+import { type App, type Core, weightsFor } from "./core.js";
 import type { Future } from "./future-store.js";
 import { HttpError, invalid } from "./http-error.js";
-import { type Identity, mayAccess } from "./identity.js";
+import { mayAccess } from "./identity.js";
 import { sampleSchema, toSampleCall } from "./sample-request.js";
-import type { Sampler, SamplerWeights } from "./samplers.js";
+import type { Sampler } from "./samplers.js";
 import * as schemas from "./schemas.js";
 import { fingerprintJson } from "./training-data.js";
 
@@ -152,24 +151,4 @@ function exactSeqId(parsed: number, text: string): string {
   const exact = /"seq_id"\s*:\s*(\d{1,19})\s*[,}]/.exec(text)?.[1];
   if (exact === undefined) throw invalid("seq_id", "must be a whole number below 2^63");
   return exact;
-}
-
-function weightsFor(
-  core: Core,
-  identity: Identity,
-  baseModel: string | null | undefined,
-  modelPath: string | null | undefined,
-): { info: BaseModelInfo; weights: SamplerWeights } {
-  if (typeof modelPath === "string") {
-    if (!modelPath.startsWith("tinker://"))
-      throw invalid("model_path", `must begin with tinker://, got ${JSON.stringify(modelPath)}`);
-    const record = checkpointByPath(core, identity, modelPath, "model_path");
-    const run = core.store.runs.get(record.runId)!;
-    if (typeof baseModel === "string" && baseModel !== run.baseModel) {
-      throw invalid("base_model", `is ${baseModel}, but ${modelPath} is of ${run.baseModel}`);
-    }
-    return { info: modelInfo(core, run.baseModel, "model_path"), weights: { type: "checkpoint", record } };
-  }
-  if (typeof baseModel !== "string") throw invalid("base_model", "is missing: give base_model or model_path");
-  return { info: modelInfo(core, baseModel, "base_model"), weights: { type: "base" } };
 }

@@ -1,29 +1,50 @@
-import { createReadStream } from "node:fs";
-import { stat } from "node:fs/promises";
+import { type FileHandle, open } from "node:fs/promises";
 import { join } from "node:path";
 
 const BLOCK_BYTES = 512;
 
-/** A tar archive (ustar) of some files of a folder, piece by piece. */
-export async function* tarFiles(
+/**
+ * A tar archive (ustar) of some files of a folder, piece by piece. The files are opened before this returns, so
+ * that one deleted during a long download is still read to its end.
+ */
+export async function openTar(
   folder: string,
   files: readonly string[],
   modifiedAt: number,
-): AsyncGenerator<Uint8Array> {
-  for (const file of files) {
-    const path = join(folder, file);
-    const { size } = await stat(path);
-    yield tarHeader(file, size, modifiedAt);
-    let written = 0;
-    for await (const chunk of createReadStream(path)) {
-      written += (chunk as Buffer).length;
-      yield chunk as Buffer;
-    }
-    if (written !== size) throw new Error(`${path} changed while it was being archived.`);
-    const rest = size % BLOCK_BYTES;
-    if (rest > 0) yield new Uint8Array(BLOCK_BYTES - rest);
+): Promise<AsyncGenerator<Uint8Array>> {
+  const handles: FileHandle[] = [];
+  try {
+    for (const file of files) handles.push(await open(join(folder, file)));
+  } catch (error) {
+    for (const handle of handles) await handle.close();
+    throw error;
   }
-  yield new Uint8Array(2 * BLOCK_BYTES);
+  return tarEntries(files, handles, modifiedAt);
+}
+
+async function* tarEntries(
+  files: readonly string[],
+  handles: readonly FileHandle[],
+  modifiedAt: number,
+): AsyncGenerator<Uint8Array> {
+  try {
+    for (const [index, file] of files.entries()) {
+      const handle = handles[index]!;
+      const { size } = await handle.stat();
+      yield tarHeader(file, size, modifiedAt);
+      let written = 0;
+      for await (const chunk of handle.createReadStream({ autoClose: false })) {
+        written += (chunk as Buffer).length;
+        yield chunk as Buffer;
+      }
+      if (written !== size) throw new Error(`${file} changed while it was being archived.`);
+      const rest = size % BLOCK_BYTES;
+      if (rest > 0) yield new Uint8Array(BLOCK_BYTES - rest);
+    }
+    yield new Uint8Array(2 * BLOCK_BYTES);
+  } finally {
+    for (const handle of handles) await handle.close();
+  }
 }
 
 function tarHeader(name: string, size: number, modifiedAt: number): Uint8Array {

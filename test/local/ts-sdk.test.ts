@@ -1,0 +1,78 @@
+import { describe, expect, it } from "vitest";
+import { ServiceClient } from "../../src/index.js";
+import { type LocalBackendOptions, startLocalBackend } from "../../src/local/index.js";
+import { FakeEngine, fakeModel } from "./fake-engine.js";
+import { silent } from "./raw-client.js";
+
+const datum = (first: number, length = 6) => {
+  const tokens = Array.from({ length }, (_, index) => ((first + index) % 90) + 1);
+  return {
+    modelInput: tokens,
+    lossFnInputs: { targetTokens: tokens.map((token) => token + 1), weights: tokens.map(() => 1) },
+  };
+};
+
+describe("new ServiceClient(backend)", () => {
+  it.each<[string, LocalBackendOptions, boolean]>([
+    ["without a socket", { listen: false }, true],
+    ["over a socket", {}, false],
+    [
+      "with keys, tokens, one poll for all samples and models created from checkpoints",
+      {
+        apiKeys: ["tml-one"],
+        clientConfig: {
+          pjwt_auth_enabled: true,
+          sample_use_retrieve_futures: true,
+          create_model_via_load_weights: true,
+        },
+      },
+      false,
+    ],
+  ])("trains, samples, saves and loads %s", async (_, options, inProcess) => {
+    await using backend = await startLocalBackend({ engine: new FakeEngine(), logger: silent, ...options });
+    const { baseURL, apiKey } = backend;
+    await using service = new ServiceClient(inProcess ? backend : { baseURL, apiKey });
+    const { supportedModels } = await service.getServerCapabilities();
+    expect(supportedModels.map((model) => model.modelName)).toEqual([fakeModel.name]);
+    const training = await service.createLoraTrainingClient({ baseModel: fakeModel.name, rank: 4, seed: 3 });
+    const pass = training.forwardBackward([datum(1), datum(2)], "cross_entropy");
+    const step = training.optimStep({ learningRate: 0.1 });
+    const after = training.forward([datum(1)], "cross_entropy");
+    expect((await pass).lossFnOutputs).toHaveLength(2);
+    expect((await step).metrics).toEqual({ "step:max": 1 });
+    const reference = (await after).lossFnOutputs[0]?.["logprobs"]?.toArray();
+    const many = await training.forwardBackward(
+      Array.from({ length: 1100 }, (_, index) => datum(index % 20)),
+      "cross_entropy",
+    );
+    expect(many.lossFnOutputs).toHaveLength(1100);
+
+    const { path } = await training.saveState("saved");
+    const loaded = await service.createTrainingClientFromStateWithOptimizer(path);
+    const again = await loaded.forward([datum(1)], "cross_entropy");
+    expect(again.lossFnOutputs[0]?.["logprobs"]?.toArray()).toEqual(reference);
+    expect((await loaded.optimStep({ learningRate: 0.1 })).metrics).toEqual({ "step:max": 2 });
+
+    const sampler = await training.saveWeightsAndGetSamplingClient();
+    const answers = await Promise.all(
+      Array.from({ length: 50 }, (_, index) =>
+        sampler.sample({ prompt: [index + 1], numSamples: 2, samplingParams: { maxTokens: 2 } }),
+      ),
+    );
+    expect(answers.map(({ sequences }) => sequences.length)).toEqual(new Array(50).fill(2));
+    expect(answers[3]?.sequences[0]?.sequenceId).toMatch(/:0$/);
+
+    await expect(training.forwardBackward([datum(1)], "nope")).rejects.toThrow(/loss_fn must be one of/);
+    expect((await training.optimStep({ learningRate: 0 })).metrics).toEqual({ "step:max": 2 });
+
+    const rest = service.createRestClient();
+    const runs = [];
+    for await (const run of rest.listTrainingRuns()) runs.push(run.trainingRunId);
+    expect(runs).toContain(training.modelId);
+    expect((await rest.getWeightsInfo(path)).loraRank).toBe(4);
+    const archive = await rest.getCheckpointArchiveUrl(path);
+    expect((await backend.fetch(archive.url)).status).toBe(200);
+    await rest.deleteCheckpoint(path);
+    await expect(rest.getWeightsInfo(path)).rejects.toThrow(/404|no checkpoint/i);
+  });
+});
