@@ -4,5 +4,5 @@ import { createReferenceKernels } from "../../src/local/engine/kernels/reference
 
 export const kernelChoices: { name: string; create: () => Promise<Kernels> }[] = [
   { name: "reference", create: async () => createReferenceKernels() },
-  { name: "wasm", create: () => createWasmKernels({ threads: 2 }) },
+  { name: "wasm", create: async () => createWasmKernels({ threads: 2 }) },
 ];

@@ -1,6 +1,112 @@
+import { randomInt } from "node:crypto";
+import { existsSync } from "node:fs";
+import { fileURLToPath } from "node:url";
+import { Worker } from "node:worker_threads";
 import type { Engine, EngineOptions } from "./engine.js";
+import { EngineCore } from "./engine-core.js";
+import { createWasmKernels } from "./kernels/index.js";
+import { type EngineAnswer, type EngineMethod, type EngineRequest, unpackError } from "./worker-messages.js";
+
+const defaultCacheBytes = 512 << 20;
 
 /** Loads the models and starts the engine: in a worker thread, or in this one with `inThread`. */
-export async function startEngine(_options: EngineOptions): Promise<Engine> {
-  throw new Error("The engine is not built yet.");
+export async function startEngine(options: EngineOptions): Promise<Engine> {
+  if (options.inThread) return createEngineCore(options);
+  return startWorker(options);
+}
+
+export function createEngineCore(options: EngineOptions): Engine {
+  const { threads, relaxedSimd } = options;
+  return new EngineCore({
+    kernels: createWasmKernels({
+      ...(threads === undefined ? {} : { threads }),
+      ...(relaxedSimd === undefined ? {} : { relaxedSimd }),
+    }),
+    models: options.models,
+    cacheBytes: options.cacheBytes ?? defaultCacheBytes,
+    freshSeed: () => randomInt(2 ** 48 - 1),
+    now: () => performance.now(),
+    pause: () => new Promise((resolve) => setImmediate(resolve)),
+  });
+}
+
+/** Run from sources (in tests), the worker is the compiled one; it has to be built first. */
+function workerFile(): string {
+  const here = new URL("./engine-worker.js", import.meta.url);
+  if (existsSync(here)) return fileURLToPath(here);
+  const compiled = new URL("../../../dist/local/engine/engine-worker.js", import.meta.url);
+  if (existsSync(compiled)) return fileURLToPath(compiled);
+  throw new Error(
+    "the engine's worker is not compiled: run `npm run build`, or start the engine with inThread",
+  );
+}
+
+function startWorker(options: EngineOptions): Promise<Engine> {
+  const worker = new Worker(workerFile(), { workerData: options });
+  const pending = new Map<number, { resolve(value: unknown): void; reject(error: unknown): void }>();
+  let nextId = 1;
+  let ended: Error | null = null;
+  const end = (error: Error) => {
+    ended ??= error;
+    for (const { reject } of pending.values()) reject(ended);
+    pending.clear();
+    worker.unref();
+  };
+  const call = <T>(method: EngineMethod, ...args: unknown[]): Promise<T> =>
+    new Promise((resolve, reject) => {
+      if (ended) {
+        reject(ended);
+        return;
+      }
+      const id = nextId++;
+      pending.set(id, { resolve: resolve as (value: unknown) => void, reject });
+      worker.postMessage({ kind: "call", id, method, args } satisfies EngineRequest);
+    });
+  const engine: Engine = {
+    models: () => call("models"),
+    createAdapter: (...args) => call("createAdapter", ...args),
+    forwardBackward: (...args) => call("forwardBackward", ...args),
+    optimStep: (...args) => call("optimStep", ...args),
+    exportAdapter: (...args) => call("exportAdapter", ...args),
+    importAdapter: (...args) => call("importAdapter", ...args),
+    cloneAdapter: (...args) => call("cloneAdapter", ...args),
+    removeAdapter: (...args) => call("removeAdapter", ...args),
+    sample: (...args) => call("sample", ...args),
+    cancelSample: (requestId) => {
+      if (!ended) worker.postMessage({ kind: "cancel", requestId } satisfies EngineRequest);
+    },
+    close: async () => {
+      if (ended) return;
+      await call("close");
+      end(new Error("the engine was closed"));
+      await worker.terminate();
+    },
+  };
+  return new Promise((resolve, reject) => {
+    worker.on("message", (answer: EngineAnswer) => {
+      switch (answer.kind) {
+        case "ready":
+          resolve(engine);
+          return;
+        case "failed":
+          reject(unpackError(answer.error));
+          return;
+        case "value":
+          pending.get(answer.id)?.resolve(answer.value);
+          pending.delete(answer.id);
+          return;
+        case "error":
+          pending.get(answer.id)?.reject(unpackError(answer.error));
+          pending.delete(answer.id);
+          return;
+        default:
+          answer satisfies never;
+      }
+    });
+    worker.on("error", (error) => {
+      reject(error);
+      end(error instanceof Error ? error : new Error(String(error)));
+    });
+    worker.on("exit", (code) => end(new Error(`the engine's worker ended with code ${code}`)));
+  });
 }

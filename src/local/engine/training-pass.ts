@@ -6,9 +6,6 @@ import type { Kernels } from "./kernels/kernels.js";
 import { lossHead } from "./loss-head.js";
 import { checkDatum, checkLossConfig, gatherLossInputs } from "./losses.js";
 
-/** Tokens in one step. Sequences are taken in order, so the sums of the gradients do not depend on it. */
-export const microTokens = 1024;
-
 /** Throws before anything has been added to the gradients. */
 export function checkTrainingCall(call: ForwardBackwardCall, adapter: Adapter): void {
   const { vocabSize, maxPositions } = adapter.model.config;
@@ -18,17 +15,19 @@ export function checkTrainingCall(call: ForwardBackwardCall, adapter: Adapter): 
   });
 }
 
+/** `stepTokens` is asked before each step; sequences are taken in order, so sums do not depend on what it says. */
 export async function* trainingPass(
   kernels: Kernels,
   adapter: Adapter,
   call: ForwardBackwardCall,
+  stepTokens: () => number = () => 1024,
 ): AsyncGenerator<void, ForwardBackwardResult> {
   checkTrainingCall(call, adapter);
   const logprobs: Float32Array[] = [];
   let loss = 0;
   let clipped = 0;
   let first = true;
-  for (const group of trainingSteps(call.data)) {
+  for (const group of trainingSteps(call.data, stepTokens)) {
     if (!first) yield;
     first = false;
     const step = await trainingStep(kernels, adapter, call, group);
@@ -90,16 +89,17 @@ async function trainingStep(
 }
 
 /** Consecutive datums with as many targets per token, up to the size of a step. */
-function* trainingSteps(data: EngineDatum[]): Generator<EngineDatum[]> {
+function* trainingSteps(data: EngineDatum[], stepTokens: () => number): Generator<EngineDatum[]> {
   let group: EngineDatum[] = [];
   let tokens = 0;
+  let limit = stepTokens();
   for (const datum of data) {
-    const fits =
-      tokens + datum.tokens.length <= microTokens && group[0]?.targetsPerToken === datum.targetsPerToken;
+    const fits = tokens + datum.tokens.length <= limit && group[0]?.targetsPerToken === datum.targetsPerToken;
     if (group.length > 0 && !fits) {
       yield group;
       group = [];
       tokens = 0;
+      limit = stepTokens();
     }
     group.push(datum);
     tokens += datum.tokens.length;

@@ -1,0 +1,37 @@
+/** The worker thread's side of the engine: one message in, one call, one message out. */
+import { parentPort, workerData } from "node:worker_threads";
+import type { Engine, EngineOptions } from "./engine.js";
+import { createEngineCore } from "./start-engine.js";
+import { type EngineAnswer, type EngineRequest, packError, transferables } from "./worker-messages.js";
+
+const port = parentPort;
+if (!port) throw new Error("engine-worker runs in a worker thread only");
+
+const send = (answer: EngineAnswer) => port.postMessage(answer, transferables(answer));
+
+let engine: Engine;
+try {
+  engine = createEngineCore(workerData as EngineOptions);
+  send({ kind: "ready" });
+} catch (error) {
+  send({ kind: "failed", error: packError(error) });
+  throw error;
+}
+
+port.on("message", (request: EngineRequest) => {
+  if (request.kind === "cancel") {
+    engine.cancelSample(request.requestId);
+    return;
+  }
+  const { id, method, args } = request;
+  const call = engine[method] as (...values: unknown[]) => Promise<unknown>;
+  Promise.resolve()
+    .then(() => call.apply(engine, args))
+    .then(
+      (value) => send({ kind: "value", id, value }),
+      (error: unknown) => send({ kind: "error", id, error: packError(error) }),
+    )
+    .then(() => {
+      if (method === "close") port.close();
+    });
+});

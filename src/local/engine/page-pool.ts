@@ -1,0 +1,159 @@
+/** Keys and values of all sequences of one model in pages of a few tokens; full pages are shared by equal prefixes. */
+import type { ModelConfig } from "./config.js";
+import { widthsOf } from "./decoder.js";
+import { type F32, type Kernels, slice } from "./kernels/kernels.js";
+
+export const pageSize = 16;
+
+/** A point in the tree of known prefixes; the root is one for each version of the weights. */
+export type PrefixNode = number;
+
+interface Page {
+  references: number;
+  /** Its key in the tree of prefixes, once full and registered. */
+  key: string | null;
+}
+
+export class PagePool {
+  readonly #kernels: Kernels;
+  readonly #layers: number;
+  readonly #width: number;
+  readonly maxPages: number;
+  readonly #pages: Page[] = [];
+  readonly #free: number[] = [];
+  readonly #nodes = new Map<string, { node: PrefixNode; page: number }>();
+  /** Registered pages that nobody holds, the one to be dropped first in front. */
+  readonly #idle = new Set<number>();
+  #capacity = 0;
+  #nextNode: PrefixNode = 1;
+  #keys: F32[] = [];
+  #values: F32[] = [];
+
+  constructor(kernels: Kernels, config: ModelConfig, maxBytes: number) {
+    this.#kernels = kernels;
+    this.#layers = config.layers;
+    this.#width = widthsOf(config).key;
+    this.maxPages = Math.max(1, Math.floor(maxBytes / (2 * 4 * config.layers * pageSize * this.#width)));
+  }
+
+  keys(layer: number): F32 {
+    return this.#keys[layer]!;
+  }
+
+  values(layer: number): F32 {
+    return this.#values[layer]!;
+  }
+
+  /** Pages in use by sequences, cached prefixes not counted. */
+  get heldPages(): number {
+    return this.#pages.length - this.#free.length - this.#idle.size;
+  }
+
+  root(weightsVersion: number): PrefixNode {
+    return -weightsVersion;
+  }
+
+  /** A page of one's own. Callers reserve what they need beforehand, so there always is one. */
+  take(): number {
+    const page = this.#free.pop() ?? this.#fresh() ?? this.#dropOldest();
+    if (page === undefined) throw new Error("the key-value cache is full");
+    this.#pages[page] = { references: 1, key: null };
+    return page;
+  }
+
+  hold(page: number): void {
+    this.#pages[page]!.references += 1;
+    this.#idle.delete(page);
+  }
+
+  /** Last page first, so that the beginning of a prefix outlives its end. */
+  release(pages: number[]): void {
+    for (let i = pages.length - 1; i >= 0; i--) {
+      const index = pages[i]!;
+      const page = this.#pages[index]!;
+      page.references -= 1;
+      if (page.references > 0) continue;
+      if (page.key === null) this.#free.push(index);
+      else this.#idle.add(index);
+    }
+  }
+
+  /** The longest known prefix of `tokens`, in full pages and at most `limit` tokens; its pages are held. */
+  find(root: PrefixNode, tokens: ArrayLike<number>, limit: number): { pages: number[]; node: PrefixNode } {
+    const pages: number[] = [];
+    let node = root;
+    while ((pages.length + 1) * pageSize <= limit) {
+      const found = this.#nodes.get(keyOf(node, tokens, pages.length * pageSize));
+      if (!found) break;
+      this.hold(found.page);
+      pages.push(found.page);
+      node = found.node;
+    }
+    return { pages, node };
+  }
+
+  /** Makes a full page findable; returns the node behind it. */
+  register(parent: PrefixNode, tokens: ArrayLike<number>, start: number, page: number): PrefixNode {
+    const key = keyOf(parent, tokens, start);
+    const known = this.#nodes.get(key);
+    if (known) return known.node;
+    const node = this.#nextNode++;
+    this.#nodes.set(key, { node, page });
+    this.#pages[page]!.key = key;
+    return node;
+  }
+
+  copyPage(from: number, to: number): void {
+    const length = pageSize * this.#width;
+    for (const buffers of [this.#keys, this.#values]) {
+      for (const buffer of buffers) {
+        this.#kernels.copy(slice(buffer, to * length, length), slice(buffer, from * length, length));
+      }
+    }
+  }
+
+  close(): void {
+    for (const buffer of [...this.#keys, ...this.#values]) this.#kernels.free(buffer);
+    this.#keys = [];
+    this.#values = [];
+  }
+
+  #fresh(): number | undefined {
+    if (this.#pages.length === this.maxPages) return undefined;
+    if (this.#pages.length === this.#capacity) {
+      // Cached prefixes are worth memory up to the bound, so growing comes before dropping.
+      this.#capacity = Math.min(this.maxPages, Math.max(64, 2 * this.#capacity));
+      this.#keys = this.#grown(this.#keys);
+      this.#values = this.#grown(this.#values);
+    }
+    this.#pages.push({ references: 0, key: null });
+    return this.#pages.length - 1;
+  }
+
+  #grown(old: F32[]): F32[] {
+    return Array.from({ length: this.#layers }, (_, layer) => {
+      const larger = this.#kernels.alloc(this.#capacity * pageSize * this.#width);
+      const smaller = old[layer];
+      if (smaller) {
+        this.#kernels.copy(slice(larger, 0, smaller.length), smaller);
+        this.#kernels.free(smaller);
+      }
+      return larger;
+    });
+  }
+
+  #dropOldest(): number | undefined {
+    for (const page of this.#idle) {
+      this.#idle.delete(page);
+      this.#nodes.delete(this.#pages[page]!.key!);
+      return page;
+    }
+    return undefined;
+  }
+}
+
+function keyOf(parent: PrefixNode, tokens: ArrayLike<number>, start: number): string {
+  let key = `${parent}`;
+  for (let i = start; i < start + pageSize; i++) key += `,${tokens[i]}`;
+  return key;
+}

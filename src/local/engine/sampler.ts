@@ -1,0 +1,318 @@
+/** Samples for many requests at once: every step advances each running sample by one token and prompts by a chunk. */
+import type { Adapter } from "./adapter.js";
+import type { BaseModel } from "./base-model.js";
+import type { SampleCall, SampleResult } from "./engine.js";
+import { CancelledError, EngineInputError } from "./errors.js";
+import type { Kernels } from "./kernels/kernels.js";
+import { PagePool, type PrefixNode, pageSize } from "./page-pool.js";
+import { pagedForward, type RowSpan } from "./paged-forward.js";
+import { SampleRecord, SampleRequest } from "./sample-request.js";
+
+export interface SamplerOptions {
+  cacheBytes: number;
+  /** null where the model has no tokenizer. */
+  decode: ((tokens: number[]) => string) | null;
+  freshSeed: () => number;
+}
+
+/** Samples that run at the same time, over all requests. */
+const maxRunning = 128;
+/** Prompt rows in one step, so that a long prompt does not hold up the others for long. */
+const promptRows = 256;
+/** Prompt rows whose logits are wanted hold at most this many values at a time. */
+const logitValues = 1 << 21;
+
+interface Running {
+  request: SampleRequest;
+  index: number;
+  record: SampleRecord;
+  tokens: number[];
+  pages: number[];
+  node: PrefixNode;
+  /** Its own reservation; null when it uses the one its request came in with. */
+  reservedPages: number | null;
+}
+
+interface Planned {
+  span: RowSpan;
+  version: number;
+  consume(logits: (row: number) => Float32Array, lse: (row: number) => number): void;
+}
+
+export class Sampler {
+  readonly #kernels: Kernels;
+  readonly #model: BaseModel;
+  readonly #options: SamplerOptions;
+  readonly #pool: PagePool;
+  #waiting: SampleRequest[] = [];
+  /** Admitted, in order: prompts being computed, then samples being started. */
+  #active: SampleRequest[] = [];
+  #running: Running[] = [];
+  #reservedPages = 0;
+
+  constructor(kernels: Kernels, model: BaseModel, options: SamplerOptions) {
+    this.#kernels = kernels;
+    this.#model = model;
+    this.#options = options;
+    this.#pool = new PagePool(kernels, model.config, options.cacheBytes);
+  }
+
+  get hasWork(): boolean {
+    return this.#waiting.length + this.#active.length + this.#running.length > 0;
+  }
+
+  submit(call: SampleCall, adapter: Adapter | null): Promise<SampleResult> {
+    const { decode, freshSeed } = this.#options;
+    const request = new SampleRequest(call, adapter, this.#model.config, decode, freshSeed);
+    const needed = request.pagesAtLeast;
+    if (needed > this.#pool.maxPages) {
+      throw new EngineInputError(
+        `prompt and max_tokens together take ${needed * pageSize} tokens of key-value cache, there is room for ${
+          this.#pool.maxPages * pageSize
+        }`,
+      );
+    }
+    this.#waiting.push(request);
+    return request.promise;
+  }
+
+  cancel(requestId: string, error: Error): void {
+    for (const request of [
+      ...this.#waiting,
+      ...this.#active,
+      ...this.#running.map((sample) => sample.request),
+    ]) {
+      if (request.call.requestId === requestId && !request.settled) {
+        request.fail(error);
+      }
+    }
+  }
+
+  /** One forward pass over everything that runs. */
+  async step(): Promise<void> {
+    this.#sweep();
+    this.#admit();
+    const planned = [...this.#planSamples(), ...this.#planPrompts()].sort((a, b) => a.version - b.version);
+    if (planned.length > 0) {
+      try {
+        await this.#forward(planned);
+      } catch (error) {
+        this.#failAll(error);
+      }
+    }
+    this.#startSamples();
+    this.#sweep();
+  }
+
+  close(): void {
+    this.#failAll(new CancelledError("the engine was closed"));
+    for (const request of this.#waiting) request.fail(new CancelledError("the engine was closed"));
+    this.#sweep();
+    this.#pool.close();
+  }
+
+  async #forward(planned: Planned[]): Promise<void> {
+    const kernels = this.#kernels;
+    const mark = kernels.mark();
+    try {
+      const out = pagedForward(
+        kernels,
+        this.#model,
+        this.#pool,
+        planned.map((plan) => plan.span),
+      );
+      if (out.rows === 0) {
+        for (const plan of planned) plan.consume(noRow, noRow);
+        return;
+      }
+      const logits = await kernels.download(out.logits);
+      const lse = await kernels.download(out.lse);
+      const { vocabSize } = this.#model.config;
+      let row = 0;
+      for (const plan of planned) {
+        const first = row;
+        const { start, count, logitsFrom } = plan.span;
+        row += Math.max(0, start + count - Math.max(start, logitsFrom));
+        plan.consume(
+          (index) => logits.subarray((first + index) * vocabSize, (first + index + 1) * vocabSize),
+          (index) => lse[first + index]!,
+        );
+      }
+    } finally {
+      kernels.release(mark);
+    }
+  }
+
+  #planSamples(): Planned[] {
+    return this.#running.map((sample) => {
+      const position = sample.tokens.length - 1;
+      if (position >= sample.pages.length * pageSize) sample.pages.push(this.#pool.take());
+      const { adapter } = sample.request;
+      return {
+        version: adapter?.version ?? 0,
+        span: {
+          lora: adapter?.weights ?? null,
+          pages: sample.pages,
+          tokens: sample.tokens,
+          start: position,
+          count: 1,
+          logitsFrom: 0,
+        },
+        consume: (logits, lse) => {
+          sample.node = this.#registerFull(sample.node, sample.tokens, position, position + 1, sample.pages);
+          this.#extend(sample, logits(0), lse(0));
+        },
+      };
+    });
+  }
+
+  #planPrompts(): Planned[] {
+    const planned: Planned[] = [];
+    let budget = promptRows;
+    for (const request of this.#active) {
+      if (request.settled || request.computed === request.length) continue;
+      const start = request.computed;
+      let count = Math.min(budget, request.length - start);
+      if (request.logitsFrom < request.length - 1) {
+        count = Math.min(count, Math.max(1, Math.floor(logitValues / this.#model.config.vocabSize)));
+      }
+      if (count === 0) break;
+      budget -= count;
+      while (request.pages.length * pageSize < start + count) request.pages.push(this.#pool.take());
+      const { adapter, logitsFrom } = request;
+      const tokens = request.call.prompt;
+      planned.push({
+        version: adapter?.version ?? 0,
+        span: { lora: adapter?.weights ?? null, pages: request.pages, tokens, start, count, logitsFrom },
+        consume: (logits, lse) => {
+          request.computed = start + count;
+          request.node = this.#registerFull(request.node, tokens, start, start + count, request.pages);
+          const first = Math.max(start, logitsFrom);
+          for (let position = first; position < start + count; position++) {
+            request.scorePrompt(position, logits(position - first), lse(position - first));
+          }
+        },
+      });
+    }
+    return planned;
+  }
+
+  /** Pages that became full between two positions can be found by later prompts. */
+  #registerFull(
+    node: PrefixNode,
+    tokens: ArrayLike<number>,
+    before: number,
+    after: number,
+    pages: number[],
+  ): PrefixNode {
+    let last = node;
+    for (let page = Math.floor(before / pageSize); (page + 1) * pageSize <= after; page++) {
+      last = this.#pool.register(last, tokens, page * pageSize, pages[page]!);
+    }
+    return last;
+  }
+
+  #admit(): void {
+    while (this.#waiting.length > 0 && this.#active.length + this.#running.length < maxRunning) {
+      const request = this.#waiting[0]!;
+      if (this.#reservedPages + request.pagesAtLeast > this.#pool.maxPages) return;
+      this.#waiting.shift();
+      this.#reservedPages += request.pagesAtLeast;
+      const root = this.#pool.root(request.adapter?.version ?? 0);
+      const limit = Math.min(request.length - 1, request.logitsFrom);
+      const found = this.#pool.find(root, request.call.prompt, limit);
+      request.pages = found.pages;
+      request.node = found.node;
+      request.computed = found.pages.length * pageSize;
+      request.cacheHitTokens = request.computed;
+      this.#active.push(request);
+    }
+  }
+
+  #startSamples(): void {
+    for (const request of this.#active) {
+      while (request.last && !request.settled && request.startedSamples < request.call.numSamples) {
+        if (this.#running.length >= maxRunning) return;
+        if (!this.#startSample(request, request.last)) break;
+      }
+    }
+  }
+
+  #startSample(request: SampleRequest, last: { logits: Float32Array; lse: number }): boolean {
+    const index = request.startedSamples;
+    const record = new SampleRecord(request.call.topkSampleLogprobs);
+    if (request.maxTokens === 0) {
+      request.startedSamples += 1;
+      request.finishSample(index, record.finish("length"));
+      return true;
+    }
+    const reservedPages = request.ownReservationFree ? null : request.pagesPerSample;
+    if (this.#reservedPages + (reservedPages ?? 0) > this.#pool.maxPages) return false;
+    request.startedSamples += 1;
+    if (reservedPages === null) request.ownReservationFree = false;
+    else this.#reservedPages += reservedPages;
+    const shared = request.pages.slice(0, request.sharedPages);
+    for (const page of shared) this.#pool.hold(page);
+    const pages = [...shared];
+    if (request.length % pageSize > 0) {
+      const copy = this.#pool.take();
+      this.#pool.copyPage(request.pages[request.sharedPages]!, copy);
+      pages.push(copy);
+    }
+    const sample: Running = {
+      request,
+      index,
+      record,
+      tokens: Array.from(request.call.prompt),
+      pages,
+      node: request.node,
+      reservedPages,
+    };
+    this.#running.push(sample);
+    this.#extend(sample, last.logits, last.lse);
+    return true;
+  }
+
+  /** Takes the next token of a sample and finishes it when that was the last one. */
+  #extend(sample: Running, logits: Float32Array, lse: number): void {
+    const { request, record } = sample;
+    if (request.settled) return;
+    const token = request.choose(logits, sample.index, record.generated.length);
+    record.push(token, logits, lse);
+    sample.tokens.push(token);
+    const stopped = request.stop.reached(record.generated);
+    if (!stopped && record.generated.length < request.maxTokens) return;
+    this.#running = this.#running.filter((other) => other !== sample);
+    this.#drop(sample);
+    request.finishSample(sample.index, record.finish(stopped ? "stop" : "length"));
+  }
+
+  #drop(sample: Running): void {
+    this.#pool.release(sample.pages);
+    if (sample.reservedPages === null) sample.request.ownReservationFree = true;
+    else this.#reservedPages -= sample.reservedPages;
+  }
+
+  /** Lets go of everything that belongs to requests that are over. */
+  #sweep(): void {
+    this.#waiting = this.#waiting.filter((request) => !request.settled);
+    this.#running = this.#running.filter((sample) => {
+      if (sample.request.settled) this.#drop(sample);
+      return !sample.request.settled;
+    });
+    this.#active = this.#active.filter((request) => {
+      if (!request.settled) return true;
+      this.#pool.release(request.pages);
+      this.#reservedPages -= request.pagesAtLeast;
+      return false;
+    });
+  }
+
+  #failAll(error: unknown): void {
+    for (const request of this.#active) if (!request.settled) request.fail(error);
+  }
+}
+
+function noRow(): never {
+  throw new Error("no logits were asked for");
+}

@@ -1,0 +1,102 @@
+/** From a row of logits to tokens: drawing one, and listing the likeliest. */
+import type { TopTokens } from "./engine.js";
+
+export interface Choice {
+  temperature: number;
+  /** -1 or 0 = off. */
+  topK: number;
+  topP: number;
+}
+
+/** Below this a temperature means "the likeliest token". */
+const greedyTemperature = 1e-5;
+
+/** `random` is uniform in [0, 1). */
+export function chooseToken(logits: Float32Array, choice: Choice, random: () => number): number {
+  const best = indexOfMaximum(logits);
+  if (choice.temperature < greedyTemperature) return best;
+  const weights = new Float64Array(logits.length);
+  const largest = logits[best]!;
+  let total = 0;
+  for (let i = 0; i < logits.length; i++) {
+    weights[i] = Math.exp((logits[i]! - largest) / choice.temperature);
+    total += weights[i]!;
+  }
+  const limited = (choice.topK > 0 && choice.topK < logits.length) || choice.topP < 1;
+  if (!limited) return draw(weights, null, total, random());
+  const { order, kept } = nucleus(weights, total, choice);
+  return draw(weights, order, kept, random());
+}
+
+function indexOfMaximum(logits: Float32Array): number {
+  let best = 0;
+  for (let i = 1; i < logits.length; i++) if (logits[i]! > logits[best]!) best = i;
+  return best;
+}
+
+/** Tokens that top-k, then top-p leave over, likeliest first, and their weight together. */
+function nucleus(weights: Float64Array, total: number, choice: Choice): { order: number[]; kept: number } {
+  let candidates: number[] = [];
+  if (choice.topK > 0 && choice.topK < weights.length) {
+    const least = weights.slice().sort()[weights.length - choice.topK]!;
+    for (let i = 0; i < weights.length; i++) if (weights[i]! >= least) candidates.push(i);
+  } else {
+    // Tokens lighter than this weigh less than 1 - topP together, so none of them is in the nucleus.
+    const least = ((1 - choice.topP) * total) / weights.length;
+    for (let i = 0; i < weights.length; i++) if (weights[i]! >= least) candidates.push(i);
+  }
+  candidates.sort((a, b) => weights[b]! - weights[a]! || a - b);
+  let mass = total;
+  if (choice.topK > 0 && choice.topK < weights.length) {
+    candidates = candidates.slice(0, choice.topK);
+    mass = candidates.reduce((sum, token) => sum + weights[token]!, 0);
+  }
+  let kept = 0;
+  let count = 0;
+  while (count < candidates.length && (count === 0 || kept < choice.topP * mass)) {
+    kept += weights[candidates[count]!]!;
+    count += 1;
+  }
+  return { order: candidates.slice(0, count), kept };
+}
+
+function draw(weights: Float64Array, order: number[] | null, total: number, random: number): number {
+  const threshold = random * total;
+  const count = order ? order.length : weights.length;
+  let sum = 0;
+  let last = 0;
+  for (let i = 0; i < count; i++) {
+    const token = order ? order[i]! : i;
+    if (weights[token]! === 0) continue;
+    sum += weights[token]!;
+    last = token;
+    if (sum > threshold) return token;
+  }
+  return last;
+}
+
+/** An empty table: token 0 with logprob -99999 marks a cell without an entry. */
+export function emptyTopTokens(rows: number, columns: number): TopTokens {
+  return {
+    columns,
+    tokens: new Int32Array(rows * columns),
+    logprobs: new Float32Array(rows * columns).fill(-99999),
+  };
+}
+
+/** Writes the likeliest tokens of one row of logits into row `row`, equal ones by number. */
+export function writeTopTokens(table: TopTokens, row: number, logits: Float32Array, lse: number): void {
+  const columns = Math.min(table.columns, logits.length);
+  const best: number[] = [];
+  for (let token = 0; token < logits.length; token++) {
+    if (best.length === columns && logits[token]! <= logits[best[columns - 1]!]!) continue;
+    let at = best.length;
+    while (at > 0 && logits[best[at - 1]!]! < logits[token]!) at--;
+    best.splice(at, 0, token);
+    if (best.length > columns) best.pop();
+  }
+  best.forEach((token, column) => {
+    table.tokens[row * table.columns + column] = token;
+    table.logprobs[row * table.columns + column] = Math.fround(logits[token]! - lse);
+  });
+}

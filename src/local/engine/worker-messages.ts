@@ -1,0 +1,47 @@
+/** What travels between the engine's proxy and its worker thread. */
+import type { Engine } from "./engine.js";
+import { CancelledError, EngineInputError } from "./errors.js";
+
+export type EngineMethod = Exclude<keyof Engine, "cancelSample">;
+
+export type EngineRequest =
+  | { kind: "call"; id: number; method: EngineMethod; args: unknown[] }
+  | { kind: "cancel"; requestId: string };
+
+export interface PackedError {
+  name: string;
+  message: string;
+  stack?: string | undefined;
+}
+
+export type EngineAnswer =
+  | { kind: "ready" }
+  | { kind: "failed"; error: PackedError }
+  | { kind: "value"; id: number; value: unknown }
+  | { kind: "error"; id: number; error: PackedError };
+
+export function packError(error: unknown): PackedError {
+  if (!(error instanceof Error)) return { name: "Error", message: String(error) };
+  return { name: error.name, message: error.message, stack: error.stack };
+}
+
+export function unpackError({ name, message, stack }: PackedError): Error {
+  const classes: Record<string, new (message: string) => Error> = { CancelledError, EngineInputError };
+  const error = new (classes[name] ?? Error)(message);
+  if (stack) error.stack = stack;
+  return error;
+}
+
+/** Buffers of an answer, which nobody on this side needs any more. */
+export function transferables(value: unknown): ArrayBuffer[] {
+  const buffers = new Set<ArrayBuffer>();
+  const visit = (item: unknown) => {
+    if (ArrayBuffer.isView(item)) {
+      if (item.buffer instanceof ArrayBuffer) buffers.add(item.buffer);
+    } else if (typeof item === "object" && item !== null) {
+      for (const part of Object.values(item)) visit(part);
+    }
+  };
+  visit(value);
+  return [...buffers];
+}

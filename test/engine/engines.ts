@@ -1,0 +1,85 @@
+import type {
+  AdamSettings,
+  Engine,
+  EngineDatum,
+  LoraSettings,
+  SampleCall,
+} from "../../src/local/engine/engine.js";
+import { EngineCore } from "../../src/local/engine/engine-core.js";
+import { createWasmKernels } from "../../src/local/engine/kernels/index.js";
+import type { Kernels } from "../../src/local/engine/kernels/kernels.js";
+import { philox } from "../../src/local/engine/random.js";
+import { fixture, goldenModels } from "./golden.js";
+
+export const lora: LoraSettings = { rank: 4, seed: 7, trainAttn: true, trainMlp: true, trainUnembed: true };
+export const adam: AdamSettings = {
+  learningRate: 1e-2,
+  beta1: 0.9,
+  beta2: 0.95,
+  eps: 1e-8,
+  weightDecay: 0.01,
+  gradClipNorm: 1,
+};
+
+export function openEngine(
+  options: { threads?: number; kernels?: Kernels; cacheBytes?: number } = {},
+): Engine {
+  let seeds = 1000;
+  return new EngineCore({
+    kernels: options.kernels ?? createWasmKernels({ threads: options.threads ?? 1 }),
+    models: goldenModels.map((name) => ({ name, path: fixture(name) })),
+    cacheBytes: options.cacheBytes ?? 1 << 24,
+    freshSeed: () => seeds++,
+    now: () => performance.now(),
+    pause: () => new Promise((resolve) => setImmediate(resolve)),
+  });
+}
+
+export function randomTokens(length: number, seed: number, vocabSize = 64): Int32Array {
+  return Int32Array.from({ length }, (_, i) => philox(seed, [i, 0, 0, 99])[0] % vocabSize);
+}
+
+/** Plain next-token data of different lengths. */
+export function trainingData(count: number, seed: number): EngineDatum[] {
+  return Array.from({ length: count }, (_, index) => {
+    const tokens = randomTokens(4 + ((seed + index * 5) % 17), seed * 100 + index);
+    return {
+      tokens,
+      targetTokens: randomTokens(tokens.length, seed * 100 + index + 50),
+      targetsPerToken: 1,
+      weights: new Float32Array(tokens.length).fill(1),
+    };
+  });
+}
+
+let requests = 0;
+export function sampleCall(prompt: Int32Array, changes: Partial<SampleCall> = {}): SampleCall {
+  requests += 1;
+  return {
+    requestId: `request-${requests}`,
+    adapterId: null,
+    baseModel: "qwen3",
+    prompt,
+    numSamples: 1,
+    maxTokens: 20,
+    temperature: 1,
+    topK: -1,
+    topP: 1,
+    seed: 5,
+    stopTokens: [],
+    stopStrings: [],
+    promptLogprobs: false,
+    topkPromptLogprobs: 0,
+    topkSampleLogprobs: 0,
+    promptAltTokens: 0,
+    ...changes,
+  };
+}
+
+export const crossEntropy = (adapterId: string, data: EngineDatum[], forwardOnly = false) => ({
+  adapterId,
+  data,
+  lossFn: "cross_entropy" as const,
+  lossFnConfig: {},
+  forwardOnly,
+});

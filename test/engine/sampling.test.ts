@@ -1,0 +1,235 @@
+import { afterEach, describe, expect, it } from "vitest";
+import type { Engine } from "../../src/local/engine/engine.js";
+import { CancelledError } from "../../src/local/engine/errors.js";
+import { adam, crossEntropy, lora, openEngine, randomTokens, sampleCall, trainingData } from "./engines.js";
+
+const open: Engine[] = [];
+const start = (options?: Parameters<typeof openEngine>[0]) => {
+  const engine = openEngine(options);
+  open.push(engine);
+  return engine;
+};
+afterEach(async () => {
+  for (const engine of open.splice(0)) await engine.close();
+});
+
+async function trained(engine: Engine, id: string, baseModel: string, seed: number) {
+  await engine.createAdapter(id, baseModel, { ...lora, seed });
+  await engine.forwardBackward(crossEntropy(id, trainingData(3, seed)));
+  await engine.optimStep(id, adam);
+}
+
+describe("sampling", () => {
+  it.each(["qwen3", "llama", "qwen2"])(
+    "gives the logprobs that a forward pass over prompt and sample gives, to the last bit (%s)",
+    async (model) => {
+      const engine = start();
+      await trained(engine, "a", model, 3);
+      const prompt = randomTokens(21, 1);
+      const result = await engine.sample(
+        sampleCall(prompt, {
+          adapterId: "a",
+          baseModel: model,
+          maxTokens: 30,
+          numSamples: 3,
+          promptLogprobs: true,
+        }),
+      );
+      expect(result.sequences).toHaveLength(3);
+      for (const sequence of result.sequences) {
+        expect(sequence.tokens).toHaveLength(30);
+        expect(sequence.stopReason).toBe("length");
+        const all = Int32Array.from([...prompt, ...sequence.tokens]);
+        const datum = { tokens: all.slice(0, -1), targetTokens: all.slice(1), targetsPerToken: 1 };
+        const { logprobs } = await engine.forwardBackward(crossEntropy("a", [datum], true));
+        expect(sequence.logprobs).toEqual(logprobs[0]!.slice(prompt.length - 1));
+        expect(result.promptLogprobs![0]).toBeNaN();
+        expect(result.promptLogprobs!.slice(1)).toEqual(logprobs[0]!.slice(0, prompt.length - 1));
+      }
+    },
+  );
+
+  it("does not depend on what else is being sampled, on the adapter's neighbours, the cache or the threads", async () => {
+    const prompts = [5, 16, 17, 33, 40].map((length, index) => randomTokens(length, 10 + index));
+    const call = (index: number) =>
+      sampleCall(prompts[index]!, {
+        adapterId: index % 2 ? "a" : "b",
+        seed: index,
+        numSamples: 2,
+        temperature: 0.8,
+      });
+    const strip = (result: Awaited<ReturnType<Engine["sample"]>>) => result.sequences;
+    const alone = start();
+    await trained(alone, "a", "qwen3", 3);
+    await trained(alone, "b", "qwen3", 4);
+    const expected = [];
+    for (const [index] of prompts.entries()) expected.push(strip(await alone.sample(call(index))));
+    const together = start({ threads: 2 });
+    await trained(together, "a", "qwen3", 3);
+    await trained(together, "b", "qwen3", 4);
+    for (let round = 0; round < 2; round++) {
+      const results = await Promise.all([
+        ...prompts.map((_, index) => together.sample(call(index))),
+        together.sample(sampleCall(prompts[3]!, { numSamples: 5 })),
+      ]);
+      expect(results.slice(0, prompts.length).map(strip)).toEqual(expected);
+    }
+  });
+
+  it("reports how much of a prompt came from the cache, and forgets it when the weights change", async () => {
+    const engine = start();
+    await trained(engine, "a", "qwen3", 3);
+    const prompt = randomTokens(40, 2);
+    const hits = async (changes = {}) =>
+      (await engine.sample(sampleCall(prompt, { adapterId: "a", ...changes }))).promptCacheHitTokens;
+    expect(await hits()).toBe(0);
+    expect(await hits()).toBe(32);
+    expect(await hits({ adapterId: null })).toBe(0);
+    expect(await hits({ promptLogprobs: true })).toBe(0);
+    expect(await hits({ promptLogprobs: true, promptLogprobsLastN: 10 })).toBe(16);
+    await engine.optimStep("a", adam);
+    expect(await hits()).toBe(0);
+  });
+
+  it("reuses what an earlier sample generated, as the next turn of a conversation does", async () => {
+    const engine = start();
+    const prompt = randomTokens(10, 2);
+    const first = await engine.sample(sampleCall(prompt, { maxTokens: 30 }));
+    const turn = Int32Array.from([...prompt, ...first.sequences[0]!.tokens, 3, 4, 5]);
+    const { promptCacheHitTokens } = await engine.sample(sampleCall(turn));
+    expect(promptCacheHitTokens).toBe(32);
+  });
+
+  it("stops at end-of-sequence tokens unless told otherwise, and counts the token in", async () => {
+    const engine = start();
+    const prompt = randomTokens(6, 3);
+    const free = (await engine.sample(sampleCall(prompt, { maxTokens: 100, stopTokens: [] }))).sequences[0]!;
+    const end = free.tokens.indexOf(1);
+    expect(end).toBeGreaterThan(0);
+    const implicit = (await engine.sample(sampleCall(prompt, { maxTokens: 100, stopTokens: null })))
+      .sequences[0]!;
+    expect(implicit.stopReason).toBe("stop");
+    expect(implicit.tokens).toEqual(free.tokens.slice(0, end + 1));
+    expect(implicit.logprobs).toEqual(free.logprobs.slice(0, end + 1));
+    const other = free.tokens[2]!;
+    const explicit = (await engine.sample(sampleCall(prompt, { maxTokens: 100, stopTokens: [other] })))
+      .sequences[0]!;
+    expect(explicit.tokens).toEqual(free.tokens.slice(0, free.tokens.indexOf(other) + 1));
+  });
+
+  it("takes the likeliest token at temperature 0, and with top_k 1, and with a tiny top_p", async () => {
+    const engine = start();
+    const prompt = randomTokens(9, 4);
+    const tokens = async (changes: object) =>
+      (await engine.sample(sampleCall(prompt, changes))).sequences[0]!;
+    const greedy = await tokens({ temperature: 0, topkSampleLogprobs: 3 });
+    expect(greedy.tokens).toEqual(Int32Array.from(greedy.tokens, (_, i) => greedy.topk!.tokens[3 * i]!));
+    expect(greedy.logprobs).toEqual(
+      Float32Array.from(greedy.logprobs, (_, i) => greedy.topk!.logprobs[3 * i]!),
+    );
+    expect((await tokens({ topK: 1 })).tokens).toEqual(greedy.tokens);
+    expect((await tokens({ topP: 1e-6 })).tokens).toEqual(greedy.tokens);
+    expect((await tokens({})).tokens).not.toEqual(greedy.tokens);
+    expect((await tokens({ seed: 6 })).tokens).not.toEqual((await tokens({ seed: 7 })).tokens);
+    expect((await tokens({ seed: null })).tokens).not.toEqual((await tokens({ seed: null })).tokens);
+  });
+
+  it("scores prompts: top-k, chosen tokens and alternatives agree with each other", async () => {
+    const engine = start();
+    const prompt = randomTokens(20, 5);
+    const ids = new Int32Array(19 * 2).fill(-1);
+    for (let i = 0; i < 19; i++) ids[2 * i] = prompt[i + 1]!;
+    const result = await engine.sample(
+      sampleCall(prompt, {
+        maxTokens: 0,
+        promptLogprobs: true,
+        topkPromptLogprobs: 64,
+        targetPromptTokens: { ids, columns: 2 },
+        promptAltTokens: 4,
+      }),
+    );
+    expect(result.sequences[0]!.tokens).toHaveLength(0);
+    const { promptLogprobs, topkPrompt, targetPrompt, alt } = result;
+    expect(topkPrompt!.logprobs[0]).toBe(-99999);
+    for (let position = 1; position < prompt.length; position++) {
+      const row = topkPrompt!.tokens.slice(position * 64, (position + 1) * 64);
+      const logprobs = topkPrompt!.logprobs.slice(position * 64, (position + 1) * 64);
+      expect([...row].sort((a, b) => a - b)).toEqual(Array.from({ length: 64 }, (_, i) => i));
+      expect(logprobs.reduce((sum, logprob) => sum + Math.exp(logprob), 0)).toBeCloseTo(1, 5);
+      expect(promptLogprobs![position]).toBe(logprobs[row.indexOf(prompt[position]!)]);
+      expect(targetPrompt![(position - 1) * 2]).toBe(promptLogprobs![position]);
+      expect(targetPrompt![(position - 1) * 2 + 1]).toBe(0);
+      for (let column = 0; column < 4; column++) {
+        const cell = (position - 1) * 4 + column;
+        expect(alt!.logprobs[cell]).toBe(logprobs[row.indexOf(alt!.tokens[cell]!)]);
+      }
+    }
+  });
+
+  it("draws in proportion to the probabilities", async () => {
+    const engine = start();
+    const prompt = randomTokens(8, 6);
+    const draws = 3000;
+    const { sequences } = await engine.sample(
+      sampleCall(prompt, { numSamples: draws, maxTokens: 1, topkSampleLogprobs: 5 }),
+    );
+    const counts = new Map<number, number>();
+    for (const { tokens } of sequences) counts.set(tokens[0]!, (counts.get(tokens[0]!) ?? 0) + 1);
+    const { topk } = sequences[0]!;
+    for (let i = 0; i < 5; i++) {
+      const probability = Math.exp(topk!.logprobs[i]!);
+      const deviation = Math.sqrt((probability * (1 - probability)) / draws);
+      const share = (counts.get(topk!.tokens[i]!) ?? 0) / draws;
+      expect(Math.abs(share - probability)).toBeLessThan(4 * deviation);
+    }
+  });
+
+  it("works through more samples than the cache has room for, and refuses one that never fits", async () => {
+    const config = { layers: 2, width: 16 };
+    const pageBytes = 2 * 4 * config.layers * 16 * config.width;
+    const engine = start({ cacheBytes: 12 * pageBytes });
+    const roomy = start();
+    const calls = [0, 1, 2].map((i) =>
+      sampleCall(randomTokens(20 + i, i), { numSamples: 4, maxTokens: 40, seed: i }),
+    );
+    const small = await Promise.all(calls.map((call) => engine.sample(call)));
+    const large = await Promise.all(calls.map((call) => roomy.sample(call)));
+    expect(small.map((result) => result.sequences)).toEqual(large.map((result) => result.sequences));
+    await expect(engine.sample(sampleCall(randomTokens(128, 1), { maxTokens: 100 }))).resolves.toBeDefined();
+    const tight = start({ cacheBytes: 3 * pageBytes });
+    await expect(tight.sample(sampleCall(randomTokens(60, 1)))).rejects.toThrow(/key-value cache/);
+  });
+
+  it("ends samples at the model's context length", async () => {
+    const engine = start();
+    const { sequences } = await engine.sample(sampleCall(randomTokens(120, 1), { maxTokens: 1000 }));
+    expect(sequences[0]!.tokens).toHaveLength(8);
+    expect(sequences[0]!.stopReason).toBe("length");
+  });
+
+  it("cancels a request and gives its memory back", async () => {
+    const engine = start();
+    const call = sampleCall(randomTokens(10, 1), { maxTokens: 100, numSamples: 50 });
+    const cancelled = engine.sample(call);
+    const kept = engine.sample(sampleCall(randomTokens(10, 2)));
+    setTimeout(() => engine.cancelSample(call.requestId), 5);
+    await expect(cancelled).rejects.toBeInstanceOf(CancelledError);
+    expect((await kept).sequences[0]!.tokens).toHaveLength(20);
+    await engine.createAdapter("x", "qwen3", lora);
+  });
+
+  it.each([
+    [{ prompt: new Int32Array(0) }, /prompt is empty/],
+    [{ prompt: Int32Array.of(1, 64) }, /prompt\[1\] is token 64/],
+    [{ prompt: new Int32Array(129) }, /129 tokens, the model's context is 128/],
+    [{ topP: 0 }, /top_p must be above 0/],
+    [{ temperature: -1 }, /temperature must be at least 0/],
+    [{ numSamples: 0 }, /num_samples must be/],
+    [{ adapterId: "nobody" }, /there is no adapter nobody/],
+    [{ baseModel: "other" }, /base_model other is not loaded/],
+    [{ stopStrings: ["x"] }, /need a tokenizer.json/],
+  ])("refuses %j with a sentence", async (changes, message) => {
+    const engine = start();
+    await expect(engine.sample(sampleCall(randomTokens(5, 1), changes))).rejects.toThrow(message);
+  });
+});
