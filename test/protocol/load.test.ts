@@ -4,7 +4,7 @@ import { encodeSampleResponse } from "../../src/wire/protobuf.js";
 import { type ProtocolServer, startProtocolServer } from "../support/protocol-server.js";
 
 const SAMPLES = 2_000;
-const ROUNDS = 5;
+const ROUNDS = 3;
 
 describe("2,000 samples at once", () => {
   let server: ProtocolServer;
@@ -63,7 +63,7 @@ describe("2,000 samples at once", () => {
     expect(warnings).toEqual([]);
     if (globalThis.gc === undefined)
       throw new Error("run this test with --expose-gc, or memory says nothing");
-    const growth = heapBytes.at(-1)! - heapBytes[1]!;
+    const growth = heapBytes.at(-1)! - heapBytes[0]!;
     expect(growth).toBeLessThan(2_000_000);
-  }, 120_000);
+  }, 180_000);
 });
