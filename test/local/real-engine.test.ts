@@ -1,0 +1,127 @@
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { ServiceClient, type TrainingClient } from "../../src/index.js";
+import { startEngine } from "../../src/local/engine/index.js";
+import { type LocalBackend, startLocalBackend } from "../../src/local/index.js";
+
+const model = { name: "test/tiny", path: fileURLToPath(new URL("../fixtures/engine/qwen3", import.meta.url)) };
+
+async function start(dataDir: string): Promise<LocalBackend> {
+  const engine = await startEngine({ models: [model], threads: 1, inThread: true });
+  return startLocalBackend({ engine, dataDir, listen: false });
+}
+
+const datum = (first: number) => {
+  const tokens = Array.from({ length: 12 }, (_, index) => (first * 7 + index * 3) % 50);
+  const targets = tokens.map((token) => (token * 5 + 1) % 50);
+  return { modelInput: tokens, lossFnInputs: { targetTokens: targets, weights: targets.map(() => 1 / 12) } };
+};
+
+async function steps(training: TrainingClient, from: number, count: number): Promise<number[]> {
+  const losses = [];
+  for (let step = from; step < from + count; step += 1) {
+    const pass = training.forwardBackward([datum(step % 3), datum((step + 1) % 3)], "cross_entropy");
+    const update = training.optimStep({ learningRate: 1e-2, gradClipNorm: 1, weightDecay: 0.01 });
+    losses.push((await pass).metrics["loss:sum"]!);
+    await update;
+  }
+  return losses;
+}
+
+const weights = async (training: TrainingClient) =>
+  (await training.forward([datum(0), datum(1)], "cross_entropy")).lossFnOutputs.map((output) => output["logprobs"]?.toArray());
+
+describe("a backend with the real engine", () => {
+  let dataDir: string;
+  let backend: LocalBackend;
+  let service: ServiceClient;
+  beforeAll(async () => {
+    dataDir = await mkdtemp(join(tmpdir(), "tinkerts-real-"));
+    backend = await start(dataDir);
+    service = new ServiceClient(backend);
+  });
+  afterAll(async () => {
+    await service.close();
+    await backend.close();
+    await rm(dataDir, { recursive: true });
+  });
+
+  it("learns", async () => {
+    const training = await service.createLoraTrainingClient({ baseModel: model.name, rank: 8, seed: 1 });
+    const losses = await steps(training, 0, 30);
+    expect(losses.at(-1)).toBeLessThan(losses[0]! * 0.5);
+  });
+
+  it("goes on from a checkpoint exactly as if it had never stopped, in another process's place too", async () => {
+    const straight = await service.createLoraTrainingClient({ baseModel: model.name, rank: 4, seed: 2 });
+    await steps(straight, 0, 5);
+    const { path } = await straight.saveState("five");
+    const expected = await steps(straight, 5, 20);
+    const finalLogprobs = await weights(straight);
+
+    const resumed = await service.createTrainingClientFromStateWithOptimizer(path);
+    expect(await steps(resumed, 5, 20)).toEqual(expected);
+    expect(await weights(resumed)).toEqual(finalLogprobs);
+
+    await service.close();
+    await backend.close();
+    backend = await start(dataDir);
+    service = new ServiceClient(backend);
+    const restarted = await service.createTrainingClientFromStateWithOptimizer(path);
+    expect(await steps(restarted, 5, 20)).toEqual(expected);
+    expect(await weights(restarted)).toEqual(finalLogprobs);
+  });
+
+  it("samples from what was trained, the same for the same seed, whoever samples beside it", async () => {
+    const training = await service.createLoraTrainingClient({ baseModel: model.name, rank: 8, seed: 3 });
+    await steps(training, 0, 10);
+    const { path } = await training.saveWeightsForSampler("trained");
+    const samplers = [
+      await training.saveWeightsAndGetSamplingClient(),
+      await service.createSamplingClient({ modelPath: path }),
+    ];
+    const request = { prompt: [1, 2, 3], numSamples: 3, samplingParams: { maxTokens: 8, seed: 5, temperature: 0.9 } };
+    const [alone] = await Promise.all([samplers[0]!.sample(request)]);
+    const crowd = await Promise.all(
+      Array.from({ length: 12 }, (_, index) =>
+        index === 7
+          ? samplers[1]!.sample(request)
+          : samplers[index % 2]!.sample({ ...request, prompt: [index, 4], samplingParams: { maxTokens: 5, seed: index } }),
+      ),
+    );
+    expect(crowd[7]?.sequences.map((sequence) => [...sequence.tokens])).toEqual(
+      alone?.sequences.map((sequence) => [...sequence.tokens]),
+    );
+    expect(crowd[7]?.sequences.map((sequence) => [...sequence.logprobs!])).toEqual(
+      alone?.sequences.map((sequence) => [...sequence.logprobs!]),
+    );
+    const base = await service.createSamplingClient({ baseModel: model.name });
+    const greedy = { prompt: [1, 2, 3], samplingParams: { maxTokens: 1, temperature: 0 } };
+    const baseLogprob = (await base.sample(greedy)).sequences[0]?.logprobs?.[0];
+    expect((await samplers[0]!.sample(greedy)).sequences[0]?.logprobs?.[0]).not.toBe(baseLogprob);
+  });
+
+  it("scores prompts as training does", async () => {
+    const training = await service.createLoraTrainingClient({ baseModel: model.name, rank: 8, seed: 4 });
+    await steps(training, 0, 5);
+    const tokens = [3, 1, 4, 1, 5, 9, 2, 6];
+    const forward = await training.forward(
+      [{ modelInput: tokens.slice(0, -1), lossFnInputs: { targetTokens: tokens.slice(1), weights: new Array(7).fill(1) } }],
+      "cross_entropy",
+    );
+    const sampler = await training.saveWeightsAndGetSamplingClient();
+    const scored = await sampler.computeLogprobs(tokens);
+    const trained = forward.lossFnOutputs[0]!["logprobs"]!.toArray();
+    expect(scored[0]).toBeNull();
+    expect(scored.slice(1)).toEqual(trained.map((value) => expect.closeTo(value, 5)));
+  });
+
+  it("says what the engine cannot do as the user's error", async () => {
+    const training = await service.createLoraTrainingClient({ baseModel: model.name, rank: 4, trainMlp: false });
+    await expect(training.forwardBackward([{ modelInput: [1, 2_000_000], lossFnInputs: { targetTokens: [1, 2], weights: [1, 1] } }], "cross_entropy")).rejects.toThrow(/token 2000000/);
+    await expect(training.optimStep({ learningRate: 1e-3 })).resolves.toBeDefined();
+  });
+});
