@@ -103,7 +103,7 @@ node scripts/nano/evaluate.mjs
 ${
   relaxed
     ? "It was trained with `--relaxed-simd`, whose rounding depends on the processor: a rebuilt model will be as good, but not the same bits."
-    : "Arithmetic and order of the engine are fixed, so that `train.mjs` gives the same file, bit for bit, on every machine and with any number of threads and runs (given the same Node release, whose logarithms and cosines the initial weights come from)."
+    : "Arithmetic and order of the engine are fixed, so that `train.mjs` gives the same file, bit for bit, on every machine and with any number of threads and runs (given the engine of the same commit, and the same Node release, whose logarithms and cosines the initial weights come from)."
 } Training took ${Math.round(training.seconds / 60)} minutes on ${training.threads} threads; \`--minutes\` cuts it into runs.
 `;
 }

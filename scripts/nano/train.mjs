@@ -2,7 +2,7 @@
 //   node scripts/nano/train.mjs --work FOLDER [--minutes 9] [--threads N] [--relaxed-simd] [--steps N]
 // Each run goes on from the checkpoint in FOLDER and ends with 0 when the model is finished (its weights are then in
 // models/nano) or with 3 when the minutes are used up. Without --relaxed-simd the weights come out the same, bit for
-// bit, on every machine, whatever the number of threads and of runs.
+// bit, on every machine, whatever the number of threads and of runs, as long as the engine is not changed.
 import {
   copyFileSync,
   existsSync,
