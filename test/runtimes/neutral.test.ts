@@ -59,11 +59,17 @@ function bareSpecifier(specifier: string): [folder: string, map: "exports", key:
   return [join(packageFolder, "node_modules", name), "exports", [".", ...parts].join("/")];
 }
 
-/** Every module reached from the package's entry, and the imports that leave it for a runtime's own modules. */
-function walk(conditions: readonly string[]): { modules: string[]; builtins: string[] } {
+/** The file that `import "tinkerts"` loads. */
+function shippedEntry(conditions: readonly string[]): string {
+  const exported = manifestOf(packageFolder)["exports"] as Record<string, Conditional>;
+  return choose(exported["."], new Set(conditions))!;
+}
+
+/** Every module reached from an entry, and the imports that leave for a runtime's own modules. */
+function walk(entry: string, conditions: readonly string[]): { modules: string[]; builtins: string[] } {
   requireBuild();
   const given = new Set(conditions);
-  const modules = new Set([join(packageFolder, "dist/index.js")]);
+  const modules = new Set([join(packageFolder, entry)]);
   const outside: string[] = [];
   for (const file of modules) {
     for (const specifier of specifiersOf(file)) {
@@ -79,31 +85,44 @@ function walk(conditions: readonly string[]): { modules: string[]; builtins: str
   return { modules: [...modules].map((file) => file.slice(packageFolder.length)), builtins: outside };
 }
 
+const isOfNode = (file: string) =>
+  /\.node\.js$|node_modules\/undici|^dist\/(cli|local|cookbook|tokenizers)\//.test(file);
+
 describe("the neutral entry", () => {
-  it.each([["browser"], ["worker"], ["bun"], ["deno"], ["neither of them"]])(
-    "reaches nothing of Node under the condition %s",
-    (condition) => {
-      const { modules, builtins: reached } = walk([condition, "import", "module"]);
-      expect(reached).toEqual([]);
-      expect(modules).toContain("dist/transport/platform.js");
-      expect(modules).toContain("dist/session/heartbeat-loop.js");
-      expect(modules.filter((file) => /\.node\.js$|node_modules\/undici/.test(file))).toEqual([]);
-      expect(modules.filter((file) => /^dist\/(cli|local|cookbook|tokenizers)\//.test(file))).toEqual([]);
-    },
-  );
+  const neutral = ["browser", "worker", "bun", "deno", "none of them"];
+
+  it.each(neutral)("reaches nothing of Node as it ships, under the condition %s", (condition) => {
+    const conditions = [condition, "import", "module"];
+    const { modules, builtins: reached } = walk(shippedEntry(conditions), conditions);
+    expect(reached).toEqual([]);
+    expect(modules.filter((file) => file.includes("node_modules/undici"))).toEqual([]);
+    for (const file of modules.filter((each) => each.startsWith("dist/bundle/"))) {
+      // The bundler writes the name of each module above its code.
+      const parts = [...readFileSync(join(packageFolder, file), "utf8").matchAll(/^\/\/ (dist\/\S+)$/gm)];
+      expect(parts.length).toBeGreaterThan(0);
+      expect(parts.map((part) => part[1]!).filter(isOfNode)).toEqual([]);
+    }
+  });
+
+  it.each(neutral)("reaches nothing of Node module by module, under the condition %s", (condition) => {
+    const { modules, builtins: reached } = walk("dist/index.js", [condition, "import", "module"]);
+    expect(reached).toEqual([]);
+    expect(modules).toContain("dist/transport/platform.js");
+    expect(modules).toContain("dist/session/heartbeat-loop.js");
+    expect(modules.filter(isOfNode)).toEqual([]);
+  });
 
   it("has its Node parts behind the condition node", () => {
-    const { modules, builtins: reached } = walk(["node", "import"]);
-    expect(modules).toContain("dist/transport/platform.node.js");
-    expect(modules).toContain("dist/session/heartbeat-loop.node.js");
+    const conditions = ["node", "import"];
+    const { modules, builtins: reached } = walk(shippedEntry(conditions), conditions);
     expect(modules).toContain("node_modules/undici/package.json");
-    expect(reached).toContain("dist/session/heartbeat-loop.node.js -> node:worker_threads");
+    expect(reached.map((each) => each.split(" -> ")[1])).toContain("node:worker_threads");
   });
 
   it("is imported whole, and changes no global", async () => {
     const before = new Set(Reflect.ownKeys(globalThis));
     const entry: Record<string, unknown> = await import(
-      pathToFileURL(join(packageFolder, "dist/index.js")).href
+      pathToFileURL(join(packageFolder, shippedEntry(["node", "import"]))).href
     );
     expect(Object.keys(entry)).toEqual(
       expect.arrayContaining([
