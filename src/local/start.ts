@@ -3,19 +3,13 @@ import { mkdtemp, rm } from "node:fs/promises";
 import type { Server as HttpServer } from "node:http";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { fileURLToPath } from "node:url";
 import { createAdaptorServer } from "@hono/node-server";
 import { type Clock, systemClock } from "../transport/clock.js";
 import type { Logger } from "../transport/logger.js";
+import { defaultModel, type LocalModel } from "./default-model.js";
 import { type Engine, startEngine } from "./engine/index.js";
 import { type ClientConfig, createServer, type Limits } from "./server/index.js";
 import { openStore } from "./store/index.js";
-
-/** A base model: a Hugging Face folder (`config.json`, `*.safetensors`, `tokenizer.json`) and the name clients give it. */
-export interface LocalModel {
-  readonly name: string;
-  readonly path: string;
-}
 
 export interface LocalBackendOptions {
   /** 0, the default, takes a free one. */
@@ -63,19 +57,17 @@ const PLACEHOLDER_KEY = "tml-local";
 const SESSION_TIMEOUT_MS = 5 * 60_000;
 const LOOPBACK_HOST = /^(localhost|127(\.\d{1,3}){3}|::1)$/;
 
-/** The base model that comes with the package. */
-export const defaultModel: LocalModel = {
-  name: "tinkerts/nano",
-  // From src/local and from dist/local alike, the package's root is two folders up.
-  path: fileURLToPath(new URL("../../models/nano", import.meta.url)),
-};
+/** Whether a server that listens on this host can be reached from this machine alone. */
+export function isLoopback(host: string): boolean {
+  return LOOPBACK_HOST.test(host);
+}
 
 /** Starts a Tinker server in this process: real training, real checkpoints, on this machine alone unless told otherwise. */
 export async function startLocalBackend(options: LocalBackendOptions = {}): Promise<LocalBackend> {
   const host = options.host ?? "127.0.0.1";
   const apiKeys = options.apiKeys ?? [];
   const listens = options.listen ?? true;
-  if (listens && apiKeys.length === 0 && !LOOPBACK_HOST.test(host)) {
+  if (listens && apiKeys.length === 0 && !isLoopback(host)) {
     throw new Error(
       `Listening on ${host} lets other machines in, which needs an API key: give apiKeys, or leave host out to stay on this machine.`,
     );

@@ -1,0 +1,80 @@
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { loadTokenizer } from "./tokenizer.js";
+
+/** One token for each letter, a first token `<s>` for every text, and `<e>` as a special one. */
+const lettersJson = {
+  version: "1.0",
+  added_tokens: [
+    { id: 0, content: "<s>", special: true },
+    { id: 1, content: "<e>", special: true },
+  ].map((token) => ({ ...token, single_word: false, lstrip: false, rstrip: false, normalized: false })),
+  normalizer: null,
+  pre_tokenizer: { type: "Split", pattern: { Regex: "." }, behavior: "Isolated", invert: false },
+  post_processor: {
+    type: "TemplateProcessing",
+    single: [{ SpecialToken: { id: "<s>", type_id: 0 } }, { Sequence: { id: "A", type_id: 0 } }],
+    pair: [],
+    special_tokens: { "<s>": { id: "<s>", ids: [0], tokens: ["<s>"] } },
+  },
+  decoder: { type: "Fuse" },
+  model: {
+    type: "BPE",
+    dropout: null,
+    unk_token: null,
+    continuing_subword_prefix: null,
+    end_of_word_suffix: null,
+    fuse_unk: false,
+    vocab: { "<s>": 0, "<e>": 1, a: 2, b: 3, ":": 4 },
+    merges: [],
+  },
+};
+
+describe("loadTokenizer", () => {
+  let folder: string;
+  beforeAll(() => {
+    folder = mkdtempSync(join(tmpdir(), "tinkerts-tokenizer-"));
+    writeFileSync(join(folder, "tokenizer.json"), JSON.stringify(lettersJson));
+  });
+  afterAll(() => rmSync(folder, { recursive: true }));
+
+  it("reads the tokenizer of the package's own model", async () => {
+    const tokenizer = await loadTokenizer();
+    const text = "English: stick\nPig Latin: ick-stay\n47+38=85 … <|im_end|>";
+    const tokens = tokenizer.encode(text);
+    expect(tokenizer.decode(tokens)).toBe(text);
+    expect(tokenizer.decode(Int32Array.from(tokens))).toBe(text);
+    expect(tokenizer.encode("47+38=")).toHaveLength(6);
+    expect(tokenizer.decode([])).toBe("");
+    expect(await loadTokenizer("tinkerts/nano").then((named) => named.encode(text))).toEqual(tokens);
+  });
+
+  it("writes conversations with the model's chat template", async () => {
+    const tokenizer = await loadTokenizer();
+    const tokens = tokenizer.encodeChat([{ role: "user", content: "Spell cat." }]);
+    const text = "<|im_start|>user\nSpell cat.<|im_end|>\n<|im_start|>assistant\n";
+    expect(tokenizer.decode(tokens)).toBe(text);
+    expect(tokenizer.decode(tokens, { skipSpecialTokens: true })).toBe("user\nSpell cat.\nassistant\n");
+  });
+
+  it("adds a model's special tokens once, to whole texts and not where the chat template wrote them", async () => {
+    const tokenizer = await loadTokenizer(folder);
+    expect(tokenizer.encode("ab")).toEqual([0, 2, 3]);
+    expect(tokenizer.encode("ab", { addSpecialTokens: false })).toEqual([2, 3]);
+    expect(() => tokenizer.encodeChat([{ role: "a", content: "b" }])).toThrow(/no chat template/);
+    writeFileSync(
+      join(folder, "chat_template.jinja"),
+      "{{ bos_token }}{% for message in messages %}{{ message.role + ':' + message.content + eos_token }}{% endfor %}",
+    );
+    const settings = { bos_token: "<s>", eos_token: { content: "<e>", special: true } };
+    writeFileSync(join(folder, "tokenizer_config.json"), JSON.stringify(settings));
+    const chat = await loadTokenizer(folder);
+    expect(chat.encodeChat([{ role: "a", content: "b" }])).toEqual([0, 2, 4, 3, 1]);
+  });
+
+  it("says so when a folder has no tokenizer", async () => {
+    await expect(loadTokenizer(join(folder, "none"))).rejects.toThrow(/no tokenizer\.json in .*none/);
+  });
+});
