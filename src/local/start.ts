@@ -6,8 +6,9 @@ import { join } from "node:path";
 import { createAdaptorServer } from "@hono/node-server";
 import { type Clock, systemClock } from "../transport/clock.js";
 import type { Logger } from "../transport/logger.js";
-import { defaultModel, type LocalModel } from "./default-model.js";
+import { defaultModel } from "./default-model.js";
 import { type Engine, startEngine } from "./engine/index.js";
+import { type ModelSource, resolveModel } from "./model-source.js";
 import { type ClientConfig, createServer, type Limits } from "./server/index.js";
 import { openStore } from "./store/index.js";
 
@@ -20,8 +21,8 @@ export interface LocalBackendOptions {
   readonly listen?: boolean;
   /** Where runs and checkpoints are kept; without it a temporary folder that `close` removes. */
   readonly dataDir?: string;
-  /** The package's own `tinkerts/nano` by default. */
-  readonly models?: readonly LocalModel[];
+  /** Folders or Hugging Face ids; the package's own `tinkerts/nano` by default. */
+  readonly models?: readonly ModelSource[];
   /** Keys (`tml-...`) that clients must send. Each sees only its own sessions, runs and checkpoints, and published ones. */
   readonly apiKeys?: readonly string[];
   /** Threads for matrix work. */
@@ -126,9 +127,10 @@ function anyAddress(host: string): boolean {
   return host === "0.0.0.0";
 }
 
-function engineFor(options: LocalBackendOptions): Promise<Engine> {
+async function engineFor(options: LocalBackendOptions): Promise<Engine> {
+  const models = await Promise.all((options.models ?? [defaultModel]).map((source) => resolveModel(source)));
   return startEngine({
-    models: (options.models ?? [defaultModel]).map(({ name, path }) => ({ name, path })),
+    models: models.map(({ name, path }) => ({ name, path })),
     ...(options.threads === undefined ? {} : { threads: options.threads }),
     ...(options.relaxedSimd === undefined ? {} : { relaxedSimd: options.relaxedSimd }),
   });

@@ -7,7 +7,10 @@ import { ServiceClient, type TrainingClient } from "../../src/index.js";
 import { startEngine } from "../../src/local/engine/index.js";
 import { type LocalBackend, startLocalBackend } from "../../src/local/index.js";
 
-const model = { name: "test/tiny", path: fileURLToPath(new URL("../fixtures/engine/qwen3", import.meta.url)) };
+const model = {
+  name: "test/tiny",
+  path: fileURLToPath(new URL("../fixtures/engine/qwen3", import.meta.url)),
+};
 
 async function start(dataDir: string): Promise<LocalBackend> {
   const engine = await startEngine({ models: [model], threads: 1, inThread: true });
@@ -32,7 +35,9 @@ async function steps(training: TrainingClient, from: number, count: number): Pro
 }
 
 const weights = async (training: TrainingClient) =>
-  (await training.forward([datum(0), datum(1)], "cross_entropy")).lossFnOutputs.map((output) => output["logprobs"]?.toArray());
+  (await training.forward([datum(0), datum(1)], "cross_entropy")).lossFnOutputs.map((output) =>
+    output["logprobs"]?.toArray(),
+  );
 
 describe("a backend with the real engine", () => {
   let dataDir: string;
@@ -83,13 +88,21 @@ describe("a backend with the real engine", () => {
       await training.saveWeightsAndGetSamplingClient(),
       await service.createSamplingClient({ modelPath: path }),
     ];
-    const request = { prompt: [1, 2, 3], numSamples: 3, samplingParams: { maxTokens: 8, seed: 5, temperature: 0.9 } };
+    const request = {
+      prompt: [1, 2, 3],
+      numSamples: 3,
+      samplingParams: { maxTokens: 8, seed: 5, temperature: 0.9 },
+    };
     const [alone] = await Promise.all([samplers[0]!.sample(request)]);
     const crowd = await Promise.all(
       Array.from({ length: 12 }, (_, index) =>
         index === 7
           ? samplers[1]!.sample(request)
-          : samplers[index % 2]!.sample({ ...request, prompt: [index, 4], samplingParams: { maxTokens: 5, seed: index } }),
+          : samplers[index % 2]!.sample({
+              ...request,
+              prompt: [index, 4],
+              samplingParams: { maxTokens: 5, seed: index },
+            }),
       ),
     );
     expect(crowd[7]?.sequences.map((sequence) => [...sequence.tokens])).toEqual(
@@ -109,7 +122,12 @@ describe("a backend with the real engine", () => {
     await steps(training, 0, 5);
     const tokens = [3, 1, 4, 1, 5, 9, 2, 6];
     const forward = await training.forward(
-      [{ modelInput: tokens.slice(0, -1), lossFnInputs: { targetTokens: tokens.slice(1), weights: new Array(7).fill(1) } }],
+      [
+        {
+          modelInput: tokens.slice(0, -1),
+          lossFnInputs: { targetTokens: tokens.slice(1), weights: new Array(7).fill(1) },
+        },
+      ],
       "cross_entropy",
     );
     const sampler = await training.saveWeightsAndGetSamplingClient();
@@ -120,8 +138,17 @@ describe("a backend with the real engine", () => {
   });
 
   it("says what the engine cannot do as the user's error", async () => {
-    const training = await service.createLoraTrainingClient({ baseModel: model.name, rank: 4, trainMlp: false });
-    await expect(training.forwardBackward([{ modelInput: [1, 2_000_000], lossFnInputs: { targetTokens: [1, 2], weights: [1, 1] } }], "cross_entropy")).rejects.toThrow(/token 2000000/);
+    const training = await service.createLoraTrainingClient({
+      baseModel: model.name,
+      rank: 4,
+      trainMlp: false,
+    });
+    await expect(
+      training.forwardBackward(
+        [{ modelInput: [1, 2_000_000], lossFnInputs: { targetTokens: [1, 2], weights: [1, 1] } }],
+        "cross_entropy",
+      ),
+    ).rejects.toThrow(/token 2000000/);
     await expect(training.optimStep({ learningRate: 1e-3 })).resolves.toBeDefined();
   });
 });

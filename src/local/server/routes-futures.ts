@@ -20,8 +20,9 @@ export function addFutureRoutes(app: App, core: Core): void {
     const future = findFuture(core, context.get("identity"), request.request_id);
     const session = core.sessions.get(core.sessions.sessionIdOf(future.requestId));
     if (session !== undefined) session.lastSeenAt = core.clock.now();
-    const timeoutMs = future.queueInfo().state === "active" ? LONG_POLL_MS : BLOCKED_POLL_MS;
-    await core.futures.wait(future, timeoutMs, context.req.raw.signal);
+    const { signal } = context.req.raw;
+    if (future.queueInfo().state !== "active") await core.futures.wait(future, BLOCKED_POLL_MS, signal);
+    if (future.queueInfo().state === "active") await core.futures.wait(future, LONG_POLL_MS, signal);
     if (session !== undefined) session.lastSeenAt = core.clock.now();
     if (future.outcome === undefined) {
       const { state, reason } = future.queueInfo();
