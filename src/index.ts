@@ -9,16 +9,22 @@ export {
   type ResultOptions,
 } from "./futures/index.js";
 export {
+  type AttachOptions,
   type HistogramSummary,
   Metrics,
   type MetricsSnapshot,
   type SessionFinishStatus,
+  type SessionOptions,
   Telemetry,
 } from "./session/index.js";
 export {
+  APIPromise,
   type ApiRequest,
   type ApiResponse,
   type Clock,
+  type EndpointOptions,
+  type ExchangeEvent,
+  type HeaderValues,
   HttpClient,
   type HttpClientOptions,
   type Logger,

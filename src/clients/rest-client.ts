@@ -1,5 +1,5 @@
 import { APIError, TinkerError, ValidationError } from "../errors.js";
-import { BillingPause, submitWithRetries } from "../futures/index.js";
+import { BillingPause } from "../futures/index.js";
 import { Metrics, Session } from "../session/index.js";
 import {
   APIPromise,
@@ -72,6 +72,7 @@ export class RestClient {
   readonly metrics: Metrics;
   readonly #http: HttpClient;
   #connected: Promise<Session> | undefined;
+  #billing: BillingPause | undefined;
 
   constructor(options: HttpClientOptions = {}, metrics: Metrics = new Metrics()) {
     this.#http = new HttpClient(options);
@@ -96,7 +97,7 @@ export class RestClient {
   }
 
   /** Who the credential belongs to. Needs a server that exchanges credentials for tokens, or a token as the key. */
-  async whoami(_options: RequestOptions = {}): Promise<Identity> {
+  async whoami(): Promise<Identity> {
     await this.#connect();
     const token = await this.#http.auth.token();
     if (!token?.startsWith("eyJ")) {
@@ -465,22 +466,21 @@ export class RestClient {
   }
 
   async #request(request: ApiRequest): Promise<ApiResponse> {
-    const session = await this.#connect();
+    const { config } = await this.#connect();
     const { clock, logger } = this.#http;
-    const billing = new BillingPause({
+    this.#billing ??= new BillingPause({
       clock,
       logger,
-      maxPauseMs: session.config.billingExceptionMaxPauseDurationSec * 1000,
+      maxPauseMs: config.billingExceptionMaxPauseDurationSec * 1000,
     });
-    // What the transport has retried to the end is final here: a person waits for the answer.
-    return submitWithRetries(
-      { clock, billing, telemetry: session.telemetry },
-      () => this.#http.exchange(request),
-      {
-        signal: request.signal,
-        finalStatuses: [408, 409, 429, 500, 502, 503, 504],
-      },
-    );
+    for (;;) {
+      try {
+        return await this.#http.exchange(request);
+      } catch (error) {
+        if (!this.#billing.shouldPause(error)) throw error;
+        await this.#billing.wait(request.signal);
+      }
+    }
   }
 
   async #json<T>(

@@ -185,7 +185,7 @@ export class SamplingClient {
     };
   }
 
-  /** `postMessage` and `JSON.stringify` of a client send its handle. */
+  /** `JSON.stringify` of a client gives its handle. */
   toJSON(): SamplerHandle {
     return this.getSamplerHandle();
   }

@@ -4,6 +4,7 @@ import type { ApiRequest, RequestOptions } from "../transport/index.js";
 import {
   type AdamParams,
   checkLossFnConfig,
+  checkLossFnInputs,
   checkOptimParams,
   checkTinkerPath,
   checkTtlSeconds,
@@ -60,7 +61,7 @@ export class TrainingClient {
 
   /** Computes losses and logprobs without gradients. */
   forward<L extends LossFnName | (string & {})>(
-    data: readonly DatumLike[],
+    data: readonly DatumLike<L>[],
     lossFn: L,
     lossFnConfig?: LossFnConfig<L> | null,
     options: RequestOptions = {},
@@ -70,7 +71,7 @@ export class TrainingClient {
 
   /** Computes losses and adds their gradients to those gathered since the last `optimStep`. */
   forwardBackward<L extends LossFnName | (string & {})>(
-    data: readonly DatumLike[],
+    data: readonly DatumLike<L>[],
     lossFn: L,
     lossFnConfig?: LossFnConfig<L> | null,
     options: RequestOptions = {},
@@ -90,7 +91,11 @@ export class TrainingClient {
     }
     return startForwardBackward(this.#context, this.#queue, {
       modelId: this.modelId,
-      data: data.map((datum, index) => Datum.from(datum, index)),
+      data: data.map((like, index) => {
+        const datum = Datum.from(like, index);
+        checkLossFnInputs(lossFn, datum.lossFnInputs, `data[${index}].lossFnInputs`);
+        return datum;
+      }),
       lossFn,
       lossFnConfig: checkLossFnConfig(lossFn, lossFnConfig ?? undefined),
       forwardOnly,

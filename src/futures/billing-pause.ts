@@ -43,7 +43,7 @@ export class BillingPause {
     return true;
   }
 
-  wait(signal?: AbortSignal): Promise<void> {
+  wait(signal?: AbortSignal | undefined): Promise<void> {
     return this.#clock.sleep(WAIT_MS, signal);
   }
 }

@@ -24,6 +24,7 @@ export type * from "./future-types.js";
 export { fromWireJson, toWireJson } from "./json-keys.js";
 export {
   checkLossFnConfig,
+  checkLossFnInputs,
   type LossFnConfig,
   type LossFnInputsLike,
   type LossFnName,

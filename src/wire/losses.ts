@@ -129,3 +129,30 @@ function checkConfigKey(key: string, rule: ConfigRule | undefined, field: string
     throw new ValidationError(path, `unknown field ${path}; did you mean ${camel}?`);
   }
 }
+
+const RATIO_INPUTS = ["targetTokens", "logprobs", "advantages"];
+
+const REQUIRED_INPUTS: Readonly<Record<LossFnName, readonly string[]>> = {
+  cross_entropy: ["targetTokens"],
+  importance_sampling: RATIO_INPUTS,
+  ppo: RATIO_INPUTS,
+  cispo: RATIO_INPUTS,
+  dro: RATIO_INPUTS,
+  gspo: RATIO_INPUTS,
+  stable_reinforce: [],
+  custom: [],
+};
+
+/** Refuses a datum that lacks an input which a known loss cannot do without. */
+export function checkLossFnInputs(
+  lossFn: string,
+  inputs: Readonly<Record<string, unknown>>,
+  field: string,
+): void {
+  if (!Object.hasOwn(REQUIRED_INPUTS, lossFn)) return;
+  const required = REQUIRED_INPUTS[lossFn as LossFnName];
+  const missing = required.find((name) => inputs[name] === undefined);
+  if (missing === undefined) return;
+  const path = subfield(field, missing);
+  throw new ValidationError(path, `${path} is missing: ${lossFn} needs ${required.join(", ")}`);
+}

@@ -205,13 +205,15 @@ describe("training requests", () => {
     const bad = [datum(), { modelInput: [1, 2], lossFnInputs: { targetTokens: [1, 2], weights: [1] } }];
     expect(() => training.forwardBackward(bad, "cross_entropy")).toThrow(/1.*weights/s);
     expect(() => training.forwardBackward([], "cross_entropy")).toThrow(ValidationError);
-    expect(() =>
-      training.forwardBackward([{ modelInput: [1, Number.NaN], lossFnInputs: {} }], "cross_entropy"),
-    ).toThrow(/0/);
+    const nan = { modelInput: [1, Number.NaN], lossFnInputs: { targetTokens: [1, 2] } };
+    expect(() => training.forwardBackward([nan], "cross_entropy")).toThrow(/data\[0\].*NaN/s);
+    const rl = { modelInput: [1], lossFnInputs: { targetTokens: [1], logprobs: [-1], advantages: [1] } };
     expect(() => training.optimStep({ learningRate: -1 })).toThrow(/learningRate/);
     // @ts-expect-error a misspelt key of a known loss does not compile
-    expect(() => training.forwardBackward([datum()], "ppo", { clipLowTreshold: 0.8 })).toThrow(
-      /clipLowThreshold/,
+    expect(() => training.forwardBackward([rl], "ppo", { clipLowTreshold: 0.8 })).toThrow(/clipLowThreshold/);
+    // @ts-expect-error nor does a datum without the inputs of its loss
+    expect(() => training.forwardBackward([datum()], "ppo")).toThrow(
+      /data\[0\].lossFnInputs.logprobs is missing/,
     );
     expect(() => training.saveState("x", { ttlSeconds: -5 })).toThrow(/ttlSeconds/);
     await training.optimStep();
