@@ -1,7 +1,20 @@
 import { fileURLToPath } from "node:url";
 import { defineConfig } from "vitest/config";
+import type { Reporter } from "vitest/node";
 
 const source = (path: string) => fileURLToPath(new URL(`./src/${path}`, import.meta.url));
+
+/** Closes the run with one plain line that any machine can read. */
+const plainSummary: Reporter = {
+  onTestRunEnd(modules, errors) {
+    const count = { passed: 0, failed: errors.length, skipped: 0, pending: 0 };
+    for (const module of modules) {
+      if (module.state() === "failed" && module.children.size === 0) count.failed += 1;
+      for (const test of module.children.allTests()) count[test.result().state] += 1;
+    }
+    console.log(`\n${count.passed} passed, ${count.failed} failed, ${count.skipped} skipped`);
+  },
+};
 
 export default defineConfig({
   resolve: {
@@ -14,6 +27,7 @@ export default defineConfig({
     include: ["src/**/*.test.ts", "test/**/*.test.ts"],
     pool: "forks",
     execArgv: ["--expose-gc"],
+    reporters: ["default", plainSummary],
     testTimeout: 30_000,
     env: { TINKER_TELEMETRY: "0", TINKER_API_KEY: "", TINKER_BASE_URL: "" },
   },
