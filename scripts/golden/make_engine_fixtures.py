@@ -98,6 +98,33 @@ def loss_of(model, datum, name):
 LOSSES = ["cross_entropy", "cross_entropy_soft", "importance_sampling", "ppo", "ppo_tokens", "cispo", "cispo_tokens", "dro"]
 
 
+FULL_TENSORS = ("embed_tokens.weight", "lm_head.weight", "layers.0.self_attn.q_proj.weight", "layers.0.self_attn.k_proj.bias",
+                "layers.1.self_attn.k_norm.weight", "layers.0.input_layernorm.weight", "layers.1.mlp.down_proj.weight", "model.norm.weight")
+
+
+def train_in_full(folder, data, golden):
+    """Three AdamW steps on all weights, matrices decaying, the mean cross-entropy clipped at norm 1."""
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager")
+    named = dict(model.named_parameters())
+    matrices = [p for p in named.values() if p.ndim == 2]
+    vectors = [p for p in named.values() if p.ndim == 1]
+    optimizer = torch.optim.AdamW([dict(params=matrices, weight_decay=0.05), dict(params=vectors, weight_decay=0.0)],
+                                  lr=2e-3, betas=(0.9, 0.98), eps=1e-8)
+    losses = []
+    for _ in range(3):
+        optimizer.zero_grad()
+        total = sum(len(datum["tokens"]) for datum in data)
+        loss = -sum(logprobs_of(model, datum["tokens"], datum["targets"]).sum() for datum in data) / total
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(named.values(), 1.0)
+        optimizer.step()
+        losses.append(loss.item())
+    golden["full_losses"] = torch.tensor(losses)
+    for name, parameter in named.items():
+        if name.endswith(FULL_TENSORS):
+            golden[f"full_after.{name}"] = parameter.detach().clone()
+
+
 def lora_parameters(model):
     return {
         name.replace(".default.weight", ".weight"): parameter
@@ -114,6 +141,7 @@ def main(out):
         for index, datum in enumerate(data):
             with torch.no_grad():
                 golden[f"logits.{index}"] = model(datum["tokens"][None]).logits[0]
+        train_in_full(folder, data, golden)
         peft = get_peft_model(model, LoraConfig(
             r=RANK, lora_alpha=32, lora_dropout=0.0, bias="none", task_type="CAUSAL_LM",
             target_modules=["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj", "lm_head"],

@@ -1,0 +1,67 @@
+import { describe, expect, it } from "vitest";
+import { parseModelConfig } from "./config.js";
+import { createReferenceKernels } from "./kernels/reference.js";
+import { PagePool, pageSize } from "./page-pool.js";
+
+const config = parseModelConfig(
+  {
+    model_type: "llama",
+    hidden_size: 8,
+    num_hidden_layers: 1,
+    num_attention_heads: 2,
+    intermediate_size: 8,
+    vocab_size: 10,
+  },
+  "x",
+);
+const pageBytes = 2 * 4 * pageSize * 8;
+const tokens = (seed: number, pages: number) =>
+  Array.from({ length: pages * pageSize }, (_, i) => (i * seed) % 7);
+
+function store(pool: PagePool, sequence: number[], root: number): number[] {
+  let node = root;
+  return Array.from({ length: sequence.length / pageSize }, (_, index) => {
+    const page = pool.take();
+    node = pool.register(node, sequence, index * pageSize, page);
+    return page;
+  });
+}
+
+describe("pages of keys and values", () => {
+  it("finds the longest known prefix, under the same weights only", () => {
+    const pool = new PagePool(createReferenceKernels(), config, 100 * pageBytes);
+    const sequence = tokens(3, 4);
+    const pages = store(pool, sequence, pool.root(1));
+    pool.release(pages);
+    expect(pool.heldPages).toBe(0);
+    const other = [...sequence.slice(0, 2 * pageSize), ...tokens(5, 2)];
+    expect(pool.find(pool.root(1), other, other.length).pages).toEqual(pages.slice(0, 2));
+    expect(pool.find(pool.root(1), sequence, 3 * pageSize - 1).pages).toEqual(pages.slice(0, 2));
+    expect(pool.find(pool.root(2), sequence, sequence.length).pages).toEqual([]);
+    expect(pool.heldPages).toBe(2);
+  });
+
+  it("drops the longest unused pages first, the end of a prefix before its beginning", () => {
+    const pool = new PagePool(createReferenceKernels(), config, 6 * pageBytes);
+    const [first, second] = [tokens(3, 3), tokens(5, 3)];
+    pool.release(store(pool, first, pool.root(1)));
+    pool.release(store(pool, second, pool.root(1)));
+    pool.take();
+    expect(pool.find(pool.root(1), first, first.length).pages).toHaveLength(2);
+    expect(pool.find(pool.root(1), second, second.length).pages).toHaveLength(3);
+    expect(() => pool.take()).toThrow("the key-value cache is full");
+  });
+
+  it("keeps its content when it grows", () => {
+    const kernels = createReferenceKernels();
+    const pool = new PagePool(kernels, config, 200 * pageBytes);
+    const page = pool.take();
+    kernels.view(pool.keys(0)).fill(7, page * pageSize * 8, (page + 1) * pageSize * 8);
+    for (let i = 0; i < 100; i++) pool.take();
+    const view = kernels.view(pool.keys(0)).subarray(page * pageSize * 8, (page + 1) * pageSize * 8);
+    expect(view.every((value) => value === 7)).toBe(true);
+    const before = kernels.allocatedBytes;
+    pool.close();
+    expect(kernels.allocatedBytes).toBe(before - 2 * 4 * pageSize * 8 * 128);
+  });
+});

@@ -1,0 +1,47 @@
+import { describe, expect, it } from "vitest";
+import { chooseToken, emptyTopTokens, writeTopTokens } from "./token-choice.js";
+
+const probabilities = [0.05, 0.4, 0.1, 0.25, 0.2];
+const logits = Float32Array.from(probabilities, Math.log);
+const shares = (choice: { temperature?: number; topK?: number; topP?: number }) => {
+  const counts = new Array<number>(5).fill(0);
+  const draws = 1000;
+  for (let i = 0; i < draws; i++) {
+    const token = chooseToken(
+      logits,
+      { temperature: 1, topK: -1, topP: 1, ...choice },
+      () => (i + 0.5) / draws,
+    );
+    counts[token]! += 1 / draws;
+  }
+  return counts;
+};
+const expectShares = (choice: Parameters<typeof shares>[0], expected: number[]) => {
+  for (const [token, share] of shares(choice).entries()) expect(share).toBeCloseTo(expected[token]!, 2);
+};
+
+describe("choosing a token", () => {
+  it("follows the distribution", () => expectShares({}, probabilities));
+  it("sharpens it below temperature 1", () =>
+    expectShares({ temperature: 0.5 }, [0.0091, 0.5818, 0.0364, 0.2273, 0.1455]));
+  it("keeps the k likeliest", () => expectShares({ topK: 2 }, [0, 0.6154, 0, 0.3846, 0]));
+  it("keeps the fewest that reach p", () => expectShares({ topP: 0.6 }, [0, 0.6154, 0, 0.3846, 0]));
+  it("applies top-p to what top-k left", () => expectShares({ topK: 3, topP: 0.4 }, [0, 1, 0, 0, 0]));
+  it("takes the first of equal tokens at temperature 0", () => {
+    const choice = { temperature: 0, topK: -1, topP: 1 };
+    expect(chooseToken(Float32Array.of(1, 3, 3), choice, () => 0.9)).toBe(1);
+  });
+  it("never draws a token of probability zero", () => {
+    const row = Float32Array.of(Number.NEGATIVE_INFINITY, 0, Number.NEGATIVE_INFINITY);
+    for (const random of [0, 0.5, 1 - 2 ** -53]) {
+      expect(chooseToken(row, { temperature: 1, topK: -1, topP: 1 }, () => random)).toBe(1);
+    }
+  });
+});
+
+it("lists the likeliest tokens, equal ones by number, and marks what is missing", () => {
+  const table = emptyTopTokens(2, 4);
+  writeTopTokens(table, 1, Float32Array.of(1, 2, 2), 3);
+  expect([...table.tokens]).toEqual([0, 0, 0, 0, 1, 2, 0, 0]);
+  expect([...table.logprobs]).toEqual([-99999, -99999, -99999, -99999, -1, -1, -2, -99999]);
+});

@@ -1,0 +1,291 @@
+import { afterEach, describe, expect, it } from "vitest";
+import { Adapter } from "../../src/local/engine/adapter.js";
+import { loadBaseModel } from "../../src/local/engine/base-model.js";
+import type { Engine, EngineDatum } from "../../src/local/engine/engine.js";
+import { createWasmKernels } from "../../src/local/engine/kernels/index.js";
+import type { Kernels } from "../../src/local/engine/kernels/kernels.js";
+import { createReferenceKernels } from "../../src/local/engine/kernels/reference.js";
+import { trainingPass } from "../../src/local/engine/training-pass.js";
+import { adam, crossEntropy, lora, openEngine, randomTokens, sampleCall, trainingData } from "./engines.js";
+import { fixture, relativeError, runPass } from "./golden.js";
+import { kernelChoices } from "./kernel-choices.js";
+
+const open: Engine[] = [];
+const start = (options?: Parameters<typeof openEngine>[0]) => {
+  const engine = openEngine(options);
+  open.push(engine);
+  return engine;
+};
+afterEach(async () => {
+  for (const engine of open.splice(0)) await engine.close();
+});
+
+/** Adapters whose B is not zero, so that every gradient is there. */
+async function warmAdapter(kernels: Kernels, model: string) {
+  const adapter = Adapter.create(kernels, loadBaseModel(kernels, model, fixture(model)), lora);
+  await runPass(kernels, adapter, crossEntropy("a", trainingData(4, 1)));
+  adapter.step(adam);
+  return adapter;
+}
+
+describe.each(kernelChoices)("gradients with $name kernels", ({ create }) => {
+  it("are the same bits for one call with 8 datums, two with 4, eight with 1 and any step size", async () => {
+    const kernels = await create();
+    const data = trainingData(8, 2);
+    const results: Record<string, Float32Array>[] = [];
+    const logprobs: Float32Array[][] = [];
+    for (const [size, stepTokens] of [
+      [8, 1024],
+      [4, 1024],
+      [1, 1024],
+      [8, 1],
+      [8, 30],
+    ] as const) {
+      const adapter = await warmAdapter(kernels, "qwen3");
+      const outputs: Float32Array[] = [];
+      for (let at = 0; at < 8; at += size) {
+        const pass = trainingPass(
+          kernels,
+          adapter,
+          crossEntropy("a", data.slice(at, at + size)),
+          () => stepTokens,
+        );
+        let turn = await pass.next();
+        while (!turn.done) turn = await pass.next();
+        outputs.push(...turn.value.logprobs);
+      }
+      results.push(adapter.exportGradients());
+      logprobs.push(outputs);
+    }
+    for (const result of results) expect(result).toEqual(results[0]);
+    for (const output of logprobs) expect(output).toEqual(logprobs[0]);
+    expect(Object.values(results[0]!).every((gradient) => gradient.some((value) => value !== 0))).toBe(true);
+    await kernels.close();
+  });
+});
+
+describe("training", () => {
+  it("does not depend on the number of threads", async () => {
+    const runs = [];
+    for (const threads of [1, 2, 3]) {
+      const engine = start({ threads });
+      await engine.createAdapter("a", "llama", lora);
+      for (let step = 0; step < 3; step++) {
+        await engine.forwardBackward(crossEntropy("a", trainingData(5, step)));
+        await engine.optimStep("a", adam);
+      }
+      runs.push(await engine.exportAdapter("a", { optimizer: true }));
+    }
+    expect(runs[1]).toEqual(runs[0]);
+    expect(runs[2]).toEqual(runs[0]);
+  });
+
+  it("is the same with a hundred other adapters training and sampling beside it", async () => {
+    const alone = start();
+    const crowd = start();
+    const run = async (engine: Engine) => {
+      await engine.createAdapter("a", "qwen3", lora);
+      const calls = [];
+      for (let step = 0; step < 4; step++) {
+        calls.push(engine.forwardBackward(crossEntropy("a", trainingData(5, step))));
+        calls.push(engine.optimStep("a", adam));
+      }
+      await Promise.all(calls);
+      return engine.exportAdapter("a", { optimizer: true });
+    };
+    const expected = await run(alone);
+    const others = Array.from({ length: 100 }, async (_, index) => {
+      const id = `other-${index}`;
+      await crowd.createAdapter(id, "qwen3", { ...lora, seed: index });
+      const calls = [
+        crowd.forwardBackward(crossEntropy(id, trainingData(2, index))),
+        crowd.optimStep(id, adam),
+        crowd.cloneAdapter(id, `${id}-sampler`),
+        crowd.sample(sampleCall(randomTokens(9, index), { adapterId: `${id}-sampler` })),
+      ];
+      return Promise.all(calls);
+    });
+    const actual = await run(crowd);
+    await Promise.all(others);
+    expect(actual).toEqual(expected);
+  });
+
+  it("goes on from a saved state for 20 steps as if it had never stopped", async () => {
+    const engine = start();
+    await engine.createAdapter("a", "qwen3", lora);
+    const step = async (id: string, index: number) => {
+      const { logprobs } = await engine.forwardBackward(crossEntropy(id, trainingData(3, index)));
+      await engine.optimStep(id, adam);
+      return logprobs;
+    };
+    for (let index = 0; index < 5; index++) await step("a", index);
+    const saved = structuredClone(await engine.exportAdapter("a", { optimizer: true }));
+    expect(saved.optimizer?.step).toBe(5);
+    const other = start({ threads: 2 });
+    await other.importAdapter("b", "qwen3", saved, { optimizer: true });
+    for (let index = 5; index < 25; index++) {
+      const straight = await step("a", index);
+      const { logprobs } = await other.forwardBackward(crossEntropy("b", trainingData(3, index)));
+      await other.optimStep("b", adam);
+      expect(logprobs).toEqual(straight);
+    }
+    const end = await engine.exportAdapter("a", { optimizer: true });
+    expect(await other.exportAdapter("b", { optimizer: true })).toEqual(end);
+    await other.importAdapter("c", "qwen3", saved, { optimizer: false });
+    expect((await other.exportAdapter("c", { optimizer: true })).optimizer?.step).toBe(0);
+  });
+
+  it("adds up gradients over calls until the step, and forward calls add nothing", async () => {
+    const engine = start();
+    const data = trainingData(6, 9);
+    for (const id of ["one", "two"]) await engine.createAdapter(id, "qwen2", lora);
+    await engine.forwardBackward(crossEntropy("one", data));
+    await engine.forwardBackward(crossEntropy("two", data.slice(0, 2)));
+    await engine.forwardBackward(crossEntropy("two", data, true));
+    await engine.forwardBackward(crossEntropy("two", data.slice(2)));
+    const first = await engine.optimStep("one", adam);
+    const second = await engine.optimStep("two", adam);
+    expect(second).toEqual(first);
+    expect(first.metrics["grad_norm:mean"]).toBeGreaterThan(0);
+    const [one, two] = [
+      await engine.exportAdapter("one", { optimizer: true }),
+      await engine.exportAdapter("two", { optimizer: true }),
+    ];
+    expect(two).toEqual(one);
+  });
+
+  it("changes nothing when the adapter is new, and only what lora_config names afterwards", async () => {
+    const engine = start();
+    const prompt = randomTokens(12, 1);
+    await engine.createAdapter("new", "qwen3", lora);
+    const logprobs = async (adapterId: string | null) =>
+      (await engine.sample(sampleCall(prompt, { adapterId, promptLogprobs: true, maxTokens: 0 })))
+        .promptLogprobs;
+    expect(await logprobs("new")).toEqual(await logprobs(null));
+    for (const [trains, pattern] of [
+      ["trainAttn", /self_attn\.[qkvo]_proj/],
+      ["trainMlp", /mlp\.(gate|up|down)_proj/],
+      ["trainUnembed", /lm_head/],
+    ] as const) {
+      const settings = { ...lora, trainAttn: false, trainMlp: false, trainUnembed: false, [trains]: true };
+      await engine.createAdapter(trains, "qwen3", settings);
+      await engine.forwardBackward(crossEntropy(trains, trainingData(4, 1)));
+      await engine.optimStep(trains, adam);
+      const { tensors } = await engine.exportAdapter(trains, { optimizer: false });
+      expect(Object.keys(tensors).every((name) => pattern.test(name))).toBe(true);
+      const moved = Object.entries(tensors).filter(([name]) => name.includes("lora_B"));
+      expect(moved.length).toBeGreaterThan(0);
+      for (const [, { data }] of moved) expect(data.some((value) => value !== 0)).toBe(true);
+      expect(await logprobs(trains)).not.toEqual(await logprobs(null));
+    }
+  });
+
+  it("starts adapters from their seed alone, uniformly within 1 / sqrt(inputs)", async () => {
+    const engine = start();
+    for (const [id, seed] of [
+      ["x", 1],
+      ["y", 1],
+      ["z", 2],
+    ] as const) {
+      await engine.createAdapter(id, "qwen3", { ...lora, rank: 32, seed });
+    }
+    const tensorsOf = async (id: string) => (await engine.exportAdapter(id, { optimizer: false })).tensors;
+    const [x, y, z] = [await tensorsOf("x"), await tensorsOf("y"), await tensorsOf("z")];
+    expect(y).toEqual(x);
+    expect(z).not.toEqual(x);
+    const name = "base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight";
+    expect(x[name]!.shape).toEqual([32, 16]);
+    const values = [...x[name]!.data];
+    expect(Math.max(...values)).toBeLessThanOrEqual(0.25);
+    expect(Math.min(...values)).toBeGreaterThanOrEqual(-0.25);
+    const variance = values.reduce((sum, value) => sum + value * value, 0) / values.length;
+    expect(variance).toBeCloseTo(0.25 ** 2 / 3, 2);
+  });
+
+  it("learns: the loss of a batch falls", async () => {
+    const engine = start();
+    await engine.createAdapter("a", "qwen3", { ...lora, rank: 8 });
+    const losses: number[] = [];
+    for (let step = 0; step < 30; step++) {
+      const { metrics } = await engine.forwardBackward(crossEntropy("a", trainingData(4, 3)));
+      losses.push(metrics["loss:sum"]!);
+      await engine.optimStep("a", { ...adam, learningRate: 0.03, gradClipNorm: 0 });
+    }
+    expect(losses.at(-1)!).toBeLessThan(losses[0]! / 3);
+  });
+
+  it("agrees with the plain JavaScript kernels", async () => {
+    const gradients = [];
+    for (const kernels of [createReferenceKernels(), createWasmKernels({ threads: 1 })]) {
+      const adapter = await warmAdapter(kernels, "llama");
+      await runPass(kernels, adapter, crossEntropy("a", trainingData(5, 8)));
+      gradients.push(adapter.exportGradients());
+      await kernels.close();
+    }
+    for (const [name, expected] of Object.entries(gradients[0]!)) {
+      expect(relativeError(gradients[1]![name]!, expected), name).toBeLessThan(1e-4);
+    }
+  });
+
+  it("does not starve sampling while it trains, nor the other way round", async () => {
+    const engine = start();
+    await engine.createAdapter("a", "qwen3", lora);
+    const order: string[] = [];
+    const data = trainingData(40, 1).flatMap((datum) => Array.from({ length: 10 }, () => datum));
+    const training = engine.forwardBackward(crossEntropy("a", data)).then(() => order.push("training"));
+    const quick = engine
+      .sample(sampleCall(randomTokens(5, 1), { maxTokens: 3 }))
+      .then(() => order.push("quick"));
+    const endless = engine
+      .sample(sampleCall(randomTokens(5, 1), { maxTokens: 120, numSamples: 400 }))
+      .then(() => order.push("endless"));
+    await Promise.all([training, quick, endless]);
+    expect(order).toEqual(["quick", "training", "endless"]);
+  });
+
+  const datum: EngineDatum = {
+    tokens: Int32Array.of(1, 2, 3),
+    targetTokens: Int32Array.of(2, 3, 4),
+    targetsPerToken: 1,
+    weights: Float32Array.of(1, 1, 1),
+  };
+  it.each<
+    [Partial<EngineDatum>, Parameters<Engine["forwardBackward"]>[0]["lossFn"], Record<string, number>, RegExp]
+  >([
+    [{ tokens: Int32Array.of(1, 2, 99) }, "cross_entropy", {}, /data\[1\]\.model_input\[2\] is token 99/],
+    [{ targetTokens: Int32Array.of(1, 2) }, "cross_entropy", {}, /data\[1\]\.target_tokens has 2 entries/],
+    [{ weights: Float32Array.of(1) }, "cross_entropy", {}, /data\[1\]\.weights has 1 values/],
+    [{}, "ppo", {}, /data\[0\]\.advantages is missing: ppo needs it/],
+    [{}, "cross_entropy", { beta: 1 }, /loss_fn_config.beta is not a setting of cross_entropy/],
+  ])(
+    "refuses bad data %# with a sentence, and leaves the gradients alone",
+    async (changes, lossFn, lossFnConfig, message) => {
+      const engine = start();
+      await engine.createAdapter("a", "qwen3", lora);
+      const data = [datum, { ...datum, ...changes }];
+      const call = { adapterId: "a", data, lossFn, lossFnConfig, forwardOnly: false };
+      await expect(engine.forwardBackward(call)).rejects.toThrow(message);
+      const { metrics } = await engine.optimStep("a", adam);
+      expect(metrics["grad_norm:mean"]).toBe(0);
+    },
+  );
+
+  it("frees what removed adapters held", async () => {
+    const kernels = createWasmKernels({ threads: 1 });
+    const engine = start({ kernels });
+    const cycle = async () => {
+      await engine.createAdapter("a", "qwen3", lora);
+      await engine.forwardBackward(crossEntropy("a", trainingData(2, 1)));
+      await engine.optimStep("a", adam);
+      await engine.cloneAdapter("a", "b");
+      await engine.sample(sampleCall(randomTokens(5, 1), { adapterId: "b" }));
+      await engine.removeAdapter("a");
+      await engine.removeAdapter("b");
+    };
+    await cycle();
+    const before = kernels.allocatedBytes;
+    for (let i = 0; i < 5; i++) await cycle();
+    expect(kernels.allocatedBytes).toBe(before);
+    await expect(engine.exportAdapter("a", { optimizer: false })).rejects.toThrow("there is no adapter a");
+  });
+});
