@@ -36,6 +36,7 @@ describe("loadTokenizer", () => {
   let folder: string;
   beforeAll(() => {
     folder = mkdtempSync(join(tmpdir(), "tinkerts-tokenizer-"));
+    writeFileSync(join(folder, "config.json"), "{}");
     writeFileSync(join(folder, "tokenizer.json"), JSON.stringify(lettersJson));
   });
   afterAll(() => rmSync(folder, { recursive: true }));
@@ -75,6 +76,8 @@ describe("loadTokenizer", () => {
   });
 
   it("says so when a folder has no tokenizer", async () => {
-    await expect(loadTokenizer(join(folder, "none"))).rejects.toThrow(/no tokenizer\.json in .*none/);
+    await expect(loadTokenizer(join(folder, "none"))).rejects.toThrow(/none" is neither a folder/);
+    rmSync(join(folder, "tokenizer.json"));
+    await expect(loadTokenizer(folder)).rejects.toThrow(/no tokenizer\.json in/);
   });
 });

@@ -24,17 +24,14 @@ export interface LocalTokenizer extends TextTokenizer {
 type Settings = Readonly<Record<string, unknown>>;
 
 /**
- * The tokenizer of a base model, given by its folder; that of the package's own `tinkerts/nano` when left out.
- * Needs neither a running backend nor a network.
+ * The tokenizer of a base model, given by its folder or Hugging Face id; that of the package's own `tinkerts/nano`
+ * when left out. Needs no running backend.
  */
 export async function loadTokenizer(model: string = defaultModel.name): Promise<LocalTokenizer> {
-  const folder = model === defaultModel.name ? defaultModel.path : model;
+  const { resolveModel } = await import("./model-source.js");
+  const { path: folder } = await resolveModel(model);
   const text = readTokenizer(folder);
-  if (text === null) {
-    throw new Error(
-      `There is no tokenizer.json in ${folder}: give the name ${defaultModel.name} or a model's folder.`,
-    );
-  }
+  if (text === null) throw new Error(`There is no tokenizer.json in ${folder}.`);
   const encodeChat = await readChatTemplate(folder, text);
   return {
     ...text,

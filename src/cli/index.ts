@@ -1,0 +1,2 @@
+/** The `tinkerts` command: a lazy table of commands, one file each. */
+export { runCli } from "./run.js";

@@ -1,0 +1,109 @@
+/** Teaches a small language model Pig Latin ("stick" becomes "ick-stay") in under a minute, all on this machine. */
+import { type DatumLike, type SamplingClient, ServiceClient } from "tinkerts";
+import { loadTokenizer, startLocalBackend } from "tinkerts/local";
+import { createDisplay, percent } from "./display.js";
+import { seededRandom, shuffled } from "./random.js";
+import { heldOutWords, trainingWords } from "./words.js";
+
+const baseModel = "tinkerts/nano";
+const tokenizer = await loadTokenizer(baseModel);
+
+const question = (word: string) => `English: ${word}\nPig Latin:`;
+
+/** The consonants a word begins with move to its end; "qu" counts as one, and a word without any gets a "w". */
+export function pigLatin(word: string): string {
+  const start = /^(?:[^aeiouyq]*qu|y(?=[aeiou])|[^aeiouy]*)/.exec(word)?.[0] ?? "";
+  return `${word.slice(start.length)}-${start || "w"}ay`;
+}
+
+/** One example. The model reads all of it and learns the answer only: the question's tokens weigh nothing. */
+function example(word: string): DatumLike<"cross_entropy"> {
+  const prompt = tokenizer.encode(question(word));
+  const tokens = [...prompt, ...tokenizer.encode(` ${pigLatin(word)}\n`)];
+  return {
+    modelInput: tokens.slice(0, -1),
+    lossFnInputs: {
+      targetTokens: tokens.slice(1),
+      weights: tokens.slice(1).map((_, index) => (index < prompt.length - 1 ? 0 : 1)),
+    },
+  };
+}
+
+/** The likeliest answer for each word. All are asked for at once, so that the server samples them together. */
+async function translate(sampler: SamplingClient, words: readonly string[]): Promise<string[]> {
+  const samplingParams = { maxTokens: 20, temperature: 0, stop: "\n" };
+  const responses = await Promise.all(
+    words.map((word) => sampler.sample({ prompt: tokenizer.encode(question(word)), samplingParams })),
+  );
+  return responses.map(({ sequences }) => tokenizer.decode(sequences[0]!.tokens).trim());
+}
+
+export async function runPigLatin({
+  dataDir = ".tinkerts",
+  steps = 130,
+  batchSize = 16,
+  learningRate = 2e-3,
+  display = createDisplay(),
+  signal = new AbortController().signal,
+} = {}) {
+  const started = performance.now();
+  await using backend = await startLocalBackend({ dataDir });
+  await using service = new ServiceClient(backend);
+
+  /** The share of right answers for words that are not trained on. */
+  async function accuracyOf(sampler: SamplingClient): Promise<number> {
+    const answers = await translate(sampler, heldOutWords);
+    const right = heldOutWords.filter((word, index) => answers[index] === pigLatin(word)).length;
+    for (let index = 0; index < heldOutWords.length; index += 20) {
+      display.say(`  ${heldOutWords[index]!.padEnd(10)} ${answers[index]}`);
+    }
+    display.say(`  ${right} of ${heldOutWords.length} words right\n`);
+    return right / heldOutWords.length;
+  }
+
+  display.say(`Pig Latin by ${baseModel} as it is:`);
+  const accuracyBefore = await accuracyOf(await service.createSamplingClient({ baseModel }));
+
+  const training = await service.createLoraTrainingClient({ baseModel, rank: 32, seed: 1 });
+  const random = seededRandom(1);
+  let words: string[] = [];
+
+  /** Sends one training step without waiting for it; the server runs what it gets in order. */
+  function submit(step: number) {
+    if (words.length < batchSize) words = shuffled(trainingWords, random);
+    const batch = words.splice(0, batchSize).map(example);
+    const pass = training.forwardBackward(batch, "cross_entropy");
+    const update = training.optimStep({ learningRate: learningRate * (1 - step / steps) });
+    return { pass, update };
+  }
+
+  display.say(`Training on ${steps} batches of ${batchSize} other words:`);
+  const progress = display.progress(steps);
+  const trainingStarted = performance.now();
+  let trainedTokens = 0;
+  let tokensPerSecond = 0;
+  let next = submit(0);
+  for (let step = 1; step <= steps; step += 1) {
+    signal.throwIfAborted();
+    const { pass, update } = next;
+    // One step ahead of the answers: the server never has to wait for us.
+    if (step < steps) next = submit(step);
+    const { metrics } = await pass;
+    await update;
+    trainedTokens += metrics["tokens:sum"]!;
+    tokensPerSecond = Math.round((1000 * trainedTokens) / (performance.now() - trainingStarted));
+    const loss = metrics["loss:sum"]! / batchSize;
+    progress.update(step, `loss ${loss.toFixed(3)} per word  ${tokensPerSecond} tokens/s`);
+  }
+  progress.end();
+
+  const { path: checkpoint } = await training.saveWeightsForSampler("pig-latin");
+  display.say("\nThe same words after training, from the saved checkpoint:");
+  const accuracyAfter = await accuracyOf(await service.createSamplingClient({ modelPath: checkpoint }));
+  const seconds = Math.round((performance.now() - started) / 100) / 10;
+  display.say(
+    `From ${percent(accuracyBefore)} to ${percent(accuracyAfter)} in ${seconds} s. The checkpoint, kept in ${dataDir}:`,
+  );
+  display.say(`  ${checkpoint}`);
+  return { accuracyBefore, accuracyAfter, seconds, tokensPerSecond, checkpoint };
+}

@@ -1,0 +1,20 @@
+/** Random numbers in [0, 1) that are the same on every run: mulberry32. */
+export function seededRandom(seed: number): () => number {
+  let state = seed;
+  return () => {
+    state = (state + 0x6d2b79f5) | 0;
+    let mixed = Math.imul(state ^ (state >>> 15), 1 | state);
+    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed;
+    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
+  };
+}
+
+/** A shuffled copy (Fisher-Yates). */
+export function shuffled<T>(list: readonly T[], random: () => number): T[] {
+  const copy = [...list];
+  for (let last = copy.length - 1; last > 0; last -= 1) {
+    const other = Math.floor(random() * (last + 1));
+    [copy[last], copy[other]] = [copy[other]!, copy[last]!];
+  }
+  return copy;
+}
