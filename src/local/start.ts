@@ -9,7 +9,7 @@ import type { Logger } from "../transport/logger.js";
 import { defaultModel } from "./default-model.js";
 import { type Engine, startEngine } from "./engine/index.js";
 import { type ModelSource, resolveModel } from "./model-source.js";
-import { type ClientConfig, createServer, type Limits } from "./server/index.js";
+import { type ClientConfig, createServer, type Limits, refuseForeignHost } from "./server/index.js";
 import { openStore } from "./store/index.js";
 
 export interface LocalBackendOptions {
@@ -99,7 +99,10 @@ export async function startLocalBackend(options: LocalBackendOptions = {}): Prom
     const handle = async (request: Request) => server.fetch(request);
     let baseURL = "http://localhost";
     if (listens) {
-      const http = createAdaptorServer({ fetch: handle }) as HttpServer;
+      const isOpen = apiKeys.length > 0 || options.corsOrigins?.includes("*") === true;
+      const http = createAdaptorServer({
+        fetch: (request) => (isOpen ? undefined : refuseForeignHost(request)) ?? handle(request),
+      }) as HttpServer;
       // Long polls and large uploads have limits of their own.
       http.requestTimeout = 0;
       http.keepAliveTimeout = 60_000;

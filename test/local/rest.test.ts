@@ -383,7 +383,11 @@ describe("runs and sessions", () => {
     expect(ends.map((event) => event["id"])).toEqual(begins.map((event) => event["id"]));
     expect(begins[0]?.["ts"]).toBe(clock.wallNow() * 1000);
     await client.post(`/sessions/${sessionId}/finish`, {});
-    const later = (await client.get(`/sessions/${sessionId}/trace_export`)).body;
+    const later = await vi.waitFor(async () => {
+      const { body } = await client.get(`/sessions/${sessionId}/trace_export`);
+      expect(body["status"]).toBe("ready");
+      return body;
+    });
     expect((await client.send("GET", String(later["url"]))).status).toBe(200);
   });
 });

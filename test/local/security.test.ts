@@ -1,8 +1,9 @@
+import { get } from "node:http";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { type LocalBackend, startLocalBackend } from "../../src/local/index.js";
 import { FakeClock } from "../support/fake-clock.js";
 import { FakeEngine, fakeModel } from "./fake-engine.js";
-import { type RawClient, startFake, stepBody } from "./raw-client.js";
+import { type RawClient, silent, startFake, stepBody } from "./raw-client.js";
 
 describe("a server with keys", () => {
   let backend: LocalBackend;
@@ -177,8 +178,19 @@ describe("a server without keys", () => {
   });
 
   it("answers only under the names of this machine, so that no other name can be pointed at it", async () => {
-    const answer = await backend.fetch("http://rebound.example/api/v1/training_runs");
-    expect(answer.status).toBe(403);
+    await using listening = await startLocalBackend({ engine: new FakeEngine(), logger: silent });
+    const statusFor = (host: string) =>
+      new Promise<number | undefined>((resolve, reject) => {
+        get(`${listening.baseURL}/healthz`, { headers: { host } }, (response) => {
+          response.resume();
+          resolve(response.statusCode);
+        }).on("error", reject);
+      });
+    expect(await statusFor("localhost:1234")).toBe(200);
+    expect(await statusFor("rebound.example")).toBe(403);
+    expect(await statusFor("127.0.0.1.rebound.example")).toBe(403);
+    // Called directly there is no host to be fooled by.
+    expect((await backend.fetch("http://tinker.test/healthz")).status).toBe(200);
   });
 });
 

@@ -70,7 +70,7 @@ describe("a session", () => {
     expect((await finish()).status).toBe(204);
     expect((await finish()).status).toBe(204);
     expect((await heartbeat(sessionId)).status).toBe(410);
-    expect(engine.adapters.size).toBe(0);
+    await vi.waitFor(() => expect(engine.adapters.size).toBe(0));
     const found = await client.ok("/sessions/search", { session_id: sessionId });
     expect(found).toMatchObject({
       sessions: [{ status: { type: "client_finished", reason: { type: "errored" }, detail: "boom" } }],
@@ -94,6 +94,22 @@ describe("a session", () => {
     expect(await client.result(accepted)).toMatchObject({ category: "user" });
     expect((await client.post("/asample", sampleBody(String(samplerId), 1))).status).toBe(410);
     engine.open();
+  });
+
+  it("that is finished while something runs answers at once and is cleaned up behind it", async () => {
+    const { sessionId, modelId } = await client.openModel();
+    engine.hold();
+    const running = await client.ok("/optim_step", stepBody(modelId, 1));
+    const waiting = await client.ok("/optim_step", stepBody(modelId, 2));
+    expect((await client.post(`/sessions/${sessionId}/finish`, {})).status).toBe(204);
+    expect(await client.result(waiting)).toMatchObject({
+      category: "user",
+      error: expect.stringContaining("finished it"),
+    });
+    expect(engine.adapters.size).toBe(1);
+    engine.open();
+    expect(await client.result(running)).toMatchObject({ metrics: { "step:max": 1 } });
+    await vi.waitFor(() => expect(engine.adapters.size).toBe(0));
   });
 
   it("names the models it can have", async () => {

@@ -63,6 +63,18 @@ describe("a backend on a socket", () => {
     await polling;
   });
 
+  it("closes while an operation takes minutes", async () => {
+    const engine = new FakeEngine();
+    const backend = await startLocalBackend({ engine });
+    const client = overSocket(backend);
+    const { modelId } = await client.openModel();
+    engine.hold();
+    await client.ok("/optim_step", stepBody(modelId, 1));
+    const began = performance.now();
+    await backend.close();
+    expect(performance.now() - began).toBeLessThan(3000);
+  });
+
   it("answers 413 to a body that says it is too large, without reading it", async () => {
     await using backend = await startLocalBackend({ engine: new FakeEngine(), limits: { bodyBytes: 1000 } });
     const status = await new Promise<number | undefined>((resolve, reject) => {

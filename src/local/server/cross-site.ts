@@ -20,17 +20,6 @@ export function crossSite(options: {
     isLoopbackOrigin(origin);
   return async (context, next) => {
     const origin = context.req.header("origin");
-    // A page whose host name was re-pointed to this machine sends its own name as the host.
-    if (
-      !options.keysRequired &&
-      !LOOPBACK.test(new URL(context.req.url).hostname) &&
-      !options.origins.includes("*")
-    ) {
-      throw new HttpError(
-        403,
-        "This server answers only under the names of this machine (localhost, 127.0.0.1); start it with an API key to use it under others.",
-      );
-    }
     if (origin !== undefined && !isAllowed(origin)) {
       throw new HttpError(
         403,
@@ -67,4 +56,15 @@ function isLoopbackOrigin(origin: string): boolean {
   } catch {
     return false;
   }
+}
+
+/**
+ * The answer to a request that came over a socket under a name that is not this machine's: a web page can point
+ * its own name at 127.0.0.1, and its requests then look like a local page's but for the host.
+ */
+export function refuseForeignHost(request: Request): Response | undefined {
+  if (LOOPBACK.test(new URL(request.url).hostname)) return undefined;
+  const detail =
+    "This server answers only under the names of this machine (localhost, 127.0.0.1); start it with an API key to use it under others.";
+  return Response.json({ detail }, { status: 403 });
 }

@@ -136,7 +136,9 @@ export class FutureStore {
       const isOld = at + FETCHED_LIFETIME_MS <= now;
       // The newest always stays: its answer may be the one that is being lost on its way.
       const isTooMuch =
-        this.#fetchedBytes > this.#limits.fetchedResultBytes || this.#resultBytes > this.#limits.resultBytes;
+        this.#fetched.size > this.#limits.fetchedResults ||
+        this.#fetchedBytes > this.#limits.fetchedResultBytes ||
+        this.#resultBytes > this.#limits.resultBytes;
       if (!isOld && !(isTooMuch && this.#fetched.size > 1)) break;
       this.forget(future);
     }

@@ -23,7 +23,8 @@ export interface Limits {
   readonly stopSequences: number;
   /** Bytes of results kept for clients to fetch. */
   readonly resultBytes: number;
-  /** Of those, bytes of results already fetched, kept for clients that lost the answer. */
+  /** Results already fetched, kept a while for clients that lost the answer: how many, and how many bytes. */
+  readonly fetchedResults: number;
   readonly fetchedResultBytes: number;
   /** Results above this are announced by size first when the client allows it. */
   readonly inlineResultBytes: number;
@@ -51,9 +52,10 @@ export const defaultLimits: Limits = {
   tokensPerPosition: 256,
   stopSequences: 64,
   resultBytes: 512 * 2 ** 20,
-  fetchedResultBytes: 32 * 2 ** 20,
+  fetchedResults: 1000,
+  fetchedResultBytes: 8 * 2 ** 20,
   inlineResultBytes: 2 ** 20,
   loadedSamplers: 24,
   ephemeralSamplers: 256,
-  traceEvents: 20_000,
+  traceEvents: 10_000,
 };

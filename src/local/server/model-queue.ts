@@ -40,7 +40,7 @@ export interface QueueBudget {
 }
 
 // Enough to recognise any repeat a client can still send; an older one is answered with 410.
-const REMEMBERED_REQUESTS = 16_384;
+const REMEMBERED_REQUESTS = 4096;
 
 /**
  * The training requests of one model, executed one after the other strictly by `seq_id`, whatever the order in

@@ -83,6 +83,8 @@ export function addSessionRoutes(app: App, core: Core): void {
 
   app.get("/api/v1/sessions/:id/trace_export", async (context) => {
     const session = own(context.get("identity"), context.req.param("id"));
+    if (core.sessions.isEnding(session.id))
+      return context.json({ status: "pending", url: null, error: null });
     const hasTrace = core.sessions.isLive(session.id) || (await sessions.readTrace(session.id)) !== undefined;
     if (!hasTrace) {
       return context.json({

@@ -8,6 +8,7 @@ import { audit, type Core, tinkerPath } from "./core.js";
 import { FutureStore } from "./future-store.js";
 import { Identities } from "./identity.js";
 import { defaultLimits, type Limits } from "./limits.js";
+import type { ModelQueue } from "./model-queue.js";
 import { Samplers } from "./samplers.js";
 import { type LiveSession, Sessions } from "./sessions.js";
 import { UrlSigner } from "./url-signer.js";
@@ -36,6 +37,7 @@ export interface Server {
 }
 
 const SWEEP_INTERVAL_MS = 5_000;
+const CLOSING_GRACE_MS = 1_000;
 
 const DEFAULT_CLIENT_CONFIG: ClientConfig = {
   pjwt_auth_enabled: false,
@@ -88,10 +90,15 @@ export async function createServer(options: ServerOptions): Promise<Server> {
     for (const model of session.models.values()) model.queue.close(reason);
     await samplers.endSession(session);
     for (const model of session.models.values()) {
-      await model.queue.whenIdle();
+      await idleOrClosing(model.queue);
       await engine.removeAdapter(model.adapterId).catch(() => undefined);
     }
     session.models.clear();
+  }
+
+  /** An operation can take minutes; a server that is being closed does not wait that long for it. */
+  function idleOrClosing(queue: ModelQueue): Promise<unknown> {
+    return Promise.race([queue.whenIdle(), graceOver]);
   }
 
   async function sweep(): Promise<void> {
@@ -109,6 +116,10 @@ export async function createServer(options: ServerOptions): Promise<Server> {
   }
 
   let isClosed = false;
+  let endGrace = () => {};
+  const graceOver = new Promise<void>((resolve) => {
+    endGrace = resolve;
+  });
   let sweeping = Promise.resolve();
   let cancelSweep = () => {};
   const scheduleSweep = () => {
@@ -135,7 +146,9 @@ export async function createServer(options: ServerOptions): Promise<Server> {
       cancelSweep();
       await sweeping;
       futures.close();
+      const cancelGrace = clock.setTimer(endGrace, CLOSING_GRACE_MS, { background: true });
       await sessions.close();
+      cancelGrace();
       await rm(spillFolder, { recursive: true, force: true });
     },
   };

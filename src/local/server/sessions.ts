@@ -42,7 +42,7 @@ export interface SessionsOptions {
   readonly limits: Limits;
   /** A session not heard of for this long is over. */
   readonly timeoutMs: number;
-  /** Frees what a session that is over held. */
+  /** Frees what a session that is over held; may take as long as the operation that is being executed. */
   readonly onEnd: (session: LiveSession, reason: string) => Promise<void>;
 }
 
@@ -50,6 +50,7 @@ export interface SessionsOptions {
 export class Sessions {
   readonly #options: SessionsOptions;
   readonly #live = new Map<string, LiveSession>();
+  readonly #ending = new Map<string, Promise<void>>();
 
   constructor(options: SessionsOptions) {
     this.#options = options;
@@ -109,6 +110,11 @@ export class Sessions {
     return this.#live.has(sessionId);
   }
 
+  /** Over, but what it held is not free yet, nor its trace written. */
+  isEnding(sessionId: string): boolean {
+    return this.#ending.has(sessionId);
+  }
+
   get(sessionId: string): LiveSession | undefined {
     return this.#live.get(sessionId);
   }
@@ -153,20 +159,28 @@ export class Sessions {
     }
   }
 
+  /** Ends all sessions and waits until what they held is free. */
   async close(): Promise<void> {
     for (const session of [...this.#live.values()]) {
       const status = { type: "expired", at: this.#options.clock.wallNow() } as const;
       await this.#end(session, status, "the server was closed");
     }
+    await Promise.all(this.#ending.values());
   }
 
   async #end(session: LiveSession, status: SessionRecord["status"], why: string): Promise<void> {
     const { id } = session.record;
+    const { store, onEnd } = this.#options;
     if (!this.#live.delete(id)) return;
     session.record.status = status;
-    await this.#options.onEnd(session, `Session ${id} is over: ${why}.`);
-    if (!session.trace.isEmpty) await this.#options.store.sessions.saveTrace(id, session.trace.toJson(id));
-    await this.#options.store.sessions.save(session.record);
+    const ending = onEnd(session, `Session ${id} is over: ${why}.`)
+      .then(() =>
+        session.trace.isEmpty ? undefined : store.sessions.saveTrace(id, session.trace.toJson(id)),
+      )
+      .catch(() => undefined)
+      .finally(() => this.#ending.delete(id));
+    this.#ending.set(id, ending);
+    await store.sessions.save(session.record);
   }
 }
 
