@@ -28,7 +28,7 @@ const PRELUDE: Readonly<Record<string, string>> = {
   training: "TrainingClient",
   sampler: "SamplingClient",
   rest: "RestClient",
-  batch: "DatumLike[]",
+  batch: "Datum[]",
   prompt: "ModelInput",
 };
 

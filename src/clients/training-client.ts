@@ -61,7 +61,7 @@ export class TrainingClient {
 
   /** Computes losses and logprobs without gradients. */
   forward<L extends LossFnName | (string & {})>(
-    data: readonly DatumLike<L>[],
+    data: readonly DatumLike<NoInfer<L>>[],
     lossFn: L,
     lossFnConfig?: LossFnConfig<L> | null,
     options: RequestOptions = {},
@@ -71,7 +71,7 @@ export class TrainingClient {
 
   /** Computes losses and adds their gradients to those gathered since the last `optimStep`. */
   forwardBackward<L extends LossFnName | (string & {})>(
-    data: readonly DatumLike<L>[],
+    data: readonly DatumLike<NoInfer<L>>[],
     lossFn: L,
     lossFnConfig?: LossFnConfig<L> | null,
     options: RequestOptions = {},
