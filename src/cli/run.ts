@@ -28,7 +28,8 @@ export async function runCli(args: readonly string[]): Promise<number> {
     // What to say was said by commander itself.
     if (error instanceof CommanderError) return error.exitCode === 0 ? EXIT.ok : EXIT.usage;
     if (interrupt.signal.aborted) {
-      stderr.write("interrupted\n");
+      // A terminal shows the ^C at the end of whatever line it came in.
+      stderr.write(stderr.isTTY ? "\ninterrupted\n" : "interrupted\n");
       return EXIT.interrupted;
     }
     stderr.write(`error: ${error instanceof Error ? error.message : String(error)}\n`);

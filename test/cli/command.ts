@@ -1,0 +1,48 @@
+import { type ChildProcess, spawn } from "node:child_process";
+import { fileURLToPath } from "node:url";
+
+/** The built command: `npm test` builds it first. */
+export const main = fileURLToPath(new URL("../../dist/cli/main.js", import.meta.url));
+
+export interface Finished {
+  readonly code: number | null;
+  readonly stdout: string;
+  readonly stderr: string;
+}
+
+/** Starts the command; `finished` resolves when it has ended. */
+export function start(
+  args: readonly string[],
+  options: { cwd?: string; env?: Record<string, string> } = {},
+): { child: ChildProcess; finished: Promise<Finished>; seen: (pattern: RegExp) => Promise<RegExpExecArray> } {
+  const child = spawn(process.execPath, [main, ...args], {
+    ...options,
+    env: { ...process.env, ...options.env },
+    stdio: ["ignore", "pipe", "pipe"],
+  });
+  const output = { stdout: "", stderr: "" };
+  let look = () => {};
+  for (const name of ["stdout", "stderr"] as const) {
+    child[name]?.setEncoding("utf8").on("data", (text: string) => {
+      output[name] += text;
+      look();
+    });
+  }
+  const finished = new Promise<Finished>((resolve, reject) => {
+    child.on("error", reject);
+    child.on("close", (code) => resolve({ code, ...output }));
+  });
+  const seen = (pattern: RegExp) =>
+    new Promise<RegExpExecArray>((resolve, reject) => {
+      look = () => {
+        const found = pattern.exec(output.stdout);
+        if (found) resolve(found);
+      };
+      look();
+      finished.then(({ code, stderr }) => reject(new Error(`ended with ${code}: ${stderr}`)), reject);
+    });
+  return { child, finished, seen };
+}
+
+export const run = (args: readonly string[], options?: Parameters<typeof start>[1]) =>
+  start(args, options).finished;

@@ -1,0 +1,96 @@
+import { existsSync, mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { ServiceClient } from "../../src/index.js";
+import { run, start } from "./command.js";
+
+const tiny = fileURLToPath(new URL("../fixtures/engine/qwen3", import.meta.url));
+const serveTiny = ["serve", "--port", "0", "--threads", "1", "--model", `test/tiny=${tiny}`];
+
+describe("tinkerts serve", () => {
+  let folder: string;
+  beforeEach(() => {
+    folder = mkdtempSync(join(tmpdir(), "tinkerts-serve-"));
+  });
+  afterEach(() => rmSync(folder, { recursive: true, force: true }));
+
+  it("serves until Ctrl-C, and keeps what was saved", async () => {
+    const server = start(serveTiny, { cwd: folder });
+    const [lines, baseURL] = await server.seen(
+      /^export TINKER_BASE_URL=(http:\/\/127\.0\.0\.1:\d+)\nexport TINKER_API_KEY=tml-local\n$/,
+    );
+    let path: string;
+    {
+      await using service = new ServiceClient({ baseURL: baseURL!, apiKey: "tml-local" });
+      const { supportedModels } = await service.getServerCapabilities();
+      expect(supportedModels.map(({ modelName }) => modelName)).toEqual(["test/tiny"]);
+      const training = await service.createLoraTrainingClient({ baseModel: "test/tiny", rank: 4 });
+      ({ path } = await training.saveWeightsForSampler("kept"));
+    }
+    server.child.kill("SIGINT");
+    const { code, stdout, stderr } = await server.finished;
+    expect({ code, stdout }).toEqual({ code: 0, stdout: lines });
+    expect(stderr).toContain(`Serving test/tiny at ${baseURL}`);
+    expect(existsSync(join(folder, ".tinkerts"))).toBe(true);
+
+    const again = start([...serveTiny, "--data-dir", ".tinkerts"], { cwd: folder });
+    const found = await again.seen(/TINKER_BASE_URL=(\S+)/);
+    {
+      await using service = new ServiceClient({ baseURL: found[1]!, apiKey: "tml-local" });
+      const sampler = await service.createSamplingClient({ modelPath: path });
+      const { sequences } = await sampler.sample({
+        prompt: [1, 2],
+        samplingParams: { maxTokens: 2, stop: [] },
+      });
+      expect(sequences[0]?.tokens).toHaveLength(2);
+    }
+    again.child.kill("SIGTERM");
+    expect((await again.finished).code).toBe(0);
+  });
+
+  it("refuses to let other machines in without a key", async () => {
+    const { code, stdout, stderr } = await run([...serveTiny, "--host", "0.0.0.0"], { cwd: folder });
+    expect({ code, stdout }).toEqual({ code: 2, stdout: "" });
+    expect(stderr).toBe(
+      "error: listening on 0.0.0.0 lets other machines in, which needs an API key: give --api-key, or leave --host out to stay on this machine\n",
+    );
+    expect(existsSync(join(folder, ".tinkerts"))).toBe(false);
+  });
+
+  it("asks for the keys it was given, all of them good, and does not show them", async () => {
+    const keys = ["--host", "0.0.0.0", "--api-key", "tml-first", "--api-key", "tml-second"];
+    const server = start([...serveTiny, ...keys], { cwd: folder });
+    const [, baseURL] = await server.seen(
+      /TINKER_BASE_URL=(\S+)\nexport TINKER_API_KEY='one of your keys'\n/,
+    );
+    const statusWith = async (key: string) => {
+      const response = await fetch(`${baseURL}/oai/api/v1/models`, { headers: { "x-api-key": key } });
+      return response.status;
+    };
+    expect(await Promise.all(["tml-first", "tml-second", "tml-third"].map(statusWith))).toEqual([
+      200, 200, 401,
+    ]);
+    server.child.kill("SIGINT");
+    const { stdout, stderr } = await server.finished;
+    expect(stdout + stderr).not.toMatch(/tml-first|tml-second/);
+  });
+
+  it("says what to do when the port is taken or the data folder is in use", async () => {
+    const first = start(serveTiny, { cwd: folder });
+    const [, port] = await first.seen(/TINKER_BASE_URL=http:\/\/127\.0\.0\.1:(\d+)/);
+    const samePort = await run([...serveTiny, "--port", port!, "--data-dir", "other"], { cwd: folder });
+    expect(samePort).toMatchObject({
+      code: 1,
+      stderr: expect.stringMatching(/^error: port \d+ is taken: give another with --port/),
+    });
+    const sameFolder = await run(serveTiny, { cwd: folder });
+    expect(sameFolder).toMatchObject({
+      code: 1,
+      stderr: expect.stringMatching(/^error: .*data folder .*\.tinkerts/),
+    });
+    first.child.kill("SIGINT");
+    expect((await first.finished).code).toBe(0);
+  });
+});
