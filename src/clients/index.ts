@@ -1,8 +1,8 @@
 /** The clients users hold: service, training, sampling and REST. */
 export { Page, PageRequest } from "./page.js";
 export { type AccessOptions, type Identity, type ListOptions, RestClient } from "./rest-client.js";
+export type { SampleArguments } from "./sample-arguments.js";
 export {
-  type SampleArguments,
   type SamplerHandle,
   SamplingClient,
   type SamplingClientOptions,

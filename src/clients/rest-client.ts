@@ -1,19 +1,14 @@
-import { APIError, TinkerError, ValidationError } from "../errors.js";
-import { BillingPause } from "../futures/index.js";
-import { Metrics, Session } from "../session/index.js";
+import { TinkerError, ValidationError } from "../errors.js";
+import { Metrics } from "../session/index.js";
 import {
-  APIPromise,
-  type ApiRequest,
-  type ApiResponse,
+  type APIPromise,
   type EndpointOptions,
-  HttpClient,
   type HttpClientOptions,
   jwtClaims,
   platform,
   type RequestOptions,
   randomUuid,
 } from "../transport/index.js";
-import { PROTOCOL_VERSION } from "../version.js";
 import {
   type AccessScope,
   type AuditEventType,
@@ -43,7 +38,9 @@ import {
   toWireJson,
   type WeightsInfo,
 } from "../wire/index.js";
+import { findArchive } from "./checkpoint-archive.js";
 import { offsetPages, Page, PageRequest } from "./page.js";
+import { RestConnection } from "./rest-connection.js";
 
 export interface ListOptions extends RequestOptions {
   /** Items per page. */
@@ -63,19 +60,14 @@ export interface Identity {
 }
 
 const TRACE_POLL_MS = 5_000;
-const ARCHIVE_POLL_MS = 30_000;
-const ARCHIVE_TRIES = 6;
-const ARCHIVE_DEFAULT_LIFETIME_MS = 15 * 60_000;
 
 /** Runs, checkpoints, sessions and usage. Needs no session, so nothing of it shows in the session list. */
 export class RestClient {
   readonly metrics: Metrics;
-  readonly #http: HttpClient;
-  #connected: Promise<Session> | undefined;
-  #billing: BillingPause | undefined;
+  readonly #rest: RestConnection;
 
   constructor(options: HttpClientOptions = {}, metrics: Metrics = new Metrics()) {
-    this.#http = new HttpClient(options);
+    this.#rest = new RestConnection(options, metrics);
     this.metrics = metrics;
   }
 
@@ -83,7 +75,7 @@ export class RestClient {
 
   /** Whether the server answers; asks for no credential. */
   async health(options: RequestOptions = {}): Promise<{ status: string }> {
-    const response = await this.#http.exchange({
+    const response = await this.#rest.http.exchange({
       ...options,
       method: "GET",
       path: "/api/v1/healthz",
@@ -93,13 +85,13 @@ export class RestClient {
   }
 
   getServerCapabilities(options: RequestOptions = {}): Promise<ServerCapabilities> {
-    return this.#get("/get_server_capabilities", "get_server_capabilities", options);
+    return this.#rest.get("/get_server_capabilities", "get_server_capabilities", options);
   }
 
   /** Who the credential belongs to. Needs a server that exchanges credentials for tokens, or a token as the key. */
   async whoami(): Promise<Identity> {
-    await this.#connect();
-    const token = await this.#http.auth.token();
+    await this.#rest.connect();
+    const token = await this.#rest.http.auth.token();
     if (!token?.startsWith("eyJ")) {
       throw new TinkerError(
         "whoami needs token authentication, but this server takes plain API keys, which carry no name.",
@@ -130,7 +122,7 @@ export class RestClient {
           access_scope: accessScope,
           project_id: projectId,
         };
-        const page = await this.#get<TrainingRunsResponse>(
+        const page = await this.#rest.get<TrainingRunsResponse>(
           "/training_runs",
           "list_training_runs",
           rest,
@@ -145,7 +137,7 @@ export class RestClient {
 
   getTrainingRun(trainingRunId: string, options: AccessOptions = {}): Promise<TrainingRun> {
     const { accessScope = "owned", ...rest } = options;
-    return this.#get(`/training_runs/${encode(trainingRunId)}`, "get_training_run", rest, {
+    return this.#rest.get(`/training_runs/${encode(trainingRunId)}`, "get_training_run", rest, {
       access_scope: accessScope,
     });
   }
@@ -160,7 +152,7 @@ export class RestClient {
   listCheckpoints(trainingRunId: string, options: RequestOptions = {}): PageRequest<Checkpoint> {
     return new PageRequest(async () => {
       const path = `/training_runs/${encode(trainingRunId)}/checkpoints`;
-      const list = await this.#get<CheckpointsListResponse>(path, "list_checkpoints", options);
+      const list = await this.#rest.get<CheckpointsListResponse>(path, "list_checkpoints", options);
       return new Page(list.checkpoints, { totalCount: list.checkpoints.length });
     });
   }
@@ -171,7 +163,7 @@ export class RestClient {
     return offsetPages(
       async (pageOffset, pageLimit) => {
         const query = { limit: pageLimit, offset: pageOffset };
-        const page = await this.#get<CheckpointsListResponse>(
+        const page = await this.#rest.get<CheckpointsListResponse>(
           "/checkpoints",
           "list_user_checkpoints",
           rest,
@@ -186,18 +178,18 @@ export class RestClient {
 
   /** Base model and adapter shape of a checkpoint, also of a published one of somebody else. */
   getWeightsInfo(path: string, options: RequestOptions = {}): Promise<WeightsInfo> {
-    return this.#json("POST", "/weights_info", "get_weights_info_by_tinker_path", options, {
+    return this.#rest.json("POST", "/weights_info", "get_weights_info_by_tinker_path", options, {
       tinker_path: path,
     });
   }
 
   async deleteCheckpoint(path: string, options: RequestOptions = {}): Promise<void> {
-    await this.#json("DELETE", checkpointRoute(path), "delete_checkpoint_from_tinker_path", options);
+    await this.#rest.json("DELETE", checkpointRoute(path), "delete_checkpoint_from_tinker_path", options);
   }
 
   /** Lets everybody read the checkpoint. */
   async publishCheckpoint(path: string, options: RequestOptions = {}): Promise<void> {
-    await this.#json(
+    await this.#rest.json(
       "POST",
       `${checkpointRoute(path)}/publish`,
       "publish_checkpoint_from_tinker_path",
@@ -206,7 +198,7 @@ export class RestClient {
   }
 
   async unpublishCheckpoint(path: string, options: RequestOptions = {}): Promise<void> {
-    await this.#json(
+    await this.#rest.json(
       "DELETE",
       `${checkpointRoute(path)}/publish`,
       "unpublish_checkpoint_from_tinker_path",
@@ -222,7 +214,7 @@ export class RestClient {
   ): Promise<void> {
     if (ttlSeconds !== null) checkTtlSeconds(ttlSeconds);
     const body = { ttl_seconds: ttlSeconds };
-    await this.#json(
+    await this.#rest.json(
       "PUT",
       `${checkpointRoute(path)}/ttl`,
       "set_checkpoint_ttl_from_tinker_path",
@@ -232,38 +224,8 @@ export class RestClient {
   }
 
   /** A URL, valid for a while, from which the checkpoint's archive can be fetched. Waits while the server builds it. */
-  async getCheckpointArchiveUrl(path: string, options: RequestOptions = {}): Promise<CheckpointArchiveUrl> {
-    for (let tries = 1; ; tries += 1) {
-      try {
-        const response = await this.#request({
-          ...options,
-          method: "GET",
-          path: `/api/v1${checkpointRoute(path)}/archive`,
-          accept: "application/json",
-          redirect: "manual",
-          maxRetries: 0,
-          headers: { ...sdkHeaders("get_checkpoint_archive_url"), ...options.headers },
-        });
-        return this.#archiveUrl(response);
-      } catch (error) {
-        const building = error instanceof APIError && error.status === 503;
-        if (!building || tries >= ARCHIVE_TRIES) throw error;
-        this.#http.logger.info(
-          `The archive of ${path} is being built; asking again in ${ARCHIVE_POLL_MS / 1000} s.`,
-        );
-        await this.#http.clock.sleep(ARCHIVE_POLL_MS, options.signal);
-      }
-    }
-  }
-
-  #archiveUrl(response: ApiResponse): CheckpointArchiveUrl {
-    const location = response.headers.get("location");
-    if (location === null) return fromWireJson<CheckpointArchiveUrl>(response.json());
-    const expires = Date.parse(response.headers.get("expires") ?? "");
-    const expiresAt = Number.isNaN(expires)
-      ? this.#http.clock.wallNow() + ARCHIVE_DEFAULT_LIFETIME_MS
-      : expires;
-    return { url: location, expires: new Date(expiresAt).toISOString() };
+  getCheckpointArchiveUrl(path: string, options: RequestOptions = {}): Promise<CheckpointArchiveUrl> {
+    return findArchive(this.#rest, checkpointRoute(path), options);
   }
 
   /** Signed URLs of the files of weights saved with `saveWeightsExternal`. */
@@ -271,7 +233,11 @@ export class RestClient {
     if (parseTinkerPath(path).checkpointType !== "external") {
       throw new ValidationError("path", `path must be tinker://<run>/external_weights/<name>, got "${path}"`);
     }
-    return this.#get(`${checkpointRoute(path)}/external_weights_urls`, "get_external_weights_urls", options);
+    return this.#rest.get(
+      `${checkpointRoute(path)}/external_weights_urls`,
+      "get_external_weights_urls",
+      options,
+    );
   }
 
   /** Copies weights into a project, without copying their bytes. Returns the path of the copy. */
@@ -293,16 +259,15 @@ export class RestClient {
       );
     }
     checkTtlSeconds(ttlSeconds);
-    const idempotencyKey = randomUuid();
     const token =
       weightsAccessToken === undefined ? {} : { "X-Tinker-Weights-Access-Token": weightsAccessToken };
-    const copy = await this.#json<{ tinkerPath: string }>(
+    const copy = await this.#rest.json<{ tinkerPath: string }>(
       "POST",
       "/copy_weights",
       "copy_weights",
       { ...rest, headers: { ...rest.headers, ...token } },
       { source_path: path, destination_project_id: projectId, ttl_seconds: ttlSeconds },
-      idempotencyKey,
+      { idempotencyKey: randomUuid() },
     );
     return copy.tinkerPath;
   }
@@ -315,7 +280,8 @@ export class RestClient {
       async (pageOffset, pageLimit) => {
         const query = { limit: pageLimit, offset: pageOffset, access_scope: accessScope };
         return {
-          items: (await this.#get<ListSessionsResponse>("/sessions", "list_sessions", rest, query)).sessions,
+          items: (await this.#rest.get<ListSessionsResponse>("/sessions", "list_sessions", rest, query))
+            .sessions,
         };
       },
       offset,
@@ -325,7 +291,9 @@ export class RestClient {
 
   getSession(sessionId: string, options: AccessOptions = {}): Promise<SessionInfo> {
     const { accessScope = "owned", ...rest } = options;
-    return this.#get(`/sessions/${encode(sessionId)}`, "get_session", rest, { access_scope: accessScope });
+    return this.#rest.get(`/sessions/${encode(sessionId)}`, "get_session", rest, {
+      access_scope: accessScope,
+    });
   }
 
   /** Sessions by name, metadata, owner, project or status, newest first. The service calls this experimental. */
@@ -335,7 +303,7 @@ export class RestClient {
   ): PageRequest<SessionSummary> {
     const body = toWireJson(checkSessionSearchRequest(search));
     return new PageRequest(async () => {
-      const page = await this.#json<SessionSearchResponse>(
+      const page = await this.#rest.json<SessionSearchResponse>(
         "POST",
         "/sessions/search",
         "search_sessions",
@@ -355,7 +323,7 @@ export class RestClient {
     options: RequestOptions = {},
   ): Promise<void> {
     const body = { project_id: projectId };
-    await this.#json(
+    await this.#rest.json(
       "PUT",
       `/sessions/${encode(sessionId)}/project`,
       "assign_session_project",
@@ -368,16 +336,16 @@ export class RestClient {
   async exportSessionTrace(sessionId: string, options: RequestOptions = {}): Promise<string> {
     const path = `/sessions/${encode(sessionId)}/trace_export`;
     for (;;) {
-      const trace = await this.#get<TraceExport>(path, "export_session_trace", options);
+      const trace = await this.#rest.get<TraceExport>(path, "export_session_trace", options);
       if (trace.status === "ready" && trace.url) return trace.url;
       if (trace.status === "failed")
         throw new TinkerError(`The trace of session ${sessionId} could not be built: ${trace.error}`);
-      await this.#http.clock.sleep(TRACE_POLL_MS, options.signal);
+      await this.#rest.http.clock.sleep(TRACE_POLL_MS, options.signal);
     }
   }
 
   getSampler(samplerId: string, options: RequestOptions = {}): Promise<SamplerInfo> {
-    return this.#get(`/samplers/${encode(samplerId)}`, "get_sampler", options);
+    return this.#rest.get(`/samplers/${encode(samplerId)}`, "get_sampler", options);
   }
 
   // ---- administration
@@ -389,7 +357,7 @@ export class RestClient {
     } = {},
   ): Promise<AuditLog> {
     const { eventType = "all", day, ...rest } = options;
-    return this.#get("/audit", "get_audit_log", rest, {
+    return this.#rest.get("/audit", "get_audit_log", rest, {
       event_type: eventType,
       day: day instanceof Date ? day.toISOString().slice(0, 10) : day,
     });
@@ -398,7 +366,7 @@ export class RestClient {
   /** Usage by the hour: whole UTC hours, 14 days at most. */
   getBillingUsage(window: BillingUsageRequest, options: RequestOptions = {}): Promise<BillingUsage> {
     const { startingOn, endingBefore } = checkBillingUsageRequest(window);
-    return this.#get("/billing/usage/events", "get_billing_usage", options, {
+    return this.#rest.get("/billing/usage/events", "get_billing_usage", options, {
       starting_on: startingOn,
       ending_before: endingBefore,
     });
@@ -409,121 +377,35 @@ export class RestClient {
   ): Promise<CheckpointStorageUsage> {
     const { projectId, ...rest } = options;
     const path = "/billing/usage/checkpoints/current";
-    return this.#get(path, "get_current_checkpoint_storage_usage", rest, { project_id: projectId });
+    return this.#rest.get(path, "get_current_checkpoint_storage_usage", rest, { project_id: projectId });
   }
 
   // ---- anything else
 
   /** Calls any endpoint, also one this SDK does not know: `await client.get("/api/v1/...")`. */
   get<T = unknown>(path: string, options?: EndpointOptions): APIPromise<T> {
-    return this.#endpoint("get", path, options);
+    return this.#rest.endpoint("get", path, options);
   }
 
   post<T = unknown>(path: string, options?: EndpointOptions): APIPromise<T> {
-    return this.#endpoint("post", path, options);
+    return this.#rest.endpoint("post", path, options);
   }
 
   put<T = unknown>(path: string, options?: EndpointOptions): APIPromise<T> {
-    return this.#endpoint("put", path, options);
+    return this.#rest.endpoint("put", path, options);
   }
 
   delete<T = unknown>(path: string, options?: EndpointOptions): APIPromise<T> {
-    return this.#endpoint("delete", path, options);
-  }
-
-  #endpoint<T>(
-    method: "get" | "post" | "put" | "delete",
-    path: string,
-    options?: EndpointOptions,
-  ): APIPromise<T> {
-    return new APIPromise<T>({
-      parsed: async () => {
-        await this.#connect();
-        return this.#http[method]<T>(path, options).withResponse();
-      },
-      raw: async () => {
-        await this.#connect();
-        return this.#http[method](path, options).asResponse();
-      },
-    });
+    return this.#rest.endpoint("delete", path, options);
   }
 
   async close(): Promise<void> {
-    const session = await this.#connected?.catch(() => undefined);
-    await (session?.close() ?? this.#http.close());
+    await this.#rest.close();
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
     await this.close();
   }
-
-  #connect(): Promise<Session> {
-    this.#connected ??= Session.connect(this.#http, this.metrics).catch((error) => {
-      this.#connected = undefined;
-      throw error;
-    });
-    return this.#connected;
-  }
-
-  async #request(request: ApiRequest): Promise<ApiResponse> {
-    const { config } = await this.#connect();
-    const { clock, logger } = this.#http;
-    this.#billing ??= new BillingPause({
-      clock,
-      logger,
-      maxPauseMs: config.billingExceptionMaxPauseDurationSec * 1000,
-    });
-    for (;;) {
-      try {
-        return await this.#http.exchange(request);
-      } catch (error) {
-        if (!this.#billing.shouldPause(error)) throw error;
-        await this.#billing.wait(request.signal);
-      }
-    }
-  }
-
-  async #json<T>(
-    method: "GET" | "POST" | "PUT" | "DELETE",
-    path: string,
-    sdkMethod: string,
-    options: RequestOptions,
-    json?: unknown,
-    idempotencyKey?: string,
-  ): Promise<T> {
-    const headers = { ...sdkHeaders(sdkMethod), ...options.headers };
-    const response = await this.#request({
-      ...options,
-      method,
-      path: `/api/v1${path}`,
-      headers,
-      ...(json === undefined ? {} : { json }),
-      ...(idempotencyKey === undefined ? {} : { idempotencyKey }),
-    });
-    return fromWireJson<T>(response.json());
-  }
-
-  async #get<T>(
-    path: string,
-    sdkMethod: string,
-    options: RequestOptions,
-    query?: ApiRequest["query"],
-  ): Promise<T> {
-    const headers = { ...sdkHeaders(sdkMethod), ...options.headers };
-    const response = await this.#request({
-      ...options,
-      method: "GET",
-      path: `/api/v1${path}`,
-      headers,
-      query,
-    });
-    return fromWireJson<T>(response.json());
-  }
-}
-
-/** The server keeps account of which SDK methods are in use by these. */
-function sdkHeaders(method: string): Record<string, string> {
-  return { "x-sdk-version": PROTOCOL_VERSION, "x-sdk-method": method };
 }
 
 function encode(segment: string): string {

@@ -1,0 +1,43 @@
+import { TinkerError } from "../errors.js";
+import type {
+  ModelInputLike,
+  SampleRequest,
+  SampleResponse,
+  SamplingParams,
+  TensorData,
+} from "../wire/index.js";
+
+export interface SampleArguments {
+  prompt: ModelInputLike;
+  /** How many independent answers; 1 when absent. */
+  numSamples?: number | undefined;
+  samplingParams?: SamplingParams | undefined;
+  /** Also return the logprob of every prompt token. */
+  includePromptLogprobs?: boolean | undefined;
+  /** Also return the k likeliest tokens at every prompt position. */
+  topkPromptLogprobs?: number | undefined;
+  /** Also return the k likeliest tokens at every sampled position. */
+  topkSampleLogprobs?: number | undefined;
+  /** Token ids to score at each prompt position after the first, shape [prompt length - 1, K]; -1 = none. */
+  targetPromptLogprobs?: TensorData | readonly (readonly number[])[] | undefined;
+  /** Draw this many alternatives to every prompt token after the first. */
+  promptAltTokensK?: number | undefined;
+  /** Score only the last N prompt tokens. Needs `includePromptLogprobs`. */
+  promptLogprobsLastN?: number | undefined;
+}
+
+/** A server too old for a field ignores it; the caller should hear of that rather than get something else. */
+export function checkHonoured(request: SampleRequest, response: SampleResponse): void {
+  if ((request.promptAltTokensK ?? 0) > 0 && response.promptAltTokens === null) {
+    throw new TinkerError(
+      "promptAltTokensK was asked for, but the server returned none: it does not know this option.",
+    );
+  }
+  const lastN = request.promptLogprobsLastN;
+  const scored = response.promptLogprobs;
+  if (lastN !== undefined && scored?.slice(0, scored.length - lastN).some((logprob) => logprob !== null)) {
+    throw new TinkerError(
+      "promptLogprobsLastN was asked for, but the server scored the whole prompt: it does not know this option.",
+    );
+  }
+}
