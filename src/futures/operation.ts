@@ -80,7 +80,10 @@ async function run<T, R>(
       }
     }
   } catch (error) {
-    if (!link.signal.aborted) throw error;
+    if (!link.signal.aborted) {
+      context.telemetry.logException(error);
+      throw error;
+    }
     if (accepted !== undefined) operation.onAbandoned?.(accepted.requestId);
     // Our own reasons (closed, stuck, a failed sibling) say more than "aborted".
     throw link.signal.reason instanceof TinkerError ? link.signal.reason : error;

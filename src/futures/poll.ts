@@ -31,7 +31,6 @@ export interface PollRequest<T> {
 export async function pollFuture<T>(context: FutureContext, request: PollRequest<T>): Promise<T> {
   const { clock } = context;
   const { requestId, kind, signal } = request;
-  const startedAt = clock.now();
   const budget = new ReservedBudget(context, signal);
   let iteration = 0;
   let connectionFailures = 0;
@@ -79,13 +78,6 @@ export async function pollFuture<T>(context: FutureContext, request: PollRequest
           await budget.reserve(answer.sizeBytes);
           break;
         case "failed":
-          context.telemetry.log("future.failed", {
-            requestId,
-            requestType: kind.requestType,
-            category: answer.category,
-            message: answer.message,
-            elapsedMs: clock.now() - startedAt,
-          });
           throw new RequestFailedError(
             `${kind.requestType} failed (request ${requestId}, ${answer.category} error): ${answer.message}`,
             { requestId, category: answer.category },

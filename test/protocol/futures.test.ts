@@ -248,3 +248,29 @@ describe("polling a future", () => {
     await expect(future).rejects.toThrow(/closed/);
   });
 });
+
+describe("telemetry", () => {
+  it("hears of failed operations, as user errors where the user can mend them, and never of keys", async () => {
+    process.env["TINKER_TELEMETRY"] = "1";
+    const server = await startProtocolServer();
+    try {
+      const client = testClient(server, { apiKey: "tml-very-secret" });
+      const training = await trainingClient(client);
+      server.accept(OPTIM, [{ json: { error: "bad adapter", category: "user" } }]);
+      await training.optimStep().catch(() => {});
+      await client.service.close();
+      const batches = server.requestsTo("POST /api/v1/telemetry");
+      const events = batches.flatMap(
+        (request) => (request.json() as { events: Record<string, unknown>[] }).events,
+      );
+      expect(events.map(({ event }) => event)).toEqual(["SESSION_START", "GENERIC_EVENT", "SESSION_END"]);
+      expect(events[1]).toMatchObject({ event_name: "user_error", severity: "WARNING" });
+      expect(batches.map((request) => Buffer.from(request.body).toString()).join()).not.toContain(
+        "very-secret",
+      );
+    } finally {
+      process.env["TINKER_TELEMETRY"] = "0";
+      await server.close();
+    }
+  });
+});
