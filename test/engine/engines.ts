@@ -39,7 +39,7 @@ export function randomTokens(length: number, seed: number, vocabSize = 64): Int3
   return Int32Array.from({ length }, (_, i) => philox(seed, [i, 0, 0, 99])[0] % vocabSize);
 }
 
-/** Plain next-token data of different lengths. */
+/** Next-token data of different lengths, most of it with a beginning that does not count. */
 export function trainingData(count: number, seed: number): EngineDatum[] {
   return Array.from({ length: count }, (_, index) => {
     const tokens = randomTokens(4 + ((seed + index * 5) % 17), seed * 100 + index);
@@ -47,7 +47,7 @@ export function trainingData(count: number, seed: number): EngineDatum[] {
       tokens,
       targetTokens: randomTokens(tokens.length, seed * 100 + index + 50),
       targetsPerToken: 1,
-      weights: new Float32Array(tokens.length).fill(1),
+      weights: new Float32Array(tokens.length).fill(1).fill(0, 0, (index % 3) * 2),
     };
   });
 }

@@ -1,9 +1,9 @@
-/** The decoder over packed sequences: a forward pass that keeps what the backward pass needs, and that backward pass. */
+/** The decoder over packed sequences: a forward pass that keeps what the backward pass needs. */
 import type { DecoderModel } from "./base-model.js";
 import type { ModelConfig } from "./config.js";
-import type { DecoderWeights, LayerWeights } from "./decoder-weights.js";
+import type { LayerWeights } from "./decoder-weights.js";
 import { type F32, type I32, type Kernels, type Rows, slice } from "./kernels/kernels.js";
-import { type AdaptedRows, from, linearBackward, linearForward } from "./linear.js";
+import { type AdaptedRows, from, linearForward } from "./linear.js";
 import type { LoraGroup, LoraLayer, LoraWeights } from "./lora.js";
 
 /** Rows of several sequences, one after another; sequence s owns rows offsets[s]..offsets[s+1]. */
@@ -28,7 +28,7 @@ export function widthsOf(config: ModelConfig): Widths {
   return { query, key, qkv: query + 2 * key };
 }
 
-interface LayerActivations {
+export interface LayerActivations {
   input: F32;
   inputRstd: F32;
   normedInput: F32;
@@ -103,7 +103,7 @@ export function fillRows(kernels: Kernels, out: F32, bias: F32, rows: number): v
 const keepLow = (kernels: Kernels, rows: number, lora: LoraWeights | null, group: LoraGroup | null) =>
   lora && group ? kernels.scratch(rows * group.b.length * lora.rank) : null;
 
-const noAdapters: LoraLayer = { qkv: null, output: null, gateUp: null, down: null };
+export const noAdapters: LoraLayer = { qkv: null, output: null, gateUp: null, down: null };
 
 export function decoderForward(
   kernels: Kernels,
@@ -278,181 +278,10 @@ export function startResidual(
   }
 }
 
-/** Gradients that a backward pass adds to; null where the weights are frozen. */
-export interface DecoderGradients {
-  lora: LoraWeights | null;
-  weights: DecoderWeights | null;
-}
-
-/** `dhidden` is the gradient of the head's input; adds to all gradients below it. */
-export function decoderBackward(
-  kernels: Kernels,
-  model: DecoderModel,
-  kept: Activations,
-  dhidden: F32,
-  lora: LoraWeights | null,
-  gradients: DecoderGradients,
-): void {
-  const { config, weights } = model;
-  const { rows } = kept.packed;
-  const adaptsLayers = lora?.layers.some((layer) => Object.values(layer).some((group) => group !== null));
-  if (!adaptsLayers && !gradients.weights) return;
-  const mark = kernels.mark();
-  const dx = kernels.scratch(rows * config.hiddenSize);
-  kernels.zero(dx);
-  kernels.rmsNormBackward(
-    dx,
-    gradients.weights?.finalNorm ?? null,
-    dhidden,
-    kept.final,
-    kept.finalRstd,
-    weights.finalNorm,
-    rows,
-    config.hiddenSize,
-  );
-  for (let index = config.layers - 1; index >= 0; index--) {
-    const inner = kernels.mark();
-    layerBackward(kernels, model, index, kept, dx, lora, gradients);
-    kernels.release(inner);
-  }
-  if (gradients.weights) {
-    kernels.scatterAddRows(gradients.weights.embedding, dx, kept.packed.tokens, rows, config.hiddenSize);
-  }
-  kernels.release(mark);
-}
-
-/** On entry `dx` is the gradient of the layer's output, on return that of its input. */
-function layerBackward(
-  kernels: Kernels,
-  model: DecoderModel,
-  index: number,
-  kept: Activations,
-  dx: F32,
-  lora: LoraWeights | null,
-  gradients: DecoderGradients,
-): void {
-  const { config } = model;
-  const { hiddenSize, heads, kvHeads, headDim, intermediateSize } = config;
-  const layer = model.weights.layers[index]!;
-  const saved = kept.layers[index]!;
-  const weightGradient = gradients.weights?.layers[index] ?? null;
-  const adapters = lora?.layers[index] ?? noAdapters;
-  const adapterGradients = gradients.lora?.layers[index] ?? noAdapters;
-  const { rows, positions } = kept.packed;
-  const width = widthsOf(config);
-  const take = (columns: number) => kernels.scratch(rows * columns);
-  const { cos, sin } = model.rope.upTo(kept.packed.maxLength);
-  const linear = (
-    dInput: F32 | null,
-    dy: F32,
-    x: F32,
-    name: keyof LoraLayer,
-    inputs: number,
-    outputs: number,
-  ) =>
-    linearBackward(
-      kernels,
-      dInput,
-      dy,
-      x,
-      layer[name],
-      { rows, inputs, outputs },
-      wholeBatch(lora, adapters[name], rows),
-      saved.low[name],
-      { weight: weightGradient?.[name] ?? null, adapter: adapterGradients[name] },
-    );
-
-  const dactivated = take(intermediateSize);
-  linear(dactivated, dx, saved.activated, "down", intermediateSize, hiddenSize);
-  const dgateUp = take(2 * intermediateSize);
-  kernels.swigluBackward(dgateUp, dactivated, saved.gateUp, rows, intermediateSize);
-  const dnormed = take(hiddenSize);
-  linear(dnormed, dgateUp, saved.normedMiddle, "gateUp", hiddenSize, 2 * intermediateSize);
-  kernels.rmsNormBackward(
-    dx,
-    weightGradient?.postNorm ?? null,
-    dnormed,
-    saved.middle,
-    saved.middleRstd,
-    layer.postNorm,
-    rows,
-    hiddenSize,
-  );
-
-  if (index === 0 && !adapters.qkv && !adapters.output && !weightGradient) return;
-  const dattended = take(width.query);
-  linear(dattended, dx, saved.attended, "output", width.query, hiddenSize);
-  if (weightGradient?.outputBias) addColumnSums(kernels, weightGradient.outputBias, dx, rows);
-  const dquery = { data: take(width.query), stride: width.query };
-  const dkey = { data: take(width.key), stride: width.key };
-  const dqkv = take(width.qkv);
-  const parts = splitQkv(saved.qkv, width);
-  const dparts = splitQkv(dqkv, width);
-  kernels.attentionBackward(
-    dquery,
-    dkey,
-    dparts.value,
-    dattended,
-    { data: saved.query, stride: width.query },
-    { data: saved.key, stride: width.key },
-    parts.value,
-    saved.attended,
-    saved.lse,
-    kept.packed.offsets,
-    kept.packed.sequences,
-    attentionShape(config),
-  );
-  kernels.normRopeBackward(
-    dparts.query,
-    weightGradient?.qNorm ?? null,
-    dquery,
-    parts.query,
-    saved.queryRstd,
-    layer.qNorm,
-    cos,
-    sin,
-    positions,
-    rows,
-    heads,
-    headDim,
-  );
-  kernels.normRopeBackward(
-    dparts.key,
-    weightGradient?.kNorm ?? null,
-    dkey,
-    parts.key,
-    saved.keyRstd,
-    layer.kNorm,
-    cos,
-    sin,
-    positions,
-    rows,
-    kvHeads,
-    headDim,
-  );
-  if (weightGradient?.qkvBias) addColumnSums(kernels, weightGradient.qkvBias, dqkv, rows);
-  // Nothing below the first layer learns unless the embedding does.
-  const needsInput = index > 0 || gradients.weights !== null;
-  linear(needsInput ? dnormed : null, dqkv, saved.normedInput, "qkv", hiddenSize, width.qkv);
-  if (!needsInput) return;
-  kernels.rmsNormBackward(
-    dx,
-    weightGradient?.inputNorm ?? null,
-    dnormed,
-    saved.input,
-    saved.inputRstd,
-    layer.inputNorm,
-    rows,
-    hiddenSize,
-  );
-}
-
-function addColumnSums(kernels: Kernels, sums: F32, x: F32, rows: number): void {
-  const mark = kernels.mark();
-  const ones = kernels.scratch(rows);
-  kernels.upload(ones, new Float32Array(rows).fill(1));
-  kernels.matmul(sums, ones, x, 1, sums.length, rows, { accumulate: true });
-  kernels.release(mark);
+export function takeRows(kernels: Kernels, x: F32, indices: I32, cols: number): F32 {
+  const out = kernels.scratch(indices.length * cols);
+  kernels.gatherRows(out, x, indices, indices.length, cols);
+  return out;
 }
 
 /** Part of the rows of a matrix. */

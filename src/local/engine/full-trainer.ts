@@ -4,7 +4,8 @@ import { join } from "node:path";
 import { decodeSafetensors, encodeSafetensors } from "../safetensors.js";
 import { type DecoderModel, readWeights } from "./base-model.js";
 import { type ModelConfig, parseModelConfig, readModelConfig } from "./config.js";
-import { decoderBackward, decoderForward, packSequences } from "./decoder.js";
+import { decoderForward, packSequences } from "./decoder.js";
+import { decoderBackward } from "./decoder-backward.js";
 import { type DecoderLayout, type DecoderWeights, decoderLayout } from "./decoder-weights.js";
 import type { AdamSettings } from "./engine.js";
 import { type F32, type Kernels, slice } from "./kernels/kernels.js";
@@ -240,8 +241,11 @@ export class FullTrainer {
         dhidden && { dhidden, gradients: { lora: null, head } },
       );
       loss += result.loss;
-      if (dhidden && result.hasGradient) {
-        decoderBackward(kernels, this.model, kept, dhidden, null, { lora: null, weights: this.#gradients });
+      if (dhidden) {
+        decoderBackward(kernels, this.model, kept, dhidden, result.activeRows, null, {
+          lora: null,
+          weights: this.#gradients,
+        });
       }
       kernels.release(mark);
     }

@@ -1,6 +1,6 @@
 /** From hidden rows to logprobs, losses and the gradient of the hidden rows, a chunk of the vocabulary's rows at a time. */
 import type { DecoderModel } from "./base-model.js";
-import { type Activations, rowsOf, scratchInts, wholeBatch } from "./decoder.js";
+import { type Activations, rowsOf, scratchInts, takeRows, wholeBatch } from "./decoder.js";
 import type { LossName } from "./engine.js";
 import type { F32, Kernels } from "./kernels/kernels.js";
 import { linearBackward, linearForward } from "./linear.js";
@@ -18,11 +18,14 @@ export interface HeadGradients {
 
 export interface HeadResult extends LossSums {
   logprobs: Float32Array;
-  /** Some slope was not zero, so there is something to propagate. */
-  hasGradient: boolean;
+  /** Rows with a slope that is not zero, in order: what there is to propagate. */
+  activeRows: Int32Array;
 }
 
-/** With `dhidden`, also writes the gradient of the hidden rows and adds to the head's gradients. */
+/**
+ * With `backward`, also adds to the head's gradients and writes the gradient of the active hidden rows, one after
+ * another, to `dhidden`. Prompts have no weight in most losses, so the rows left out are often the larger part.
+ */
 export async function lossHead(
   kernels: Kernels,
   model: DecoderModel,
@@ -41,8 +44,9 @@ export async function lossHead(
     loss: 0,
     clipped: 0,
     logprobs: new Float32Array(rows * targetsPerToken),
-    hasGradient: false,
+    activeRows: new Int32Array(0),
   };
+  const active: number[] = [];
   const chunk = Math.min(rows, Math.max(16, Math.floor(chunkValues / vocabSize)));
   for (let start = 0; start < rows; start += chunk) {
     const count = Math.min(chunk, rows - start);
@@ -71,23 +75,58 @@ export async function lossHead(
     result.loss += sums.loss;
     result.clipped += sums.clipped;
     if (backward) {
-      const dhidden = rowsOf(backward.dhidden, start, count, hiddenSize);
-      if (slopes.every((slope) => slope === 0)) {
-        kernels.zero(dhidden);
-      } else {
-        result.hasGradient = true;
-        const coefficients = kernels.scratch(targetCount);
-        kernels.upload(coefficients, slopes);
-        kernels.logitsGradient(logits, lse, targetRows, coefficients, count, vocabSize, targetsPerToken);
-        linearBackward(kernels, dhidden, logits, hidden, weights.head, shape, adapted, low, {
-          weight: backward.gradients.head,
-          adapter: backward.gradients.lora?.head ?? null,
-        });
+      const chosen = rowsWithSlope(slopes, targetsPerToken);
+      if (chosen.length > 0) {
+        const dhidden = rowsOf(backward.dhidden, active.length, chosen.length, hiddenSize);
+        const indices = chosen.length < count ? scratchInts(kernels, chosen) : null;
+        const part = (x: F32, cols: number) => (indices ? takeRows(kernels, x, indices, cols) : x);
+        const dlogits = part(logits, vocabSize);
+        const coefficients = kernels.scratch(chosen.length * targetsPerToken);
+        kernels.upload(coefficients, pickRows(slopes, chosen, targetsPerToken));
+        const chosenTargets = targets.subarray(targetsAt, targetsAt + targetCount);
+        kernels.logitsGradient(
+          dlogits,
+          part(lse, 1),
+          indices ? scratchInts(kernels, pickRows(chosenTargets, chosen, targetsPerToken)) : targetRows,
+          coefficients,
+          chosen.length,
+          vocabSize,
+          targetsPerToken,
+        );
+        linearBackward(
+          kernels,
+          dhidden,
+          dlogits,
+          part(hidden, hiddenSize),
+          weights.head,
+          { ...shape, rows: chosen.length },
+          adapted,
+          low && lora && part(low, lora.rank),
+          { weight: backward.gradients.head, adapter: backward.gradients.lora?.head ?? null },
+        );
+        for (const row of chosen) active.push(start + row);
       }
     }
     kernels.release(mark);
   }
+  result.activeRows = Int32Array.from(active);
   return result;
+}
+
+function rowsWithSlope(slopes: Float32Array, columns: number): Int32Array {
+  const rows: number[] = [];
+  for (let row = 0; row * columns < slopes.length; row++) {
+    if (slopes.subarray(row * columns, (row + 1) * columns).some((slope) => slope !== 0)) rows.push(row);
+  }
+  return Int32Array.from(rows);
+}
+
+function pickRows<T extends Float32Array | Int32Array>(table: T, rows: Int32Array, columns: number): T {
+  const out = table.slice(0, rows.length * columns) as T;
+  rows.forEach((row, index) => {
+    out.set(table.subarray(row * columns, (row + 1) * columns), index * columns);
+  });
+  return out;
 }
 
 /** Plain cross-entropy inputs with every target counted `weight` times. */

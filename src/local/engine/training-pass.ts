@@ -1,6 +1,7 @@
 /** One forward or forward-backward call, in steps short enough for sampling to run in between. */
 import type { Adapter } from "./adapter.js";
-import { decoderBackward, decoderForward, packSequences } from "./decoder.js";
+import { decoderForward, packSequences } from "./decoder.js";
+import { decoderBackward } from "./decoder-backward.js";
 import type { EngineDatum, ForwardBackwardCall, ForwardBackwardResult } from "./engine.js";
 import type { Kernels } from "./kernels/kernels.js";
 import { lossHead } from "./loss-head.js";
@@ -79,8 +80,11 @@ async function trainingStep(
       lora,
       dhidden && { dhidden, gradients: { lora: gradients, head: null } },
     );
-    if (dhidden && result.hasGradient) {
-      decoderBackward(kernels, model, kept, dhidden, lora, { lora: gradients, weights: null });
+    if (dhidden) {
+      decoderBackward(kernels, model, kept, dhidden, result.activeRows, lora, {
+        lora: gradients,
+        weights: null,
+      });
     }
     return result;
   } finally {
