@@ -31,10 +31,11 @@ function reward({ solution }: Problem, { tokens }: SampledSequence): number {
 }
 
 /** Several answers to each problem, as the model really gives them: at temperature 1. */
-function attempt(sampler: SamplingClient, problems: readonly Problem[], numSamples: number) {
-  const samplingParams = { maxTokens: 5, temperature: 1, stop: "\n" };
+function attempt(sampler: SamplingClient, problems: readonly Problem[], numSamples: number, step: number) {
   return Promise.all(
-    problems.map(async (problem) => {
+    problems.map(async (problem, index) => {
+      // The seed makes every run of this program the same; without one, each is different.
+      const samplingParams = { maxTokens: 5, temperature: 1, stop: "\n", seed: 1000 * step + index };
       const { sequences } = await sampler.sample({ prompt: problem.prompt, numSamples, samplingParams });
       return { problem, sequences, rewards: sequences.map((sequence) => reward(problem, sequence)) };
     }),
@@ -96,7 +97,7 @@ export async function runAddition({
   display.say(`Learning from ${problemsPerStep} x ${samplesPerProblem} answers a step:`);
   const training = await service.createLoraTrainingClient({ baseModel, rank: 32, seed: 1 });
   let sampler = await training.saveWeightsAndGetSamplingClient();
-  let attempts = attempt(sampler, draw(), samplesPerProblem);
+  let attempts = attempt(sampler, draw(), samplesPerProblem, 1);
   const curve: number[] = [];
   const progress = display.progress(steps);
   const trainingStarted = performance.now();
@@ -107,7 +108,7 @@ export async function runAddition({
     const groups = await attempts;
     // The next answers are sampled while these are learnt. Their sampler is then one step old, which the loss allows
     // for: it weighs each token by how much likelier the model finds it now.
-    if (step < steps) attempts = attempt(sampler, draw(), samplesPerProblem);
+    if (step < steps) attempts = attempt(sampler, draw(), samplesPerProblem, step + 1);
     const batch = groups.flatMap(lessons);
     if (batch.length > 0) {
       const pass = training.forwardBackward(batch, "importance_sampling");

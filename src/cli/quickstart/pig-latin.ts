@@ -1,5 +1,5 @@
 /** Teaches a small language model Pig Latin ("stick" becomes "ick-stay") in under a minute, all on this machine. */
-import { type DatumLike, type SamplingClient, ServiceClient } from "tinkerts";
+import { type SamplingClient, ServiceClient } from "tinkerts";
 import { loadTokenizer, startLocalBackend } from "tinkerts/local";
 import { createDisplay, percent } from "./display.js";
 import { seededRandom, shuffled } from "./random.js";
@@ -17,7 +17,7 @@ export function pigLatin(word: string): string {
 }
 
 /** One example. The model reads all of it and learns the answer only: the question's tokens weigh nothing. */
-function example(word: string): DatumLike<"cross_entropy"> {
+function example(word: string) {
   const prompt = tokenizer.encode(question(word));
   const tokens = [...prompt, ...tokenizer.encode(` ${pigLatin(word)}\n`)];
   return {
@@ -74,7 +74,8 @@ export async function runPigLatin({
     const batch = words.splice(0, batchSize).map(example);
     const pass = training.forwardBackward(batch, "cross_entropy");
     const update = training.optimStep({ learningRate: learningRate * (1 - step / steps) });
-    return { pass, update };
+    const tokens = batch.reduce((sum, { modelInput }) => sum + modelInput.length, 0);
+    return { pass, update, tokens };
   }
 
   display.say(`Training on ${steps} batches of ${batchSize} other words:`);
@@ -85,12 +86,12 @@ export async function runPigLatin({
   let next = submit(0);
   for (let step = 1; step <= steps; step += 1) {
     signal.throwIfAborted();
-    const { pass, update } = next;
+    const { pass, update, tokens } = next;
     // One step ahead of the answers: the server never has to wait for us.
     if (step < steps) next = submit(step);
     const { metrics } = await pass;
     await update;
-    trainedTokens += metrics["tokens:sum"]!;
+    trainedTokens += tokens;
     tokensPerSecond = Math.round((1000 * trainedTokens) / (performance.now() - trainingStarted));
     const loss = metrics["loss:sum"]! / batchSize;
     progress.update(step, `loss ${loss.toFixed(3)} per word  ${tokensPerSecond} tokens/s`);
