@@ -19,7 +19,10 @@ export function chooseToken(logits: Float32Array, choice: Choice, random: () => 
   const largest = logits[best]!;
   let total = 0;
   for (let i = 0; i < logits.length; i++) {
-    weights[i] = Math.exp((logits[i]! - largest) / choice.temperature);
+    const exponent = (logits[i]! - largest) / choice.temperature;
+    // Lighter than the finest step of the random number: never drawn anyway.
+    if (exponent < -45) continue;
+    weights[i] = Math.exp(exponent);
     total += weights[i]!;
   }
   const limited = (choice.topK > 0 && choice.topK < logits.length) || choice.topP < 1;
