@@ -218,6 +218,19 @@ describe("sampling", () => {
     await engine.createAdapter("x", "qwen3", lora);
   });
 
+  it("says so when an adapter has diverged, and goes on with the others", async () => {
+    const engine = start();
+    await trained(engine, "a", "qwen3", 3);
+    const state = await engine.exportAdapter("a", { optimizer: false });
+    Object.values(state.tensors)[0]!.data.fill(Number.NaN);
+    await engine.importAdapter("broken", "qwen3", state, { optimizer: false });
+    const prompt = randomTokens(20, 1);
+    const fine = engine.sample(sampleCall(prompt, { adapterId: "a" }));
+    await expect(engine.sample(sampleCall(prompt, { adapterId: "broken" }))).rejects.toThrow(/not finite/);
+    expect((await fine).sequences[0]!.tokens).toHaveLength(20);
+    await engine.removeAdapter("broken");
+  });
+
   it.each([
     [{ prompt: new Int32Array(0) }, /prompt is empty/],
     [{ prompt: Int32Array.of(1, 64) }, /prompt\[1\] is token 64/],

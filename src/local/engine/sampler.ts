@@ -34,6 +34,7 @@ interface Running {
 }
 
 interface Planned {
+  request: SampleRequest;
   span: RowSpan;
   version: number;
   consume(logits: (row: number) => Float32Array, lse: (row: number) => number): void;
@@ -133,6 +134,12 @@ export class Sampler {
         const first = row;
         const { start, count, logitsFrom } = plan.span;
         row += Math.max(0, start + count - Math.max(start, logitsFrom));
+        if (!lse.subarray(first, row).every(Number.isFinite)) {
+          const what =
+            "the model's logits are not finite: the adapter has diverged, or the weights are damaged";
+          if (!plan.request.settled) plan.request.fail(new EngineInputError(what));
+          continue;
+        }
         plan.consume(
           (index) => logits.subarray((first + index) * vocabSize, (first + index + 1) * vocabSize),
           (index) => lse[first + index]!,
@@ -147,8 +154,10 @@ export class Sampler {
     return this.#running.map((sample) => {
       const position = sample.tokens.length - 1;
       if (position >= sample.pages.length * pageSize) sample.pages.push(this.#pool.take());
-      const { adapter } = sample.request;
+      const { request } = sample;
+      const { adapter } = request;
       return {
+        request,
         version: adapter?.version ?? 0,
         span: {
           lora: adapter?.weights ?? null,
@@ -182,6 +191,7 @@ export class Sampler {
       const { adapter, logitsFrom } = request;
       const tokens = request.call.prompt;
       planned.push({
+        request,
         version: adapter?.version ?? 0,
         span: { lora: adapter?.weights ?? null, pages: request.pages, tokens, start, count, logitsFrom },
         consume: (logits, lse) => {
