@@ -3,6 +3,7 @@ import { Worker } from "node:worker_threads";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { APIUserAbortError, ModelInput, type SampleResponse, SamplingClient } from "../../src/index.js";
 import { encodeSampleResponse } from "../../src/wire/protobuf.js";
+import { FakeClock } from "../support/fake-clock.js";
 import { type ProtocolServer, type ScriptedAnswer, startProtocolServer } from "../support/protocol-server.js";
 import { type TestClient, testClient } from "./client.js";
 
@@ -29,6 +30,8 @@ const response = (parts: Partial<SampleResponse> = {}): SampleResponse => ({
 const answer = (parts: Partial<SampleResponse> = {}): ScriptedAnswer => ({
   bytes: encodeSampleResponse(response(parts)),
 });
+
+const textPrompt = (tokens: number[]) => ({ chunks: [{ type: "encoded_text", tokens }] });
 
 describe("sampling", () => {
   let server: ProtocolServer;
@@ -147,26 +150,28 @@ describe("sampling", () => {
     expect(sent().map(({ seq_id }) => seq_id)).toEqual([0, 0, 0, 0, 0, 1]);
   });
 
-  it("backs off together with every client of the same server and key, and carefully afterwards", async () => {
+  it("backs off together with every client of the same server and key, and with no other", async () => {
     await start();
-    await using second = testClient(server, { clock: client.clock });
-    const other = await second.service.createSamplingClient({ baseModel: "test/tiny" });
-    const stranger = testClient(server, { apiKey: "tml-another", clock: client.clock });
-    const foreign = await stranger.service.createSamplingClient({ baseModel: "test/tiny" });
-    server.on(SAMPLE, [
-      { status: 429 },
-      { json: { request_id: "a" } },
-      { json: { request_id: "b" } },
-      { json: { request_id: "c" } },
-    ]);
-    for (const id of ["a", "b", "c"]) server.future(id, answer());
-    const startedAt = client.clock.now();
-    const first = sampler.sample({ prompt: [1] });
-    await expect.poll(() => server.requestsTo(SAMPLE).length).toBeGreaterThanOrEqual(2);
-    await first;
-    expect(client.clock.now() - startedAt).toBeGreaterThanOrEqual(1_000);
-    await Promise.all([other.sample({ prompt: [1] }), foreign.sample({ prompt: [1] })]);
-    await stranger.service.close();
+    const clock = new FakeClock();
+    const clients = ["tml-shared", "tml-shared", "tml-other"].map((apiKey) =>
+      testClient(server, { apiKey, clock }),
+    );
+    const [first, second, stranger] = await Promise.all(
+      clients.map(({ service }) => service.createSamplingClient({ baseModel: "test/tiny" })),
+    );
+    server.on(SAMPLE, [{ status: 429 }, { json: { request_id: "a" } }]);
+    server.future("a", answer());
+    const refused = first!.sample({ prompt: [1] });
+    await expect.poll(() => sent().length).toBe(1);
+    await expect.poll(() => clock.sleeps).toEqual([1_000]);
+    const held = second!.sample({ prompt: [2] });
+    await stranger!.sample({ prompt: [3] });
+    await clock.advance(999);
+    expect(sent().map(({ prompt }) => prompt)).toEqual([[1], [3]].map(textPrompt));
+    await clock.advance(1);
+    await Promise.all([refused, held]);
+    expect(sent()).toHaveLength(4);
+    for (const { service } of clients) await service.close();
   });
 
   it("waits five seconds when a large request met a 429", async () => {
