@@ -1,0 +1,198 @@
+// The engine beside OpenBLAS and PyTorch in one run: matrix products, LoRA and full training, sampling.
+// PyTorch: TORCH_PYTHON names a Python with torch, transformers and peft; OpenBLAS: see bench/gemm.mjs.
+import { spawnSync } from "node:child_process";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { FullTrainer } from "../dist/local/engine/full-trainer.js";
+import { createWasmKernels } from "../dist/local/engine/kernels/index.js";
+import { startEngine } from "../dist/local/engine/start-engine.js";
+
+const threads = 2;
+const qwen3 = {
+  model_type: "qwen3",
+  rms_norm_eps: 1e-6,
+  rope_theta: 1e4,
+  hidden_act: "silu",
+  tie_word_embeddings: true,
+};
+const models = [
+  {
+    name: "nano",
+    rounds: 5,
+    rows: 8,
+    length: 128,
+    config: {
+      ...qwen3,
+      hidden_size: 256,
+      num_hidden_layers: 3,
+      num_attention_heads: 8,
+      num_key_value_heads: 4,
+      head_dim: 32,
+      intermediate_size: 704,
+      vocab_size: 512,
+      max_position_embeddings: 512,
+    },
+  },
+  {
+    name: "30M",
+    rounds: 2,
+    rows: 4,
+    length: 128,
+    config: {
+      ...qwen3,
+      hidden_size: 512,
+      num_hidden_layers: 8,
+      num_attention_heads: 8,
+      num_key_value_heads: 4,
+      head_dim: 64,
+      intermediate_size: 1408,
+      vocab_size: 8192,
+      max_position_embeddings: 512,
+    },
+  },
+];
+const prompt = 16;
+const steps = 48;
+const adam = { learningRate: 1e-4, beta1: 0.9, beta2: 0.95, eps: 1e-8, weightDecay: 0, gradClipNorm: 0 };
+const folder = mkdtempSync(join(tmpdir(), "tinkerts-engine-"));
+const randomTokens = (length, vocabulary) =>
+  Int32Array.from({ length }, () => Math.floor(Math.random() * vocabulary));
+
+async function bestRate(count, rounds, action) {
+  await action();
+  let best = Number.POSITIVE_INFINITY;
+  for (let round = 0; round < rounds; round += 1) {
+    const start = performance.now();
+    await action();
+    best = Math.min(best, performance.now() - start);
+  }
+  return (count / best) * 1000;
+}
+
+async function ours({ name, config, rows, length, rounds }, relaxedSimd) {
+  const path = join(folder, name);
+  const kernels = createWasmKernels({ threads, relaxedSimd });
+  const trainer = FullTrainer.create(kernels, config, { seed: 1 });
+  trainer.save(path, { dtype: "F32" });
+  const vocabulary = config.vocab_size;
+  const examples = Array.from({ length: rows }, () => ({
+    tokens: randomTokens(length, vocabulary),
+    targets: randomTokens(length, vocabulary),
+  }));
+  const full = await bestRate(rows * length, rounds, () => trainer.train(examples, adam));
+  await kernels.close();
+
+  const engine = await startEngine({ models: [{ name, path }], threads, relaxedSimd });
+  await engine.createAdapter("a", name, {
+    rank: 32,
+    seed: 1,
+    trainAttn: true,
+    trainMlp: true,
+    trainUnembed: true,
+  });
+  const data = examples.map(({ tokens, targets }) => ({
+    tokens,
+    targetTokens: targets,
+    targetsPerToken: 1,
+    weights: new Float32Array(length).fill(1),
+  }));
+  const lora = await bestRate(rows * length, rounds, async () => {
+    await engine.forwardBackward({
+      adapterId: "a",
+      data,
+      lossFn: "cross_entropy",
+      lossFnConfig: {},
+      forwardOnly: false,
+    });
+    await engine.optimStep("a", adam);
+  });
+  const rates = { full, lora };
+  for (const batch of [1, 16]) {
+    rates[`sample${batch}`] = await bestRate(batch * steps, rounds, () =>
+      engine.sample({
+        requestId: `sample-${Math.random()}`,
+        adapterId: null,
+        baseModel: name,
+        prompt: randomTokens(prompt, vocabulary),
+        numSamples: batch,
+        maxTokens: steps,
+        temperature: 1,
+        topK: -1,
+        topP: 1,
+        seed: 1,
+        stopTokens: [],
+        stopStrings: [],
+        promptLogprobs: false,
+        topkPromptLogprobs: 0,
+        topkSampleLogprobs: 0,
+        promptAltTokens: 0,
+      }),
+    );
+  }
+  await engine.close();
+  return rates;
+}
+
+function torch(model) {
+  const python = process.env.TORCH_PYTHON;
+  if (!python) return undefined;
+  const script = fileURLToPath(new URL("engine-torch.py", import.meta.url));
+  const { status, stdout, stderr } = spawnSync(
+    python,
+    [script, JSON.stringify({ ...model, threads, prompt, steps })],
+    {
+      encoding: "utf8",
+    },
+  );
+  if (status !== 0) throw new Error(stderr);
+  return JSON.parse(stdout.trim().split("\n").at(-1));
+}
+
+const round = (value) => (value === undefined ? null : Number(value.toPrecision(3)));
+const results = [];
+for (const model of models) {
+  const plain = await ours(model, false);
+  const relaxed = await ours(model, true);
+  const peer = torch(model);
+  const row = { model: model.name, sampleBatchGain: round(plain.sample16 / plain.sample1) };
+  for (const key of ["lora", "full", "sample1", "sample16"]) {
+    row[key] = {
+      plain: round(plain[key]),
+      relaxed: round(relaxed[key]),
+      torch: round(peer?.[key]),
+      ratio: round(peer && plain[key] / peer[key]),
+    };
+  }
+  console.error(JSON.stringify(row));
+  results.push(row);
+}
+rmSync(folder, { recursive: true, force: true });
+if (!process.env.TORCH_PYTHON)
+  console.error("PyTorch is left out: set TORCH_PYTHON to a Python with torch, transformers and peft.");
+
+const gemm = spawnSync(process.execPath, [fileURLToPath(new URL("gemm.mjs", import.meta.url))], {
+  encoding: "utf8",
+  stdio: ["ignore", "pipe", "inherit"],
+});
+const products = JSON.parse(gemm.stdout.trim().split("\n").at(-1));
+const bars = {
+  "products: 0.5 of OpenBLAS plain, 0.65 relaxed": products.pass,
+  "LoRA training at 0.8 of PyTorch": results.every(({ lora }) => (lora.ratio ?? 1) >= 0.8),
+  "sampling above PyTorch, one at a time": results.every(({ sample1 }) => (sample1.ratio ?? 1) > 1),
+  "sampling 16 at a time 3 times as fast as one": results.every(
+    ({ sampleBatchGain }) => sampleBatchGain >= 3,
+  ),
+};
+console.log(
+  JSON.stringify({
+    bench: "engine",
+    unit: "tokens/s",
+    threads,
+    results,
+    products: products.results,
+    bars,
+    pass: Object.values(bars).every((met) => met !== false),
+  }),
+);
