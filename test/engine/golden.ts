@@ -1,5 +1,6 @@
 import { readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
+import { decodeSafetensors, type FloatTensor } from "../../src/checkpoints/safetensors.js";
 import type { Adapter } from "../../src/local/engine/adapter.js";
 import type {
   AdapterState,
@@ -10,7 +11,6 @@ import type {
 } from "../../src/local/engine/engine.js";
 import type { Kernels } from "../../src/local/engine/kernels/kernels.js";
 import { trainingPass } from "../../src/local/engine/training-pass.js";
-import { decodeSafetensors, type FloatTensor } from "../../src/local/safetensors.js";
 
 export const goldenModels = ["qwen3", "llama", "qwen2"] as const;
 export type GoldenModel = (typeof goldenModels)[number];

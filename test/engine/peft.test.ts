@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { afterAll, describe, expect, it } from "vitest";
-import { encodeSafetensors } from "../../src/local/safetensors.js";
+import { encodeSafetensors } from "../../src/checkpoints/safetensors.js";
 import { adam, crossEntropy, lora, openEngine, randomTokens, sampleCall, trainingData } from "./engines.js";
 import { fixture, goldenModels } from "./golden.js";
 

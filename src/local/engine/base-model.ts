@@ -1,7 +1,7 @@
 /** A base model read from a Hugging Face folder: configuration, frozen weights, rotary tables. */
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
-import { SafetensorsFile } from "../safetensors.js";
+import { SafetensorsFile } from "../../checkpoints/safetensors-file.node.js";
 import { type ModelConfig, readModelConfig } from "./config.js";
 import { type DecoderWeights, decoderLayout, separateHead } from "./decoder-weights.js";
 import type { BaseModelInfo } from "./engine.js";

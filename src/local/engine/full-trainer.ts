@@ -1,7 +1,7 @@
 /** Pretraining: the same decoder with every weight trainable, saved as a Hugging Face folder that can be continued. */
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { decodeSafetensors, encodeSafetensors } from "../safetensors.js";
+import { decodeSafetensors, encodeSafetensors } from "../../checkpoints/safetensors.js";
 import { type DecoderModel, readWeights } from "./base-model.js";
 import { type ModelConfig, parseModelConfig, readModelConfig } from "./config.js";
 import { decoderForward, packSequences } from "./decoder.js";

@@ -1,9 +1,9 @@
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { z } from "zod";
+import { decodeSafetensors, encodeSafetensors } from "../../checkpoints/safetensors.js";
 import { type AdapterState, type LoraSettings, loraAlpha, type NamedTensor } from "../engine/engine.js";
 import { EngineInputError } from "../engine/errors.js";
-import { decodeSafetensors, encodeSafetensors } from "../safetensors.js";
 import { isCode, writeSynced } from "./data-folder.js";
 
 const ATTENTION = ["q_proj", "k_proj", "v_proj", "o_proj"];

@@ -1,7 +1,9 @@
 /** Reads and writes the safetensors format: a JSON header, then raw little-endian tensors. */
-import { closeSync, fstatSync, openSync, readSync } from "node:fs";
 
 export type SafetensorsDtype = "F64" | "F32" | "F16" | "BF16" | "I64" | "I32" | "I16" | "I8" | "U8" | "BOOL";
+
+/** The dtypes that weights are written in. */
+export type FloatDtype = "F32" | "F16" | "BF16";
 
 export interface SafetensorsEntry {
   dtype: SafetensorsDtype;
@@ -21,7 +23,7 @@ export interface FloatTensor {
   data: Float32Array;
 }
 
-const dtypeBytes: Record<SafetensorsDtype, number> = {
+export const dtypeBytes: Record<SafetensorsDtype, number> = {
   F64: 8,
   F32: 4,
   F16: 2,
@@ -55,90 +57,61 @@ export function decodeSafetensors(bytes: Uint8Array): {
 
 export function encodeSafetensors(
   tensors: Record<string, { shape: number[]; data: Float32Array }>,
-  options: { dtype?: "F32" | "F16"; metadata?: Record<string, string> } = {},
+  options: { dtype?: FloatDtype; metadata?: Record<string, string> } = {},
 ): Uint8Array {
   const { dtype = "F32", metadata = { format: "pt" } } = options;
-  const header: Record<string, unknown> = { __metadata__: metadata };
   const names = Object.keys(tensors).sort();
-  let offset = 0;
   for (const name of names) {
     const { shape, data } = tensors[name]!;
-    const elements = shape.reduce((product, size) => product * size, 1);
+    const elements = elementCount(shape);
     if (elements !== data.length) {
       throw new Error(`tensor ${name}: shape [${shape}] needs ${elements} values, got ${data.length}`);
     }
-    const end = offset + elements * dtypeBytes[dtype];
-    header[name] = { dtype, shape, data_offsets: [offset, end] };
-    offset = end;
   }
-  const json = new TextEncoder().encode(JSON.stringify(header));
-  const headerBytes = Math.ceil(json.length / 8) * 8;
-  const out = new Uint8Array(8 + headerBytes + offset);
-  new DataView(out.buffer).setBigUint64(0, BigInt(headerBytes), true);
-  out.fill(0x20, 8, 8 + headerBytes);
-  out.set(json, 8);
-  let at = 8 + headerBytes;
+  const { header, dataBytes } = encodeHeader(
+    names.map((name) => ({ name, dtype, shape: tensors[name]!.shape })),
+    metadata,
+  );
+  const out = new Uint8Array(header.length + dataBytes);
+  out.set(header);
+  let at = header.length;
   for (const name of names) {
-    const { data } = tensors[name]!;
-    const bytes =
-      dtype === "F32" ? new Uint8Array(data.buffer, data.byteOffset, data.byteLength) : toFloat16(data);
+    const bytes = fromFloat32(tensors[name]!.data, dtype);
     out.set(bytes, at);
     at += bytes.byteLength;
   }
   return out;
 }
 
-/** An open file, from which tensors are read one at a time. */
-export class SafetensorsFile {
-  readonly header: SafetensorsHeader;
-  readonly #path: string;
-  readonly #descriptor: number;
-
-  constructor(path: string) {
-    this.#path = path;
-    this.#descriptor = openSync(path, "r");
-    try {
-      const size = fstatSync(this.#descriptor).size;
-      this.header = parseHeader(this.#read(0, 8), size, (length) => this.#read(8, length));
-    } catch (error) {
-      closeSync(this.#descriptor);
-      throw new Error(`${path}: ${error instanceof Error ? error.message : String(error)}`);
-    }
+/** The beginning of a file whose tensors follow in the given order, and how many bytes they will take. */
+export function encodeHeader(
+  tensors: readonly { name: string; dtype: SafetensorsDtype; shape: readonly number[] }[],
+  metadata: Record<string, string>,
+): { header: Uint8Array; dataBytes: number } {
+  const entries: Record<string, unknown> = { __metadata__: metadata };
+  let offset = 0;
+  for (const { name, dtype, shape } of tensors) {
+    const end = offset + elementCount(shape) * dtypeBytes[dtype];
+    entries[name] = { dtype, shape, data_offsets: [offset, end] };
+    offset = end;
   }
-
-  read(name: string): FloatTensor {
-    const entry = this.header.tensors.get(name);
-    if (!entry) throw new Error(`${this.#path} has no tensor ${name}`);
-    return {
-      shape: entry.shape,
-      data: toFloat32(this.#read(entry.start, entry.end - entry.start), entry.dtype, name),
-    };
-  }
-
-  close(): void {
-    closeSync(this.#descriptor);
-  }
-
-  #read(position: number, length: number): Uint8Array {
-    const bytes = new Uint8Array(length);
-    let done = 0;
-    while (done < length) {
-      const count = readSync(
-        this.#descriptor,
-        bytes,
-        done,
-        Math.min(length - done, 1 << 30),
-        position + done,
-      );
-      if (count === 0)
-        throw new Error(`the file ends at byte ${position + done}, inside its own header or a tensor`);
-      done += count;
-    }
-    return bytes;
-  }
+  const json = new TextEncoder().encode(JSON.stringify(entries));
+  const headerBytes = Math.ceil(json.length / 8) * 8;
+  const header = new Uint8Array(8 + headerBytes).fill(0x20);
+  new DataView(header.buffer).setBigUint64(0, BigInt(headerBytes), true);
+  header.set(json, 8);
+  return { header, dataBytes: offset };
 }
 
-function parseHeader(
+export function elementCount(shape: readonly number[]): number {
+  return shape.reduce((product, size) => product * size, 1);
+}
+
+export function isFloatDtype(dtype: SafetensorsDtype): dtype is FloatDtype {
+  return dtype === "F32" || dtype === "F16" || dtype === "BF16";
+}
+
+export function parseHeader(
   prefix: Uint8Array,
   fileBytes: number,
   readHeader: (length: number) => Uint8Array,
@@ -170,7 +143,7 @@ function parseEntry(name: string, value: unknown, dataStart: number, fileBytes: 
   if (!sizes || !range || range.length !== 2) throw new Error(`tensor ${name}: bad shape or data_offsets`);
   const known = dtype as SafetensorsDtype;
   const [from, to] = range as [number, number];
-  const bytes = sizes.reduce((product, size) => product * size, 1) * dtypeBytes[known];
+  const bytes = elementCount(sizes) * dtypeBytes[known];
   if (to - from !== bytes || dataStart + to > fileBytes) {
     throw new Error(`tensor ${name}: ${bytes} bytes by its shape, but data_offsets are ${from}..${to}`);
   }
@@ -184,7 +157,7 @@ function wholeNumbers(value: unknown): number[] | null {
     : null;
 }
 
-function toFloat32(bytes: Uint8Array, dtype: SafetensorsDtype, name: string): Float32Array {
+export function toFloat32(bytes: Uint8Array, dtype: SafetensorsDtype, name: string): Float32Array {
   // A copy, because a tensor need not start at a multiple of its element size (and slice() of a Buffer is no copy).
   const buffer = new Uint8Array(bytes).buffer;
   switch (dtype) {
@@ -211,6 +184,20 @@ function toFloat32(bytes: Uint8Array, dtype: SafetensorsDtype, name: string): Fl
       throw new Error(`tensor ${name}: dtype ${dtype} cannot hold weights`);
     default:
       throw new Error(`tensor ${name}: dtype ${dtype satisfies never}`);
+  }
+}
+
+/** The bytes of the values in another dtype, rounded to nearest even. */
+export function fromFloat32(values: Float32Array, dtype: FloatDtype): Uint8Array {
+  switch (dtype) {
+    case "F32":
+      return new Uint8Array(values.buffer, values.byteOffset, values.byteLength);
+    case "F16":
+      return toFloat16(values);
+    case "BF16":
+      return toBfloat16(values);
+    default:
+      throw new Error(`dtype ${dtype satisfies never}`);
   }
 }
 
@@ -256,6 +243,18 @@ export function toFloat16(source: Float32Array): Uint8Array {
       if (rest > middle || (rest === middle && half & 1)) half += 1;
       out[i] = sign | Math.min(half, 0x7c00);
     }
+  }
+  return new Uint8Array(out.buffer);
+}
+
+/** Rounds to nearest, ties to even; NaN stays NaN. */
+export function toBfloat16(source: Float32Array): Uint8Array {
+  const input = new Uint32Array(source.buffer, source.byteOffset, source.length);
+  const out = new Uint16Array(source.length);
+  for (let i = 0; i < source.length; i++) {
+    const bits = input[i]!;
+    const isNan = (bits & 0x7fffffff) > 0x7f800000;
+    out[i] = isNan ? (bits >>> 16) | 0x40 : (bits + 0x7fff + ((bits >>> 16) & 1)) >>> 16;
   }
   return new Uint8Array(out.buffer);
 }

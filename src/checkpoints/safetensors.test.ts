@@ -2,7 +2,8 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, describe, expect, it } from "vitest";
-import { decodeSafetensors, encodeSafetensors, SafetensorsFile, toFloat16 } from "./safetensors.js";
+import { decodeSafetensors, encodeSafetensors, toBfloat16, toFloat16 } from "./safetensors.js";
+import { SafetensorsFile } from "./safetensors-file.node.js";
 
 const folder = mkdtempSync(join(tmpdir(), "safetensors-"));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
@@ -78,6 +79,25 @@ describe("safetensors", () => {
     const header = { x: { dtype: "F16", shape: [all.length], data_offsets: [0, 2 * all.length] } };
     const { tensors } = decodeSafetensors(file(header, new Uint8Array(all.buffer)));
     expect(new Uint16Array(toFloat16(tensors["x"]!.data).buffer)).toEqual(all);
+  });
+
+  it("rounds to bf16 to nearest even, and keeps infinities and NaN", () => {
+    const cases: [number, number][] = [
+      [1, 0x3f80],
+      [-2.5, 0xc020],
+      [1 + 2 ** -8, 0x3f80],
+      [1 + 3 * 2 ** -8, 0x3f82],
+      [1 + 2 ** -8 + 2 ** -20, 0x3f81],
+      [3.4e38, 0x7f80],
+      [Number.NEGATIVE_INFINITY, 0xff80],
+      [-0, 0x8000],
+    ];
+    const bits = new Uint16Array(toBfloat16(Float32Array.from(cases, ([value]) => value)).buffer);
+    expect([...bits]).toEqual(cases.map(([, expected]) => expected));
+    const { tensors } = decodeSafetensors(
+      encodeSafetensors({ x: { shape: [2], data: Float32Array.of(Number.NaN, -2.5) } }, { dtype: "BF16" }),
+    );
+    expect([...tensors["x"]!.data]).toEqual([Number.NaN, -2.5]);
   });
 
   it.each([
