@@ -1,0 +1,158 @@
+import {
+  aroundAxis,
+  describeTensor,
+  elementCount,
+  resolveAxis,
+  sameShape,
+  shapeError,
+  shapeText,
+} from "./shape.js";
+import { type Operand, result, type Tensor, toTensor } from "./tensor.js";
+
+/** The same elements in another shape; one size may be -1, for what is left. */
+export function reshape(operand: Operand, shape: readonly number[]): Tensor {
+  const input = toTensor(operand, "reshape");
+  const known = elementCount(shape.filter((size) => size !== -1));
+  const wanted = shape.map((size) => (size === -1 ? input.size / known : size));
+  const isPossible = wanted.every((size) => Number.isSafeInteger(size) && size >= 0);
+  if (!isPossible || elementCount(wanted) !== input.size) {
+    throw shapeError("reshape", `${describeTensor(input)} cannot become ${shapeText(shape)}`);
+  }
+  return result("reshape", input.data, wanted, [input], (dy, [dx]) => {
+    for (let i = 0; i < dy.length; i++) dx![i]! += dy[i]!;
+  });
+}
+
+/** Joins tensors along an axis they have; the other sizes must agree. */
+export function concat(operands: readonly Operand[], options: { readonly axis?: number } = {}): Tensor {
+  return join("concat", toTensors("concat", operands), options.axis ?? 0);
+}
+
+/** Joins tensors of one shape along a new axis. */
+export function stack(operands: readonly Operand[], options: { readonly axis?: number } = {}): Tensor {
+  const tensors = toTensors("stack", operands);
+  const [first] = tensors as [Tensor];
+  const rank = first.shape.length + 1;
+  const axis = (options.axis ?? 0) < 0 ? options.axis! + rank : (options.axis ?? 0);
+  if (!Number.isInteger(axis) || axis < 0 || axis >= rank) {
+    throw shapeError("stack", `there is no place for axis ${options.axis} in ${describeTensor(first)}`);
+  }
+  for (const each of tensors) {
+    if (sameShape(each.shape, first.shape)) continue;
+    throw shapeError(
+      "stack",
+      `all shapes must agree, got ${describeTensor(first)} and ${describeTensor(each)}`,
+    );
+  }
+  const shape = [...first.shape.slice(0, axis), 1, ...first.shape.slice(axis)];
+  return join(
+    "stack",
+    tensors.map((each) => reshape(each, shape)),
+    axis,
+  );
+}
+
+/** The elements from `start` up to but without `end` along an axis (the first); negative positions count from the end. */
+export function slice(
+  operand: Operand,
+  start: number,
+  end?: number,
+  options: { readonly axis?: number } = {},
+): Tensor {
+  const input = toTensor(operand, "slice");
+  const axis = resolveAxis("slice", options.axis ?? 0, input);
+  const { outer, size, inner } = aroundAxis(input.shape, axis);
+  const from = start < 0 ? start + size : start;
+  const to = end === undefined ? size : end < 0 ? end + size : end;
+  if (!Number.isInteger(from) || !Number.isInteger(to) || from < 0 || to > size || from > to) {
+    const range = `${start} to ${end ?? "the end"}`;
+    throw shapeError("slice", `${range} is not within axis ${axis} of ${describeTensor(input)}`);
+  }
+  const width = (to - from) * inner;
+  const y = new Float64Array(outer * width);
+  const place = (block: number) => (block * size + from) * inner;
+  for (let block = 0; block < outer; block++) {
+    y.set(input.data.subarray(place(block), place(block) + width), block * width);
+  }
+  const shape = input.shape.map((each, index) => (index === axis ? to - from : each));
+  return result("slice", y, shape, [input], (dy, [dx]) => {
+    for (let block = 0; block < outer; block++) {
+      const offset = place(block);
+      for (let i = 0; i < width; i++) dx![offset + i]! += dy[block * width + i]!;
+    }
+  });
+}
+
+/**
+ * Picks elements along an axis (the last). The indices have as many dimensions as the input and the same sizes but
+ * on that axis, as in torch.gather: out[i][j] = input[i][indices[i][j]].
+ */
+export function gather(operand: Operand, indices: Operand, options: { readonly axis?: number } = {}): Tensor {
+  const input = toTensor(operand, "gather");
+  const picks = toTensor(indices, "gather");
+  const axis = resolveAxis("gather", options.axis ?? -1, input);
+  const fits =
+    picks.shape.length === input.shape.length &&
+    picks.shape.every((size, index) => index === axis || size === input.shape[index]);
+  if (!fits) {
+    throw shapeError(
+      "gather",
+      `indices of shape ${shapeText(picks.shape)} do not fit axis ${axis} of ${describeTensor(input)}`,
+    );
+  }
+  const { size, inner } = aroundAxis(input.shape, axis);
+  const picked = picks.shape[axis]!;
+  const sources = new Int32Array(picks.size);
+  for (let i = 0; i < sources.length; i++) {
+    const index = picks.data[i]!;
+    if (!Number.isInteger(index) || index < 0 || index >= size) {
+      throw shapeError("gather", `index ${index} is not within axis ${axis} of ${describeTensor(input)}`);
+    }
+    sources[i] = (Math.floor(i / (picked * inner)) * size + index) * inner + (i % inner);
+  }
+  const y = new Float64Array(sources.length);
+  for (let i = 0; i < y.length; i++) y[i] = input.data[sources[i]!]!;
+  return result("gather", y, picks.shape, [input], (dy, [dx]) => {
+    for (let i = 0; i < sources.length; i++) dx![sources[i]!]! += dy[i]!;
+  });
+}
+
+function toTensors(operation: string, operands: readonly Operand[]): Tensor[] {
+  if (operands.length === 0) throw shapeError(operation, "expected at least one tensor, got none");
+  return operands.map((operand) => toTensor(operand, operation));
+}
+
+function join(operation: string, tensors: readonly Tensor[], joinAxis: number): Tensor {
+  const [first] = tensors as [Tensor];
+  const axis = resolveAxis(operation, joinAxis, first);
+  for (const { shape } of tensors) {
+    const fits = shape.length === first.shape.length;
+    if (fits && shape.every((size, index) => index === axis || size === first.shape[index])) continue;
+    const shapes = tensors.map(describeTensor).join(", ");
+    throw shapeError(operation, `all sizes but those of axis ${axis} must agree, got ${shapes}`);
+  }
+  const { outer, inner } = aroundAxis(first.shape, axis);
+  const widths = tensors.map(({ shape }) => shape[axis]! * inner);
+  const total = widths.reduce((all, width) => all + width, 0);
+  const y = new Float64Array(outer * total);
+  /** Calls back for each run of elements that lie together in an input and in the result. */
+  const eachRun = (visit: (input: number, from: number, to: number, width: number) => void) => {
+    for (let block = 0; block < outer; block++) {
+      let to = block * total;
+      for (const [input, width] of widths.entries()) {
+        visit(input, block * width, to, width);
+        to += width;
+      }
+    }
+  };
+  eachRun((input, from, to, width) => y.set(tensors[input]!.data.subarray(from, from + width), to));
+  const shape = first.shape.map((size, index) => (index === axis ? total / inner : size));
+  if (inner === 0) shape[axis] = tensors.reduce((all, each) => all + each.shape[axis]!, 0);
+  return result(operation, y, shape, tensors, (dy, gradients) => {
+    eachRun((input, from, to, width) => {
+      const into = gradients[input];
+      if (into === undefined) return;
+      for (let i = 0; i < width; i++) into[from + i]! += dy[to + i]!;
+    });
+  });
+}

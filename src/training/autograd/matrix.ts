@@ -1,0 +1,52 @@
+import { describeTensor, shapeError } from "./shape.js";
+import { type Operand, result, type Tensor, toTensor } from "./tensor.js";
+
+/** The product of two matrices. */
+export function matmul(left: Operand, right: Operand): Tensor {
+  const a = toTensor(left, "matmul");
+  const b = toTensor(right, "matmul");
+  if (a.shape.length !== 2 || b.shape.length !== 2 || a.shape[1] !== b.shape[0]) {
+    throw shapeError("matmul", `cannot multiply ${describeTensor(a)} by ${describeTensor(b)}`);
+  }
+  const [rows, depth] = a.shape as [number, number];
+  const columns = b.shape[1]!;
+  const y = new Float64Array(rows * columns);
+  for (let i = 0; i < rows; i++) {
+    for (let k = 0; k < depth; k++) {
+      const factor = a.data[i * depth + k]!;
+      for (let j = 0; j < columns; j++) y[i * columns + j]! += factor * b.data[k * columns + j]!;
+    }
+  }
+  return result("matmul", y, [rows, columns], [a, b], (dy, [da, db]) => {
+    for (let i = 0; i < rows; i++) {
+      for (let k = 0; k < depth; k++) {
+        let dot = 0;
+        const factor = a.data[i * depth + k]!;
+        for (let j = 0; j < columns; j++) {
+          const gradient = dy[i * columns + j]!;
+          dot += gradient * b.data[k * columns + j]!;
+          if (db !== undefined) db[k * columns + j]! += gradient * factor;
+        }
+        if (da !== undefined) da[i * depth + k]! += dot;
+      }
+    }
+  });
+}
+
+/** A matrix with rows and columns exchanged. */
+export function transpose(operand: Operand): Tensor {
+  const input = toTensor(operand, "transpose");
+  if (input.shape.length !== 2) {
+    throw shapeError("transpose", `expected a matrix, got ${describeTensor(input)}`);
+  }
+  const [rows, columns] = input.shape as [number, number];
+  const y = new Float64Array(input.size);
+  for (let i = 0; i < rows; i++) {
+    for (let j = 0; j < columns; j++) y[j * rows + i] = input.data[i * columns + j]!;
+  }
+  return result("transpose", y, [columns, rows], [input], (dy, [dx]) => {
+    for (let i = 0; i < rows; i++) {
+      for (let j = 0; j < columns; j++) dx![i * columns + j]! += dy[j * rows + i]!;
+    }
+  });
+}

@@ -1,0 +1,168 @@
+import { ValidationError } from "../../errors.js";
+import { elementCount, shapeText } from "./shape.js";
+
+/** How a tensor was computed, and how the gradient of a loss goes back through that. */
+export interface GraphNode {
+  readonly operation: string;
+  readonly inputs: readonly Tensor[];
+  /** Adds to the gradient of each input; undefined stands for an input that needs none. */
+  backward(gradient: Float64Array, inputGradients: readonly (Float64Array | undefined)[]): void;
+}
+
+// The SDK and its subpaths may be bundled apart, so tensors are known by this and not by their class.
+const MARKER = Symbol.for("tinkerts.autograd.tensor");
+
+/**
+ * Numbers with a shape that remember how they were computed. Values are 64-bit floats: that is what JavaScript
+ * computes with, and a loss is often a small difference of large sums.
+ */
+export class Tensor {
+  readonly data: Float64Array;
+  readonly shape: readonly number[];
+  /** True for variables and for all that was computed from one. */
+  readonly requiresGradient: boolean;
+  /** The name errors give a variable, for example `data[3].logprobs`. */
+  readonly label: string | undefined;
+  readonly node: GraphNode | undefined;
+
+  constructor(
+    data: Float64Array,
+    shape: readonly number[],
+    origin: {
+      readonly requiresGradient?: boolean;
+      readonly label?: string | undefined;
+      readonly node?: GraphNode | undefined;
+    } = {},
+  ) {
+    if (elementCount(shape) !== data.length) {
+      throw new ValidationError(
+        "shape",
+        `Tensor: ${data.length} values do not fill the shape ${shapeText(shape)}`,
+      );
+    }
+    this.data = data;
+    this.shape = shape;
+    this.requiresGradient = origin.requiresGradient ?? false;
+    this.label = origin.label;
+    this.node = origin.node;
+  }
+
+  get [MARKER](): true {
+    return true;
+  }
+
+  get size(): number {
+    return this.data.length;
+  }
+
+  /** The value of a tensor of one element. */
+  item(): number {
+    if (this.data.length !== 1) {
+      throw new ValidationError(
+        "item",
+        `item: the tensor must have one element, got shape ${shapeText(this.shape)}`,
+      );
+    }
+    return this.data[0]!;
+  }
+
+  /** All values, row by row. */
+  toArray(): number[] {
+    return Array.from(this.data);
+  }
+}
+
+export function isTensor(value: unknown): value is Tensor {
+  return typeof value === "object" && value !== null && MARKER in value;
+}
+
+/** Numbers in lists, as deep as the tensor has dimensions. */
+export type NestedList = readonly (number | NestedList)[];
+
+/** Numbers with a shape that are not tensors of the graph, such as the `TensorData` of a datum. */
+export interface ShapedValues {
+  readonly data: ArrayLike<number>;
+  readonly shape?: readonly number[] | null | undefined;
+  readonly isSparse?: boolean;
+  toDense?(): ShapedValues;
+}
+
+type TypedNumbers =
+  | Float32Array
+  | Float64Array
+  | Int8Array
+  | Int16Array
+  | Int32Array
+  | Uint8Array
+  | Uint16Array
+  | Uint32Array;
+
+/** What every operation takes: tensors, and constants in any usual form. */
+export type Operand = Tensor | number | TypedNumbers | NestedList | ShapedValues;
+
+/** A constant; a tensor is returned as it is. */
+export function tensor(value: Operand, shape?: readonly number[]): Tensor {
+  const converted = toTensor(value, "tensor");
+  return shape === undefined ? converted : new Tensor(converted.data, shape, converted);
+}
+
+/** A tensor that a loss can be differentiated by. The values are copied. */
+export function variable(value: Operand, options: { readonly label?: string } = {}): Tensor {
+  const { data, shape } = toTensor(value, "variable");
+  return new Tensor(Float64Array.from(data), shape, { requiresGradient: true, label: options.label });
+}
+
+/** @internal */
+export function toTensor(value: Operand, operation: string): Tensor {
+  if (isTensor(value)) return value;
+  if (typeof value === "number") return new Tensor(Float64Array.of(value), []);
+  if (Array.isArray(value)) return fromNested(value as NestedList, operation);
+  if (ArrayBuffer.isView(value) && "length" in value) {
+    return new Tensor(Float64Array.from(value as TypedNumbers), [value.length]);
+  }
+  if (typeof value === "object" && value !== null && "data" in value) {
+    const dense = value.isSparse === true && value.toDense !== undefined ? value.toDense() : value;
+    return new Tensor(Float64Array.from(dense.data), [...(dense.shape ?? [dense.data.length])]);
+  }
+  throw new ValidationError(
+    operation,
+    `${operation}: expected a tensor, a number or a list of numbers, got ${value === null ? "null" : typeof value}`,
+  );
+}
+
+function fromNested(list: NestedList, operation: string): Tensor {
+  const shape: number[] = [];
+  for (let level: number | NestedList | undefined = list; typeof level === "object"; level = level[0]) {
+    shape.push(level.length);
+  }
+  const values: number[] = [];
+  const collect = (level: number | NestedList, depth: number): void => {
+    const isList = typeof level === "object" && level !== null;
+    if (isList !== depth < shape.length || (isList && level.length !== shape[depth])) {
+      throw new ValidationError(
+        operation,
+        `${operation}: lists must be rectangular, as the shape ${shapeText(shape)} of their beginning is`,
+      );
+    }
+    if (!isList) {
+      if (typeof level !== "number") {
+        throw new ValidationError(operation, `${operation}: expected numbers in lists, got ${typeof level}`);
+      }
+      values.push(level);
+    } else for (const item of level) collect(item, depth + 1);
+  };
+  collect(list, 0);
+  return new Tensor(Float64Array.from(values), shape);
+}
+
+/** @internal The result of an operation; it stays out of the graph when no input needs a gradient. */
+export function result(
+  operation: string,
+  data: Float64Array,
+  shape: readonly number[],
+  inputs: readonly Tensor[],
+  backward: GraphNode["backward"],
+): Tensor {
+  if (!inputs.some((input) => input.requiresGradient)) return new Tensor(data, shape);
+  return new Tensor(data, shape, { requiresGradient: true, node: { operation, inputs, backward } });
+}

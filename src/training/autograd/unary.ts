@@ -1,0 +1,178 @@
+import { shapeError } from "./shape.js";
+import { type Operand, result, Tensor, toTensor } from "./tensor.js";
+
+type Values = Float64Array;
+
+/**
+ * An operation on each element. The loops stand in the operations themselves: shared by all of them, one loop that
+ * calls back for every element is several times slower.
+ */
+function elementwise(
+  operation: string,
+  operand: Operand,
+  forward: (x: Values, y: Values) => void,
+  backward: (x: Values, y: Values, dy: Values, dx: Values) => void,
+): Tensor {
+  const input = toTensor(operand, operation);
+  const output = new Float64Array(input.size);
+  forward(input.data, output);
+  return result(operation, output, input.shape, [input], (gradient, [into]) =>
+    backward(input.data, output, gradient, into!),
+  );
+}
+
+export function neg(operand: Operand): Tensor {
+  return elementwise(
+    "neg",
+    operand,
+    (x, y) => {
+      for (let i = 0; i < x.length; i++) y[i] = -x[i]!;
+    },
+    (x, _, dy, dx) => {
+      for (let i = 0; i < x.length; i++) dx[i]! -= dy[i]!;
+    },
+  );
+}
+
+export function exp(operand: Operand): Tensor {
+  return elementwise(
+    "exp",
+    operand,
+    (x, y) => {
+      for (let i = 0; i < x.length; i++) y[i] = Math.exp(x[i]!);
+    },
+    (x, y, dy, dx) => {
+      for (let i = 0; i < x.length; i++) dx[i]! += dy[i]! * y[i]!;
+    },
+  );
+}
+
+export function log(operand: Operand): Tensor {
+  return elementwise(
+    "log",
+    operand,
+    (x, y) => {
+      for (let i = 0; i < x.length; i++) y[i] = Math.log(x[i]!);
+    },
+    (x, _, dy, dx) => {
+      for (let i = 0; i < x.length; i++) dx[i]! += dy[i]! / x[i]!;
+    },
+  );
+}
+
+export function sigmoid(operand: Operand): Tensor {
+  return elementwise(
+    "sigmoid",
+    operand,
+    (x, y) => {
+      for (let i = 0; i < x.length; i++) y[i] = sigmoidOf(x[i]!);
+    },
+    (x, y, dy, dx) => {
+      for (let i = 0; i < x.length; i++) dx[i]! += dy[i]! * y[i]! * sigmoidOf(-x[i]!);
+    },
+  );
+}
+
+export function logSigmoid(operand: Operand): Tensor {
+  return elementwise(
+    "logSigmoid",
+    operand,
+    (x, y) => {
+      for (let i = 0; i < x.length; i++) y[i] = -softplusOf(-x[i]!);
+    },
+    (x, _, dy, dx) => {
+      for (let i = 0; i < x.length; i++) dx[i]! += dy[i]! * sigmoidOf(-x[i]!);
+    },
+  );
+}
+
+export function softplus(operand: Operand): Tensor {
+  return elementwise(
+    "softplus",
+    operand,
+    (x, y) => {
+      for (let i = 0; i < x.length; i++) y[i] = softplusOf(x[i]!);
+    },
+    (x, _, dy, dx) => {
+      for (let i = 0; i < x.length; i++) dx[i]! += dy[i]! * sigmoidOf(x[i]!);
+    },
+  );
+}
+
+export function tanh(operand: Operand): Tensor {
+  return elementwise(
+    "tanh",
+    operand,
+    (x, y) => {
+      for (let i = 0; i < x.length; i++) y[i] = Math.tanh(x[i]!);
+    },
+    (x, y, dy, dx) => {
+      for (let i = 0; i < x.length; i++) dx[i]! += dy[i]! * (1 - y[i]! * y[i]!);
+    },
+  );
+}
+
+/** The gradient at 0 is 0. */
+export function abs(operand: Operand): Tensor {
+  return elementwise(
+    "abs",
+    operand,
+    (x, y) => {
+      for (let i = 0; i < x.length; i++) y[i] = Math.abs(x[i]!);
+    },
+    (x, _, dy, dx) => {
+      for (let i = 0; i < x.length; i++) dx[i]! += dy[i]! * Math.sign(x[i]!);
+    },
+  );
+}
+
+export function sqrt(operand: Operand): Tensor {
+  return elementwise(
+    "sqrt",
+    operand,
+    (x, y) => {
+      for (let i = 0; i < x.length; i++) y[i] = Math.sqrt(x[i]!);
+    },
+    (x, y, dy, dx) => {
+      for (let i = 0; i < x.length; i++) dx[i]! += dy[i]! / (2 * y[i]!);
+    },
+  );
+}
+
+/** Keeps values within bounds. Values at a bound pass their gradient on, values beyond it do not. */
+export function clamp(
+  operand: Operand,
+  bounds: { readonly min?: number | undefined; readonly max?: number | undefined },
+): Tensor {
+  const { min = Number.NEGATIVE_INFINITY, max = Number.POSITIVE_INFINITY } = bounds;
+  if (!(min <= max)) {
+    throw shapeError("clamp", `min must not be above max, got min ${min} and max ${max}`);
+  }
+  return elementwise(
+    "clamp",
+    operand,
+    (x, y) => {
+      for (let i = 0; i < x.length; i++) y[i] = Math.min(Math.max(x[i]!, min), max);
+    },
+    (x, _, dy, dx) => {
+      for (let i = 0; i < x.length; i++) if (x[i]! >= min && x[i]! <= max) dx[i]! += dy[i]!;
+    },
+  );
+}
+
+/** The same values as a constant: no gradient goes through. */
+export function stopGradient(operand: Operand): Tensor {
+  const { data, shape } = toTensor(operand, "stopGradient");
+  return new Tensor(data, shape);
+}
+
+function sigmoidOf(x: number): number {
+  if (x >= 0) return 1 / (1 + Math.exp(-x));
+  const power = Math.exp(x);
+  return power / (1 + power);
+}
+
+/** log(1 + exp(x)) without overflow. */
+function softplusOf(x: number): number {
+  return Math.max(x, 0) + Math.log1p(Math.exp(-Math.abs(x)));
+}
