@@ -1,0 +1,17 @@
+/** Keeps a training run going over failures of the server, the session or the network. */
+export { RunGaveUpError, superviseRun } from "./supervise-run.js";
+export type {
+  FailureReason,
+  MetricValue,
+  RecoveryLog,
+  RecoveryPolicy,
+  RunCheckpoint,
+  RunEvent,
+  RunMetrics,
+  StepContext,
+  StepMetrics,
+  SupervisedRunResult,
+  SupervisedService,
+  SupervisedTraining,
+  SuperviseRunOptions,
+} from "./types.js";

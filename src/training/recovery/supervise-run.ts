@@ -1,0 +1,336 @@
+import { TinkerError, ValidationError } from "../../errors.js";
+import type { APIFuture } from "../../futures/index.js";
+import { abortError, type Clock, onAbort, systemClock, throwIfAborted } from "../../transport/index.js";
+import { blamesCheckpoint, classify } from "./classify.js";
+import { Generation } from "./generation.js";
+import { MemoryLog } from "./memory-log.js";
+import type {
+  MetricValue,
+  RecoveryLog,
+  RecoveryPolicy,
+  RunCheckpoint,
+  RunEvent,
+  RunMetrics,
+  StepMetrics,
+  SupervisedRunResult,
+  SupervisedService,
+  SupervisedTraining,
+  SuperviseRunOptions,
+} from "./types.js";
+
+const DEFAULT_CHECKPOINT_EVERY = 20;
+
+const DEFAULT_POLICY: RecoveryPolicy = {
+  maxAttempts: 5,
+  backoffMs: 1_000,
+  maxBackoffMs: 60_000,
+  checkEveryMs: 30_000,
+  unreachableAfterMs: 5 * 60_000,
+  checkpoint: "latest",
+  shouldRestore: undefined,
+};
+
+/** The run was restored as often as its policy allows and failed each time before it got to a new checkpoint. */
+export class RunGaveUpError extends TinkerError {
+  /** Where a later run can go on from. */
+  readonly checkpoint: RunCheckpoint | undefined;
+  readonly attempts: number;
+
+  constructor(attempts: number, checkpoint: RunCheckpoint | undefined, cause: unknown) {
+    super(
+      `The run was restored ${attempts} times since ${checkpoint === undefined ? "its start" : `checkpoint ${checkpoint.name}`} ` +
+        `and failed each time; the last failure: ${messageOf(cause)}`,
+      { cause },
+    );
+    this.name = "RunGaveUpError";
+    this.checkpoint = checkpoint;
+    this.attempts = attempts;
+  }
+}
+
+/**
+ * Trains `steps` steps, whatever happens to the server or the session in between: every so often it saves weights
+ * and optimizer, and after a failure it makes a new model from the last checkpoint and goes on at the step behind it.
+ * In the weights that result each step counts exactly once.
+ */
+export async function superviseRun<S extends SupervisedService<T>, T extends SupervisedTraining>(
+  options: SuperviseRunOptions<S, T>,
+): Promise<SupervisedRunResult> {
+  return new Supervisor(options).run();
+}
+
+class Supervisor<S extends SupervisedService<T>, T extends SupervisedTraining> {
+  readonly #options: SuperviseRunOptions<S, T>;
+  readonly #policy: RecoveryPolicy;
+  readonly #checkpointEvery: number;
+  readonly #log: RecoveryLog;
+  readonly #clock: Clock;
+  readonly #closings: Promise<void>[] = [];
+  readonly #unusable = new Set<string>();
+  #named: string | undefined;
+  #lastService: S | undefined;
+  /** Restores since the last new checkpoint. */
+  #attempt = 0;
+  #restores = 0;
+  #step = 0;
+  /** Steps done at least once. */
+  #furthest: number;
+
+  constructor(options: SuperviseRunOptions<S, T>) {
+    this.#options = options;
+    this.#policy = { ...DEFAULT_POLICY, ...options.policy };
+    this.#checkpointEvery = options.checkpointEvery ?? DEFAULT_CHECKPOINT_EVERY;
+    checkCount("steps", options.steps, 1);
+    checkCount("checkpointEvery", this.#checkpointEvery, 1);
+    checkCount("policy.maxAttempts", this.#policy.maxAttempts, 0);
+    this.#log = options.log ?? new MemoryLog();
+    this.#clock = options.clock ?? systemClock;
+    this.#furthest = (this.#log.lastMetricsStep ?? -1) + 1;
+    if (this.#policy.checkpoint !== "latest") this.#named = this.#policy.checkpoint;
+  }
+
+  async run(): Promise<SupervisedRunResult> {
+    const { signal, steps } = this.#options;
+    throwIfAborted(signal, "The run");
+    const reached = this.#log.resumableCheckpoints().at(-1);
+    if (reached?.final === true && reached.batch === steps && this.#named === undefined)
+      return this.#finish(reached);
+    try {
+      for (;;) {
+        let generation: Generation<S, T> | undefined;
+        let releaseSignal = () => {};
+        try {
+          const current = new Generation<S, T>(await this.#newService(), this.#policy, this.#clock);
+          generation = current;
+          releaseSignal = onAbort(signal, () =>
+            current.fail({ reason: "fatal", error: abortError(signal as AbortSignal, "The run") }),
+          );
+          throwIfAborted(signal, "The run");
+          const checkpoint = await this.#live(current);
+          await (await current.end("success")).closed;
+          return this.#finish(checkpoint);
+        } catch (error) {
+          await this.#recover(generation, error);
+        } finally {
+          releaseSignal();
+        }
+      }
+    } finally {
+      await Promise.all(this.#closings);
+    }
+  }
+
+  /** Until the last step is saved, or something throws. */
+  async #live(generation: Generation<S, T>): Promise<RunCheckpoint> {
+    const { steps, step: train } = this.#options;
+    const { training, checkpoint } = await this.#begin(generation);
+    let behind: Promise<void> = Promise.resolve();
+    for (let step = checkpoint.batch; step < steps; step += 1) {
+      this.#step = step;
+      const context = { service: generation.service, signal: generation.signal };
+      const returned = await generation.during((async () => train(training, step, context))());
+      const metrics = resolveAll(returned ?? {});
+      metrics.catch(() => {});
+      const settling = this.#settle(generation, step, behind, metrics, generation.takeRequests());
+      settling.catch(() => {});
+      // One step may be on its way while the next is made; no more, so that a failure is noticed soon.
+      await generation.during(behind);
+      behind = settling;
+      const done = step + 1;
+      if (done % this.#checkpointEvery !== 0 && done !== steps) continue;
+      await generation.during(behind);
+      if (generation.hasLooseGradients) {
+        throw new ValidationError(
+          "step",
+          `step ${step} must end with optimStep: a checkpoint follows it, and gradients that are not applied are not part of one`,
+        );
+      }
+      if (done < steps) await this.#save(generation, training, done);
+    }
+    return this.#save(generation, training, steps, { isFinal: true });
+  }
+
+  async #begin(generation: Generation<S, T>): Promise<{ training: T; checkpoint: RunCheckpoint }> {
+    const { service } = generation;
+    const { start, steps } = this.#options;
+    const from = this.#choose();
+    if (from === undefined) {
+      const training = generation.watch(await generation.during(start(service)));
+      this.#emit({ type: "started", modelId: training.modelId });
+      // From here on the start need not be repeated, which could give other initial weights.
+      return { training, checkpoint: await this.#save(generation, training, 0) };
+    }
+    if (from.batch > steps) {
+      throw new ValidationError(
+        "steps",
+        `steps must be at least ${from.batch}, which the run has reached already (checkpoint ${from.name}), got ${steps}`,
+      );
+    }
+    this.#step = from.batch;
+    const training = generation.watch(await this.#restore(generation, from));
+    if (this.#log.resumableCheckpoints().at(-1) !== from) await this.#log.logCheckpoint(from);
+    this.#named = undefined;
+    if (this.#attempt > 0) this.#restores += 1;
+    this.#emit({ type: "restored", attempt: this.#attempt, modelId: training.modelId, checkpoint: from });
+    return { training, checkpoint: from };
+  }
+
+  async #restore(generation: Generation<S, T>, from: RunCheckpoint): Promise<T> {
+    const { service, signal } = generation;
+    const restore =
+      this.#options.restore ??
+      ((client: S) => client.createTrainingClientFromStateWithOptimizer(from.statePath, { signal }));
+    try {
+      return await generation.during(restore(service, from));
+    } catch (error) {
+      if (generation.failure === undefined && this.#named === undefined && blamesCheckpoint(error)) {
+        this.#unusable.add(from.statePath);
+        generation.fail({ reason: this.#candidates().length === 0 ? "fatal" : "lost", error });
+      }
+      throw error;
+    }
+  }
+
+  /** The checkpoint to go on from; undefined when nothing was ever saved. */
+  #choose(): RunCheckpoint | undefined {
+    const all = this.#log.resumableCheckpoints();
+    if (this.#named === undefined || all.length === 0) return this.#candidates().at(-1);
+    const named = all.findLast(({ name }) => name === this.#named);
+    if (named !== undefined) return named;
+    throw new ValidationError(
+      "policy.checkpoint",
+      `policy.checkpoint must be "latest" or the name of a checkpoint of the run (${all.map(({ name }) => name).join(", ")}), got ${JSON.stringify(this.#named)}`,
+    );
+  }
+
+  #candidates(): readonly RunCheckpoint[] {
+    return this.#log.resumableCheckpoints().filter(({ statePath }) => !this.#unusable.has(statePath));
+  }
+
+  /** Waits for all of a step; only then does it count as done. */
+  async #settle(
+    generation: Generation<S, T>,
+    step: number,
+    before: Promise<void>,
+    metrics: Promise<RunMetrics>,
+    requests: readonly APIFuture<unknown>[],
+  ): Promise<void> {
+    await before;
+    await Promise.all(requests);
+    const resolved = await metrics;
+    if (generation.failure !== undefined) throw generation.failure.error;
+    const isLogged = step <= (this.#log.lastMetricsStep ?? -1);
+    if (!isLogged && Object.keys(resolved).length > 0) await this.#log.logMetrics(resolved, step);
+    this.#emit({ type: "step", step, metrics: resolved, repeated: step < this.#furthest });
+    this.#furthest = Math.max(this.#furthest, step + 1);
+  }
+
+  async #save(
+    generation: Generation<S, T>,
+    training: T,
+    batch: number,
+    { isFinal = false } = {},
+  ): Promise<RunCheckpoint> {
+    const { signal } = generation;
+    const name = isFinal ? "final" : String(batch).padStart(6, "0");
+    const ttlSeconds = isFinal ? undefined : this.#options.checkpointTtlSeconds;
+    const state = await generation.during(training.saveState(name, { signal, ttlSeconds }));
+    const sampler = isFinal
+      ? await generation.during(training.saveWeightsForSampler(name, { signal }))
+      : undefined;
+    generation.takeRequests();
+    // A checkpoint of a run that went bad unnoticed is not one to go back to.
+    await generation.during(generation.checkCorrupted(training.modelId));
+    const checkpoint: RunCheckpoint = {
+      name,
+      batch,
+      ...(isFinal ? { final: true } : {}),
+      statePath: state.path,
+      ...(sampler === undefined ? {} : { samplerPath: sampler.path }),
+    };
+    await this.#log.logCheckpoint(checkpoint);
+    this.#attempt = 0;
+    this.#emit({ type: "checkpoint", checkpoint });
+    return checkpoint;
+  }
+
+  /** Ends a failed life and waits until the next may begin; throws when there is to be none. */
+  async #recover(generation: Generation<S, T> | undefined, thrown: unknown): Promise<void> {
+    const { signal, random = Math.random } = this.#options;
+    const failure = generation?.failure ?? classify(thrown, this.#policy.shouldRestore);
+    const { error, reason } = failure;
+    const isStopped = signal?.aborted === true;
+    if (generation !== undefined) {
+      generation.fail(failure);
+      const { closed } = await generation.end(isStopped ? "interrupted" : "errored", messageOf(error));
+      this.#closings.push(closed);
+    }
+    if (isStopped) throw abortError(signal, "The run");
+    this.#emit({ type: "failed", reason, error, step: this.#step, attempt: this.#attempt });
+    if (reason === "fatal") throw this.#givingUp(error);
+    const checkpoint = this.#chooseOrGiveUp();
+    if (this.#attempt >= this.#policy.maxAttempts)
+      throw this.#givingUp(new RunGaveUpError(this.#attempt, checkpoint, error));
+    const { backoffMs, maxBackoffMs } = this.#policy;
+    // Up to a quarter less, so that many runs do not come back to a server all at once.
+    const delayMs = Math.min(backoffMs * 2 ** this.#attempt, maxBackoffMs) * (1 - random() / 4);
+    this.#attempt += 1;
+    this.#emit({ type: "restoring", attempt: this.#attempt, delayMs, checkpoint });
+    await this.#clock.sleep(delayMs, signal);
+  }
+
+  #chooseOrGiveUp(): RunCheckpoint | undefined {
+    try {
+      return this.#choose();
+    } catch (error) {
+      throw this.#givingUp(error);
+    }
+  }
+
+  #givingUp(error: unknown): unknown {
+    this.#emit({ type: "gave-up", error, attempts: this.#attempt });
+    return error;
+  }
+
+  async #newService(): Promise<S> {
+    const service = await this.#options.service();
+    if (service === this.#lastService) {
+      throw new ValidationError(
+        "service",
+        "service must make a new ServiceClient each time it is called, got the one of the call before: its session is lost and it is closed",
+      );
+    }
+    this.#lastService = service;
+    return service;
+  }
+
+  #finish(checkpoint: RunCheckpoint): SupervisedRunResult {
+    this.#emit({ type: "finished", checkpoint });
+    return { checkpoint, restores: this.#restores };
+  }
+
+  #emit(event: RunEvent): void {
+    try {
+      this.#options.onEvent?.(event);
+    } catch {
+      // A listener's fault is no reason to end a run of hours.
+    }
+  }
+}
+
+async function resolveAll(metrics: StepMetrics): Promise<RunMetrics> {
+  const pending = Object.entries(metrics).map(async ([name, value]) => [name, await value] as const);
+  const entries = await Promise.all(pending);
+  return Object.fromEntries(
+    entries.filter((entry): entry is readonly [string, MetricValue] => entry[1] !== undefined),
+  );
+}
+
+function checkCount(field: string, value: number, least: number): void {
+  if (Number.isInteger(value) && value >= least) return;
+  throw new ValidationError(field, `${field} must be a whole number of at least ${least}, got ${value}`);
+}
+
+function messageOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
+}

@@ -1,0 +1,171 @@
+import type { Clock } from "../../transport/index.js";
+
+/** What the supervisor needs of a training client; a `TrainingClient` fits. */
+export interface SupervisedTraining {
+  readonly modelId: string;
+  saveState(
+    name: string,
+    options?: { signal?: AbortSignal | undefined; ttlSeconds?: number | undefined },
+  ): PromiseLike<{ path: string }>;
+  saveWeightsForSampler(
+    name: string,
+    options?: { signal?: AbortSignal | undefined },
+  ): PromiseLike<{ path: string }>;
+}
+
+/** What the supervisor needs of a service client; a `ServiceClient` fits. */
+export interface SupervisedService<T> {
+  createTrainingClientFromStateWithOptimizer(
+    path: string,
+    options?: { signal?: AbortSignal | undefined },
+  ): Promise<T>;
+  createRestClient(): {
+    getTrainingRun(
+      trainingRunId: string,
+      options?: { signal?: AbortSignal | undefined; maxRetries?: number | undefined },
+    ): PromiseLike<{ readonly corrupted?: boolean | undefined }>;
+  };
+  close(status?: "success" | "errored" | "interrupted", detail?: string): Promise<void>;
+  /** Calls back once when the heartbeat learns that the session is over; the returned function unsubscribes. */
+  onSessionLost?(callback: () => void): () => void;
+}
+
+/** A checkpoint of a run: after `batch` steps the weights and the optimizer were saved at `statePath`. */
+export interface RunCheckpoint {
+  readonly name: string;
+  /** Steps done, which is also the index of the step that comes next. */
+  readonly batch: number;
+  readonly statePath: string;
+  readonly samplerPath?: string | undefined;
+  readonly final?: boolean | undefined;
+}
+
+export type MetricValue = number | string | boolean | null;
+export type RunMetrics = Readonly<Record<string, MetricValue>>;
+
+/** RunMetrics of a step; a value that is still on its way is waited for behind the next step. */
+export type StepMetrics = Readonly<
+  Record<string, MetricValue | undefined | PromiseLike<MetricValue | undefined>>
+>;
+
+/** Where a supervised run remembers what it has done; `RunLog` keeps it on disk. */
+export interface RecoveryLog {
+  /** Those a run can go on from, oldest first; the run is where the last one is. */
+  resumableCheckpoints(): readonly RunCheckpoint[];
+  /** The last step whose metrics were written. */
+  readonly lastMetricsStep: number | undefined;
+  /** Resolves once it will survive a crash. */
+  logMetrics(metrics: RunMetrics, step: number): Promise<void>;
+  /** Resolves once it will survive a crash. */
+  logCheckpoint(checkpoint: RunCheckpoint): Promise<void>;
+}
+
+export type FailureReason =
+  /** The server says that the run is corrupted. */
+  | "corrupted"
+  /** The server no longer knows the session or the model. */
+  | "lost"
+  /** No answer for longer than requests are retried. */
+  | "unreachable"
+  /** The server failed to do what was asked. */
+  | "server"
+  /** Not the service's doing: the step's own error, a refused argument or credential. */
+  | "fatal";
+
+export interface RecoveryPolicy {
+  /** How often the run is restored without getting to a new checkpoint; 5. */
+  readonly maxAttempts: number;
+  /** The wait before the first attempt, doubled for each one after it; 1 s. */
+  readonly backoffMs: number;
+  /** The longest wait between attempts; 60 s. */
+  readonly maxBackoffMs: number;
+  /** How often the server is asked whether the run is corrupted; 30 s. */
+  readonly checkEveryMs: number;
+  /** A server that has not answered those questions for this long counts as gone; 5 minutes. */
+  readonly unreachableAfterMs: number;
+  /** The checkpoint to restore from: the latest one, or the one of this name. */
+  readonly checkpoint: "latest" | (string & {});
+  /** Decides over the built-in rule whether a failure is worth a restore; undefined leaves it to the rule. */
+  readonly shouldRestore: ((error: unknown) => boolean | undefined) | undefined;
+}
+
+export type RunEvent =
+  /** A new model was made; nothing is trained yet. */
+  | { readonly type: "started"; readonly modelId: string }
+  /** A step and every request of it has succeeded. `repeated`: it had been done before a failure. */
+  | {
+      readonly type: "step";
+      readonly step: number;
+      readonly metrics: RunMetrics;
+      readonly repeated: boolean;
+    }
+  | { readonly type: "checkpoint"; readonly checkpoint: RunCheckpoint }
+  /** `step` is the one that was being worked on. */
+  | {
+      readonly type: "failed";
+      readonly reason: FailureReason;
+      readonly error: unknown;
+      readonly step: number;
+      readonly attempt: number;
+    }
+  /** Without a checkpoint the run starts anew: nothing was trained yet. */
+  | {
+      readonly type: "restoring";
+      readonly attempt: number;
+      readonly delayMs: number;
+      readonly checkpoint: RunCheckpoint | undefined;
+    }
+  | {
+      readonly type: "restored";
+      readonly attempt: number;
+      readonly modelId: string;
+      readonly checkpoint: RunCheckpoint;
+    }
+  | { readonly type: "gave-up"; readonly error: unknown; readonly attempts: number }
+  | { readonly type: "finished"; readonly checkpoint: RunCheckpoint };
+
+export interface StepContext<S> {
+  readonly service: S;
+  /** Aborted when the run fails or is stopped; pass it on to whatever the step waits for. */
+  readonly signal: AbortSignal;
+}
+
+export interface SuperviseRunOptions<S, T> {
+  /** Makes a new service client; called again after a failure, as a lost session takes its client with it. */
+  readonly service: () => S | Promise<S>;
+  /** Makes the training client of a new run. */
+  readonly start: (service: S) => Promise<T>;
+  /** Makes the training client of a run that goes on; by default from the state with its optimizer. */
+  readonly restore?: ((service: S, checkpoint: RunCheckpoint) => Promise<T>) | undefined;
+  /**
+   * Trains step number `step` (from 0) with this `training`, no other one. The same number must mean the same
+   * data whenever it is called. It may return before its requests are done.
+   */
+  readonly step: (
+    training: T,
+    step: number,
+    context: StepContext<S>,
+    // biome-ignore lint/suspicious/noConfusingVoidType: a step without metrics returns nothing.
+  ) => StepMetrics | void | Promise<StepMetrics | void>;
+  /** How many steps the whole run has. */
+  readonly steps: number;
+  /** Steps between checkpoints; 20. */
+  readonly checkpointEvery?: number | undefined;
+  /** How long the checkpoints before the final one are kept; for ever when absent. */
+  readonly checkpointTtlSeconds?: number | undefined;
+  /** With a `RunLog`, the run also survives the end of this process. */
+  readonly log?: RecoveryLog | undefined;
+  readonly policy?: Partial<RecoveryPolicy> | undefined;
+  readonly onEvent?: ((event: RunEvent) => void) | undefined;
+  /** Stops the run; what is checkpointed stays, and a later call with the same log goes on from there. */
+  readonly signal?: AbortSignal | undefined;
+  readonly clock?: Clock | undefined;
+  readonly random?: (() => number) | undefined;
+}
+
+export interface SupervisedRunResult {
+  /** The final checkpoint, with a state to train on from and sampler weights. */
+  readonly checkpoint: RunCheckpoint;
+  /** How often the run was restored after a failure. */
+  readonly restores: number;
+}

@@ -1,0 +1,238 @@
+import { mkdir, open, readFile, rename, rm, writeFile } from "node:fs/promises";
+import { join, resolve } from "node:path";
+import { isDeepStrictEqual } from "node:util";
+import { ValidationError } from "../errors.js";
+import { JsonLines, syncFolder } from "./json-lines.node.js";
+import type { MetricValue, RecoveryLog, RunCheckpoint, RunMetrics } from "./recovery/index.js";
+
+/** One line of `checkpoints.jsonl`. Other programs may leave out what a run needs to go on. */
+export interface CheckpointRecord {
+  readonly name: string;
+  /** Steps done. */
+  readonly batch?: number | undefined;
+  readonly epoch?: number | undefined;
+  readonly final?: boolean | undefined;
+  readonly statePath?: string | undefined;
+  readonly samplerPath?: string | undefined;
+  /** The user's own fields, kept as they are. */
+  readonly extra?: Readonly<Record<string, unknown>> | undefined;
+}
+
+export interface RunLogOptions {
+  /** Written to `config.json`; a log that has another one already is refused. Kept as it is, so it must be JSON. */
+  readonly config?: Readonly<Record<string, unknown>> | undefined;
+  /** Replace another `config.json` instead of refusing it, for a run that goes on with changed settings. */
+  readonly replaceConfig?: boolean | undefined;
+}
+
+// A process id alone cannot tell two logs of one process apart.
+const openHere = new Set<string>();
+
+/**
+ * A run on disk, in the files and fields of the Tinker cookbook: `config.json`, `metrics.jsonl` and
+ * `checkpoints.jsonl`. Lines are only ever added, each is on disk before its call resolves, and one that a crash cut
+ * short is gone when the log is opened again. One process writes a log at a time.
+ */
+export class RunLog implements RecoveryLog {
+  readonly folder: string;
+  readonly config: Readonly<Record<string, unknown>> | undefined;
+  readonly #metrics: JsonLines;
+  readonly #checkpointLines: JsonLines;
+  readonly #checkpoints: CheckpointRecord[];
+  // The same objects at each call, so that they can be compared.
+  readonly #resumable: RunCheckpoint[];
+  #lastMetricsStep: number | undefined;
+
+  private constructor(parts: {
+    folder: string;
+    config: Readonly<Record<string, unknown>> | undefined;
+    metrics: JsonLines;
+    checkpointLines: JsonLines;
+  }) {
+    this.folder = parts.folder;
+    this.config = parts.config;
+    this.#metrics = parts.metrics;
+    this.#checkpointLines = parts.checkpointLines;
+    this.#checkpoints = parts.checkpointLines.initial.map(fromLine);
+    this.#resumable = this.#checkpoints.filter(isResumable);
+    for (const { step } of parts.metrics.initial as { step?: unknown }[]) {
+      if (typeof step === "number") this.#lastMetricsStep = Math.max(step, this.#lastMetricsStep ?? step);
+    }
+  }
+
+  /** Opens a run's folder, or makes it. */
+  static async open(folder: string, options: RunLogOptions = {}): Promise<RunLog> {
+    const path = resolve(folder);
+    await mkdir(path, { recursive: true });
+    await lock(path);
+    const files: JsonLines[] = [];
+    try {
+      const config = await settleConfig(path, options);
+      const metrics = await JsonLines.open(join(path, "metrics.jsonl"));
+      files.push(metrics);
+      const checkpointLines = await JsonLines.open(join(path, "checkpoints.jsonl"));
+      files.push(checkpointLines);
+      await syncFolder(path);
+      return new RunLog({ folder: path, config, metrics, checkpointLines });
+    } catch (error) {
+      for (const file of files) await file.close();
+      await unlock(path);
+      throw error;
+    }
+  }
+
+  /** Every checkpoint, oldest first. */
+  get checkpoints(): readonly CheckpointRecord[] {
+    return this.#checkpoints;
+  }
+
+  /** The last checkpoint that has weights, optimizer and step; undefined for a run that never got so far. */
+  get lastCheckpoint(): RunCheckpoint | undefined {
+    return this.#resumable.at(-1);
+  }
+
+  resumableCheckpoints(): readonly RunCheckpoint[] {
+    return this.#resumable;
+  }
+
+  get lastMetricsStep(): number | undefined {
+    return this.#lastMetricsStep;
+  }
+
+  /** Adds a line to `metrics.jsonl`; numbers that JSON does not have (NaN, infinities) become null. */
+  async logMetrics(metrics: RunMetrics, step?: number): Promise<void> {
+    await this.#metrics.append(step === undefined ? metrics : { step, ...metrics });
+    if (step !== undefined) this.#lastMetricsStep = Math.max(step, this.#lastMetricsStep ?? step);
+  }
+
+  /** Adds a line to `checkpoints.jsonl`. */
+  async logCheckpoint(checkpoint: CheckpointRecord): Promise<void> {
+    const { name } = checkpoint;
+    if (typeof name !== "string" || name === "")
+      throw new ValidationError("name", `name must be a non-empty string, got ${JSON.stringify(name)}`);
+    await this.#checkpointLines.append(toLine(checkpoint));
+    this.#checkpoints.push(checkpoint);
+    if (isResumable(checkpoint)) this.#resumable.push(checkpoint);
+  }
+
+  /** Every line of `metrics.jsonl`. */
+  async readMetrics(): Promise<readonly Readonly<Record<string, MetricValue>>[]> {
+    return (await this.#metrics.read()) as Readonly<Record<string, MetricValue>>[];
+  }
+
+  async close(): Promise<void> {
+    await this.#metrics.close();
+    await this.#checkpointLines.close();
+    await unlock(this.folder);
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.close();
+  }
+}
+
+function isResumable(record: CheckpointRecord): record is RunCheckpoint {
+  return record.statePath !== undefined && Number.isInteger(record.batch);
+}
+
+const NAME_ON_DISK = {
+  name: "name",
+  batch: "batch",
+  epoch: "epoch",
+  final: "final",
+  statePath: "state_path",
+  samplerPath: "sampler_path",
+} as const;
+
+function toLine(record: CheckpointRecord): Record<string, unknown> {
+  const line: Record<string, unknown> = {};
+  for (const [key, onDisk] of Object.entries(NAME_ON_DISK)) {
+    const value = record[key as keyof typeof NAME_ON_DISK];
+    if (value !== undefined) line[onDisk] = value;
+  }
+  // Twice: known fields come first, and win over the user's own of the same name.
+  return { ...line, ...record.extra, ...line };
+}
+
+function fromLine(line: Readonly<Record<string, unknown>>): CheckpointRecord {
+  const extra = { ...line };
+  const record: Record<string, unknown> = {};
+  for (const [key, onDisk] of Object.entries(NAME_ON_DISK)) {
+    if (line[onDisk] !== undefined && line[onDisk] !== null) record[key] = line[onDisk];
+    delete extra[onDisk];
+  }
+  if (Object.keys(extra).length > 0) record["extra"] = extra;
+  return record as unknown as CheckpointRecord;
+}
+
+async function settleConfig(
+  folder: string,
+  { config, replaceConfig = false }: RunLogOptions,
+): Promise<Readonly<Record<string, unknown>> | undefined> {
+  const path = join(folder, "config.json");
+  const text = await readFile(path, "utf8").catch(ifMissing);
+  const existing = text === undefined ? undefined : (JSON.parse(text) as Record<string, unknown>);
+  if (config === undefined) return existing;
+  const wanted = JSON.parse(JSON.stringify(config)) as Record<string, unknown>;
+  if (existing !== undefined) {
+    const keys = [...new Set([...Object.keys(existing), ...Object.keys(wanted)])];
+    const changed = keys.filter((key) => !isDeepStrictEqual(existing[key], wanted[key]));
+    if (changed.length === 0) return existing;
+    if (!replaceConfig) {
+      throw new ValidationError(
+        "config",
+        `config must be that of the run in ${folder}, which differs in ${changed.join(", ")}; ` +
+          "give another folder for another run, or replaceConfig to go on with the new settings",
+      );
+    }
+  }
+  const temporary = `${path}.tmp`;
+  const handle = await open(temporary, "w");
+  try {
+    await handle.writeFile(JSON.stringify(wanted, null, 2));
+    await handle.sync();
+  } finally {
+    await handle.close();
+  }
+  await rename(temporary, path);
+  return wanted;
+}
+
+/** Two writers would mix two runs, so the second is refused; the lock of a process that is gone is nobody's. */
+async function lock(folder: string): Promise<void> {
+  const path = join(folder, ".lock");
+  if (openHere.has(folder)) throw new Error(`The run log ${folder} is already open in this process.`);
+  for (let attempt = 0; attempt < 2; attempt += 1) {
+    try {
+      await writeFile(path, String(process.pid), { flag: "wx" });
+      openHere.add(folder);
+      return;
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== "EEXIST") throw error;
+    }
+    const holder = Number(await readFile(path, "utf8").catch(() => ""));
+    if (holder !== process.pid && isAlive(holder))
+      throw new Error(`The run log ${folder} is in use by process ${holder}; end it first.`);
+    await rm(path, { force: true });
+  }
+  throw new Error(`The run log ${folder} could not be locked.`);
+}
+
+async function unlock(folder: string): Promise<void> {
+  if (openHere.delete(folder)) await rm(join(folder, ".lock"), { force: true });
+}
+
+function isAlive(processId: number): boolean {
+  if (!Number.isInteger(processId) || processId <= 0) return false;
+  try {
+    process.kill(processId, 0);
+    return true;
+  } catch (error) {
+    return (error as NodeJS.ErrnoException).code === "EPERM";
+  }
+}
+
+function ifMissing(error: NodeJS.ErrnoException): undefined {
+  if (error.code !== "ENOENT") throw error;
+  return undefined;
+}
