@@ -1,29 +1,18 @@
-import { mkdtemp, readdir, readFile, rm } from "node:fs/promises";
+import { spawn } from "node:child_process";
+import { mkdtemp, readdir, readFile, rm, symlink } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { build } from "vite";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { ServiceClient, type TrainingClient } from "../../src/index.js";
 import { runFolderName } from "../../src/local/store/names.js";
 import { type RunCheckpoint, type RunEvent, superviseRun } from "../../src/training/recovery/index.js";
 import { RunLog } from "../../src/training/run-log.node.js";
 import { start } from "../cli/command.js";
+import { CHECKPOINT_EVERY, STEPS, trainStep } from "./training-step.js";
 
-const STEPS = 60;
-const CHECKPOINT_EVERY = 7;
 const model = fileURLToPath(new URL("../fixtures/engine/qwen3", import.meta.url));
-
-const datum = (first: number) => {
-  const tokens = Array.from({ length: 12 }, (_, index) => (first * 7 + index * 3) % 50);
-  const targets = tokens.map((token) => (token * 5 + first) % 50);
-  return { modelInput: tokens, lossFnInputs: { targetTokens: targets, weights: targets.map(() => 1 / 12) } };
-};
-
-function trainStep(training: TrainingClient, step: number) {
-  const pass = training.forwardBackward([datum(step % 5), datum((step * 3) % 11)], "cross_entropy");
-  training.optimStep({ learningRate: 1e-2 / (1 + step / 20), gradClipNorm: 1, weightDecay: 0.01 });
-  return pass.map(({ metrics }) => metrics["loss:sum"]);
-}
 
 /** A backend in a process of its own, that can be killed and comes back at the same place with the same data. */
 class MortalBackend {
@@ -63,6 +52,33 @@ class MortalBackend {
   }
 
   service = () => new ServiceClient({ baseURL: this.baseURL, apiKey: "tml-local" });
+}
+
+const sourceFile = (path: string) => fileURLToPath(new URL(`../../src/${path}`, import.meta.url));
+
+/** Runs the trainer to its end, or kills it when it has begun a step. */
+function runTrainer(
+  program: string,
+  args: readonly string[],
+  killAtStep?: number,
+): Promise<"killed" | "ended"> {
+  return new Promise((resolve, reject) => {
+    const child = spawn(process.execPath, [program, ...args], { stdio: ["ignore", "pipe", "pipe"] });
+    let output = "";
+    let errors = "";
+    child.stdout.setEncoding("utf8").on("data", (text: string) => {
+      output += text;
+      if (output.includes(`begun ${killAtStep}\n`)) child.kill("SIGKILL");
+    });
+    child.stderr.setEncoding("utf8").on("data", (text: string) => {
+      errors += text;
+    });
+    child.on("close", (code, signal) => {
+      if (signal === "SIGKILL") resolve("killed");
+      else if (code === 0) resolve("ended");
+      else reject(new Error(`The trainer failed: ${errors}`));
+    });
+  });
 }
 
 /** The bytes of a checkpoint's weights and optimizer, as they are on disk. */
@@ -192,6 +208,41 @@ describe("a run of 60 steps whose backend is killed", () => {
     const again = await train({ log, onCall: () => expect.unreachable("nothing is left to train") });
     expect(again.checkpoint).toEqual(checkpoint);
   }, 60_000);
+
+  it("goes on when the trainer itself is killed, three times", async () => {
+    const program = join(folder, "program");
+    await build({
+      configFile: false,
+      logLevel: "silent",
+      resolve: {
+        alias: {
+          "#platform": sourceFile("transport/platform.node.ts"),
+          "#heartbeat": sourceFile("session/heartbeat-loop.node.ts"),
+        },
+      },
+      build: {
+        ssr: fileURLToPath(new URL("./trainer.ts", import.meta.url)),
+        outDir: program,
+        rolldownOptions: { output: { entryFileNames: "trainer.mjs" } },
+      },
+    });
+    await symlink(
+      fileURLToPath(new URL("../../node_modules", import.meta.url)),
+      join(folder, "node_modules"),
+    );
+    const path = join(folder, "killed");
+    const moments = [3, 20, 40].map((first) => first + Math.floor(Math.random() * 12));
+    console.log(`trainer killed at steps ${moments.join(", ")}`);
+    for (const moment of moments) {
+      expect(await runTrainer(join(program, "trainer.mjs"), [backend.baseURL, path], moment)).toBe("killed");
+    }
+    expect(await runTrainer(join(program, "trainer.mjs"), [backend.baseURL, path])).toBe("ended");
+    await using log = await RunLog.open(path);
+    expect(await filesOf(folder, log.lastCheckpoint?.statePath ?? "")).toEqual(
+      await filesOf(folder, expected.checkpoint.statePath),
+    );
+    expect(await log.readMetrics()).toEqual(expected.losses.map((loss, step) => ({ step, loss })));
+  }, 120_000);
 
   it("restores when the server has ended the session", async () => {
     const events: RunEvent[] = [];

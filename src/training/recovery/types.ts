@@ -43,7 +43,7 @@ export interface RunCheckpoint {
 export type MetricValue = number | string | boolean | null;
 export type RunMetrics = Readonly<Record<string, MetricValue>>;
 
-/** RunMetrics of a step; a value that is still on its way is waited for behind the next step. */
+/** Metrics of a step; a value that is still on its way is waited for behind the next step. */
 export type StepMetrics = Readonly<
   Record<string, MetricValue | undefined | PromiseLike<MetricValue | undefined>>
 >;
