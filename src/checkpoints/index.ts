@@ -1,5 +1,6 @@
 /** Checkpoints as files: downloaded, unpacked, read, merged into base weights, and published. */
 
+export { type Adapter, type AdapterSettings, readAdapter, writeAdapter } from "./adapter.node.js";
 export { ArchiveError } from "./archive-error.js";
 export {
   type CheckpointUrls,
@@ -8,6 +9,7 @@ export {
   type DownloadProgress,
   downloadCheckpoint,
 } from "./download.node.js";
+export { type MergeOptions, mergeAdapter } from "./merge.node.js";
 export {
   decodeSafetensors,
   encodeSafetensors,

@@ -1,0 +1,119 @@
+import { mkdir, readFile } from "node:fs/promises";
+import { join } from "node:path";
+import { TinkerError } from "../errors.js";
+import { errorCode, writeFileAtomically } from "./files.node.js";
+import { decodeSafetensors, encodeSafetensors, type FloatDtype, type FloatTensor } from "./safetensors.js";
+
+export interface AdapterSettings {
+  /** Hugging Face name or folder of the model the adapter belongs to. */
+  baseModel: string | null;
+  rank: number;
+  /** The adapter's output is scaled by alpha / rank. */
+  alpha: number;
+  /** Names of the modules that have LoRA matrices, or a pattern. */
+  targetModules: readonly string[] | string;
+  /** Every other entry of adapter_config.json, under the name it has there. */
+  otherSettings?: Readonly<Record<string, unknown>>;
+}
+
+/** A PEFT LoRA adapter in memory. */
+export interface Adapter extends AdapterSettings {
+  /** By their PEFT names: `base_model.model.<module>.lora_A.weight` and `lora_B`. */
+  tensors: Record<string, FloatTensor>;
+}
+
+export const ADAPTER_CONFIG = "adapter_config.json";
+export const ADAPTER_WEIGHTS = "adapter_model.safetensors";
+
+const DEFAULT_SETTINGS = {
+  task_type: "CAUSAL_LM",
+  lora_dropout: 0,
+  bias: "none",
+  fan_in_fan_out: false,
+  inference_mode: true,
+};
+
+/** Reads a PEFT folder; weights of any float dtype come as float32. */
+export async function readAdapter(folder: string): Promise<Adapter> {
+  const settings = await readAdapterSettings(folder);
+  const bytes = await readFile(join(folder, ADAPTER_WEIGHTS)).catch((error: unknown) => {
+    throw notFound(folder, ADAPTER_WEIGHTS, error);
+  });
+  return { ...settings, tensors: { ...decodeSafetensors(bytes).tensors } };
+}
+
+/** Writes a PEFT folder, each file whole or not at all; other files of the folder stay. */
+export async function writeAdapter(
+  folder: string,
+  adapter: Adapter,
+  options: { dtype?: FloatDtype | undefined } = {},
+): Promise<void> {
+  const { baseModel, rank, alpha, targetModules, otherSettings, tensors } = adapter;
+  const config = {
+    ...DEFAULT_SETTINGS,
+    ...otherSettings,
+    peft_type: "LORA",
+    base_model_name_or_path: baseModel,
+    r: rank,
+    lora_alpha: alpha,
+    target_modules: targetModules,
+  };
+  const weights = encodeSafetensors(tensors, options.dtype === undefined ? {} : { dtype: options.dtype });
+  await mkdir(folder, { recursive: true });
+  await writeFileAtomically(join(folder, ADAPTER_WEIGHTS), weights);
+  await writeFileAtomically(join(folder, ADAPTER_CONFIG), `${JSON.stringify(config, null, 2)}\n`);
+}
+
+export async function readAdapterSettings(folder: string): Promise<AdapterSettings> {
+  const file = join(folder, ADAPTER_CONFIG);
+  const text = await readFile(file, "utf8").catch((error: unknown) => {
+    throw notFound(folder, ADAPTER_CONFIG, error);
+  });
+  const {
+    base_model_name_or_path: baseModel,
+    r: rank,
+    lora_alpha: alpha,
+    target_modules: targetModules,
+    peft_type: kind,
+    ...otherSettings
+  } = parseObject(text, file);
+  const wrong = (field: string, expected: string, got: unknown) =>
+    new TinkerError(`${file}: ${field} must be ${expected}, got ${JSON.stringify(got)}.`);
+  if (kind !== "LORA") throw wrong("peft_type", '"LORA"', kind);
+  if (typeof rank !== "number" || !Number.isInteger(rank) || rank < 1)
+    throw wrong("r", "a positive integer", rank);
+  if (typeof alpha !== "number" || !Number.isFinite(alpha)) throw wrong("lora_alpha", "a number", alpha);
+  if (!isModuleList(targetModules))
+    throw wrong("target_modules", "a list of names or a pattern", targetModules);
+  return {
+    baseModel: typeof baseModel === "string" ? baseModel : null,
+    rank,
+    alpha,
+    targetModules,
+    otherSettings,
+  };
+}
+
+export function parseObject(text: string, file: string): Record<string, unknown> {
+  let value: unknown;
+  try {
+    value = JSON.parse(text);
+  } catch (error) {
+    throw new TinkerError(`${file} is no JSON.`, { cause: error });
+  }
+  if (typeof value !== "object" || value === null || Array.isArray(value)) {
+    throw new TinkerError(`${file} must hold a JSON object.`);
+  }
+  return value as Record<string, unknown>;
+}
+
+function isModuleList(value: unknown): value is string[] | string {
+  return (
+    typeof value === "string" || (Array.isArray(value) && value.every((item) => typeof item === "string"))
+  );
+}
+
+function notFound(folder: string, file: string, error: unknown): unknown {
+  if (errorCode(error) !== "ENOENT") return error;
+  return new TinkerError(`${folder} is no PEFT adapter: it has no ${file}.`, { cause: error });
+}
