@@ -315,6 +315,23 @@ describe("superviseRun", () => {
     }
   });
 
+  it("notices at once when a request of the step before fails", async () => {
+    const { server, events, run, finalSteps } = setUp();
+    failing(server, (name, argument) => name === "optimStep" && argument === 5, status(410));
+    const { checkpoint } = await run({
+      step: async (training, step, { signal }) => {
+        if (step === 6 && !events.some(({ type }) => type === "failed"))
+          await new Promise((_, reject) =>
+            signal.addEventListener("abort", () => reject(new Error("aborted"))),
+          );
+        training.forwardBackward(step);
+        training.optimStep(step);
+      },
+    });
+    expect(events.find(({ type }) => type === "failed")).toMatchObject({ reason: "lost", step: 6 });
+    expect(finalSteps(checkpoint.statePath)).toEqual(everyStep);
+  });
+
   it("goes on without a step that does not end, and lets it do no harm", async () => {
     const { server, run, finalSteps } = setUp();
     let stale: FakeTraining | undefined;
@@ -408,13 +425,18 @@ describe("superviseRun", () => {
     failing(server, (name, argument) => name === "optimStep" && argument === 9, stop);
     await expect(run()).rejects.toBe(stop);
     expect(log.resumableCheckpoints().at(-1)?.name).toBe("000008");
-    failing(server, (name, argument) => name === "optimStep" && argument === 5, status(410));
+    const lost = [2, 5];
+    server.onRequest = (name, argument) => {
+      if (name !== "optimStep" || argument !== lost[0]) return;
+      lost.shift();
+      throw status(410);
+    };
     events.length = 0;
     const { checkpoint } = await run({ policy: { checkpoint: "000000" } });
     const restored = events.filter((event) => event.type === "restored").map((event) => event.checkpoint);
-    expect(restored.map(({ name }) => name)).toEqual(["000000", "000004"]);
-    // Not the checkpoint 000008 of the run that was left behind.
-    expect(restored[1]?.statePath).toBe("tinker://run-1/weights/000004");
+    expect(restored.map(({ name }) => name)).toEqual(["000000", "000000", "000004"]);
+    // Not the checkpoints 000008 and 000004 of the run that was left behind.
+    expect(restored[2]?.statePath).toBe("tinker://run-2/weights/000004");
     expect(finalSteps(checkpoint.statePath)).toEqual(everyStep);
     await expect(run({ steps: 12, policy: { checkpoint: "nope" } })).rejects.toThrow(
       'policy.checkpoint must be "latest" or the name of a checkpoint of the run',
