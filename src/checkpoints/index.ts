@@ -10,6 +10,7 @@ export {
   downloadCheckpoint,
 } from "./download.node.js";
 export { type MergeOptions, mergeAdapter } from "./merge.node.js";
+export { type CheckpointSource, type PushedCheckpoint, type PushOptions, pushToHub } from "./push.node.js";
 export {
   decodeSafetensors,
   encodeSafetensors,

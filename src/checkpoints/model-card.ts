@@ -1,0 +1,57 @@
+import type { WeightsInfo } from "../wire/index.js";
+
+/** The README.md of a pushed adapter. `tinker_path` is what later pushes recognise the checkpoint by. */
+export function modelCard(card: { path: string; repo: string; weights: WeightsInfo | undefined }): string {
+  const { path, repo, weights } = card;
+  const baseModel = weights?.baseModel;
+  const tags = ["tinker", "peft", "lora"];
+  if (baseModel !== undefined) tags.push(`base_model:adapter:${baseModel}`);
+  const details = [`- Checkpoint: \`${path}\``, `- Base model: ${baseModel ?? "unknown"}`];
+  if (typeof weights?.loraRank === "number") details.push(`- LoRA rank: ${weights.loraRank}`);
+  const trained = [
+    weights?.trainAttn === true ? "attention" : "",
+    weights?.trainMlp === true ? "MLP" : "",
+    weights?.trainUnembed === true ? "unembedding" : "",
+  ].filter((part) => part !== "");
+  if (trained.length > 0) details.push(`- Trained parts: ${trained.join(", ")}`);
+  return [
+    "---",
+    ...(baseModel === undefined ? [] : [`base_model: ${scalar(baseModel)}`]),
+    "library_name: peft",
+    "tags:",
+    ...tags.map((tag) => `- ${scalar(tag)}`),
+    `tinker_path: ${scalar(path)}`,
+    "---",
+    "",
+    `# ${repo.split("/").at(-1)}`,
+    "",
+    "A LoRA adapter in PEFT format, trained with Tinker.",
+    "",
+    ...details,
+    "",
+    "```python",
+    "from peft import AutoPeftModelForCausalLM",
+    "",
+    `model = AutoPeftModelForCausalLM.from_pretrained(${JSON.stringify(repo)})`,
+    "```",
+    "",
+  ].join("\n");
+}
+
+/** The checkpoint that a model card says it belongs to: by its own entry, else by the first path in the text. */
+export function pathInCard(card: string): string | undefined {
+  const entry = /^tinker_path:[ \t]*(\S.*?)[ \t\r]*$/m.exec(card)?.[1];
+  if (entry?.startsWith('"')) {
+    try {
+      return String(JSON.parse(entry));
+    } catch {
+      return entry;
+    }
+  }
+  return entry ?? /tinker:\/\/[^\s`"']+/.exec(card)?.[0];
+}
+
+/** Plain where YAML reads that as the same text, else quoted. */
+function scalar(text: string): string {
+  return /^[A-Za-z][\w./-]*(?::[\w./-]+)*$/.test(text) ? text : JSON.stringify(text);
+}
