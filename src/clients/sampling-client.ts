@@ -10,6 +10,7 @@ import {
   submitWithRetries,
 } from "../futures/index.js";
 import { type AttachOptions, Session } from "../session/index.js";
+import type { LoadTokenizerOptions, Tokenizer } from "../tokenizers/index.js";
 import { HttpClient, type RequestOptions, Semaphore } from "../transport/index.js";
 import {
   checkSampleRequest,
@@ -141,6 +142,14 @@ export class SamplingClient {
   /** The base model this sampler runs on. */
   async getBaseModel(options: RequestOptions = {}): Promise<string> {
     return (await this.getInfo(options)).baseModel;
+  }
+
+  /** The tokenizer of the base model, loaded once for the process. */
+  async getTokenizer(options: LoadTokenizerOptions & RequestOptions = {}): Promise<Tokenizer> {
+    const { signal, timeout, maxRetries, headers, ...loading } = options;
+    const modelName = await this.getBaseModel({ signal, timeout, maxRetries, headers });
+    const { tokenizerForModel } = await import("../tokenizers/index.js");
+    return await tokenizerForModel({ modelName }, loading);
   }
 
   /** What the server knows of this sampler. */

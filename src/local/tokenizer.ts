@@ -1,15 +1,15 @@
 /** Text in and out of a model's tokens, from the tokenizer and chat template in its folder. */
 import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
-import { Tokenizer } from "@huggingface/tokenizers";
+import {
+  compileChatTemplate,
+  createTextTokenizer,
+  findChatTemplates,
+  type TextTokenizer,
+} from "../tokenizers/index.js";
 import { defaultModel } from "./default-model.js";
 
-export interface TextTokenizer {
-  /** `addSpecialTokens: false` leaves out what the tokenizer puts around a whole text (Llama's first token, for one). */
-  encode(text: string, options?: { readonly addSpecialTokens?: boolean }): number[];
-  /** `skipSpecialTokens: true` leaves out tokens such as the end of a turn. */
-  decode(tokens: ArrayLike<number>, options?: { readonly skipSpecialTokens?: boolean }): string;
-}
+export type { TextTokenizer } from "../tokenizers/index.js";
 
 export interface ChatMessage {
   readonly role: string;
@@ -20,8 +20,6 @@ export interface LocalTokenizer extends TextTokenizer {
   /** The tokens of a conversation, up to where the model's answer begins. */
   encodeChat(messages: readonly ChatMessage[]): number[];
 }
-
-type Settings = Readonly<Record<string, unknown>>;
 
 /**
  * The tokenizer of a base model, given by its folder or Hugging Face id; that of the package's own `tinkerts/nano`
@@ -44,21 +42,16 @@ export async function loadTokenizer(model: string = defaultModel.name): Promise<
 
 /** The tokenizer without the chat template, read at once; null where the folder has none. */
 export function readTokenizer(folder: string): TextTokenizer | null {
-  const file = join(folder, "tokenizer.json");
-  if (!existsSync(file)) return null;
-  const tokenizer = new Tokenizer(JSON.parse(readFileSync(file, "utf8")) as object, readSettings(folder));
-  return {
-    encode: (text, { addSpecialTokens = true } = {}) =>
-      tokenizer.encode(text, { add_special_tokens: addSpecialTokens }).ids,
-    // Exactly the text of the tokens: a tidied one could not be encoded again to the same tokens.
-    decode: (tokens, { skipSpecialTokens = false } = {}) =>
-      tokens.length === 0
-        ? ""
-        : tokenizer.decode(Array.from(tokens), {
-            skip_special_tokens: skipSpecialTokens,
-            clean_up_tokenization_spaces: false,
-          }),
-  };
+  const tokenizerJson = readText(folder, "tokenizer.json");
+  if (tokenizerJson === undefined) return null;
+  const settings = readText(folder, "tokenizer_config.json");
+  return createTextTokenizer(
+    {
+      "tokenizer.json": tokenizerJson,
+      ...(settings === undefined ? {} : { "tokenizer_config.json": settings }),
+    },
+    folder,
+  );
 }
 
 /** Writes conversations as the model was taught to read them; null where the folder has no chat template. */
@@ -66,43 +59,21 @@ export async function readChatTemplate(
   folder: string,
   tokenizer: TextTokenizer,
 ): Promise<LocalTokenizer["encodeChat"] | null> {
-  const settings = readSettings(folder);
-  const source = chatTemplate(folder, settings);
-  if (source === undefined) return null;
-  const { Template } = await import("@huggingface/jinja");
-  const template = new Template(source);
+  const settings = JSON.parse(readText(folder, "tokenizer_config.json") ?? "{}") as Record<string, unknown>;
+  const templates = findChatTemplates(settings, readText(folder, "chat_template.jinja"));
+  const render = await compileChatTemplate(templates, settings);
+  if (render === null) return null;
   return (messages) => {
-    const conversation = template.render({
-      messages,
-      add_generation_prompt: true,
-      bos_token: contentOf(settings["bos_token"]),
-      eos_token: contentOf(settings["eos_token"]),
-    });
+    const conversation = render(
+      messages.map(({ role, content }) => ({ role, content })),
+      { addGenerationPrompt: true },
+    );
     // The template writes the special tokens itself.
     return tokenizer.encode(conversation, { addSpecialTokens: false });
   };
 }
 
-function readSettings(folder: string): Settings {
-  const file = join(folder, "tokenizer_config.json");
-  return existsSync(file) ? (JSON.parse(readFileSync(file, "utf8")) as Settings) : {};
-}
-
-function chatTemplate(folder: string, settings: Settings): string | undefined {
-  const { chat_template: template } = settings;
-  if (typeof template === "string") return template;
-  if (Array.isArray(template)) {
-    const named = template as { name?: unknown; template?: unknown }[];
-    const chosen = named.find((one) => one.name === "default") ?? named[0];
-    if (typeof chosen?.template === "string") return chosen.template;
-  }
-  const file = join(folder, "chat_template.jinja");
+function readText(folder: string, name: string): string | undefined {
+  const file = join(folder, name);
   return existsSync(file) ? readFileSync(file, "utf8") : undefined;
-}
-
-/** Special tokens are written as text or as an object with their content. */
-function contentOf(token: unknown): string {
-  if (typeof token === "string") return token;
-  const content = typeof token === "object" && token !== null && "content" in token ? token.content : "";
-  return typeof content === "string" ? content : "";
 }

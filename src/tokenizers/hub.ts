@@ -1,0 +1,68 @@
+import { TinkerError } from "../errors.js";
+import { hasVocabulary, TOKENIZER_FILES, type TokenizerFileName, type TokenizerFiles } from "./files.js";
+import type { TokenizerReference } from "./resolve-id.js";
+
+export interface HubOptions {
+  readonly endpoint: string;
+  readonly token: string | undefined;
+  readonly fetch: typeof fetch;
+}
+
+const COMMIT = /^[0-9a-f]{40}$/;
+
+/** Downloads a tokenizer's files, all of one commit. */
+export async function downloadFromHub(
+  { id, revision }: TokenizerReference,
+  hub: HubOptions,
+): Promise<{ commit: string; files: TokenizerFiles }> {
+  const place = encodeURIComponent(revision);
+  const about = await get(hub, `/api/models/${id}/revision/${place}`, id, revision);
+  const { sha, siblings } = (await about.json()) as { sha?: unknown; siblings?: unknown };
+  if (typeof sha !== "string" || !COMMIT.test(sha) || !Array.isArray(siblings)) {
+    throw new TinkerError(`${hub.endpoint} did not say which files ${id} has.`);
+  }
+  const there = new Set((siblings as { rfilename?: unknown }[]).map(({ rfilename }) => rfilename));
+  if (!hasVocabulary(there)) {
+    throw new TinkerError(
+      `${id} on ${hub.endpoint} has no tokenizer.json and no tiktoken.model at revision ${revision}. Make a ` +
+        "tokenizer.json of its tokenizer (transformers: AutoTokenizer.from_pretrained(id).save_pretrained(folder)) " +
+        "and load that folder.",
+    );
+  }
+  const files: { [Name in TokenizerFileName]?: string } = {};
+  for (const name of TOKENIZER_FILES) {
+    if (!there.has(name) || (name === "tiktoken.model" && there.has("tokenizer.json"))) continue;
+    files[name] = await (await get(hub, `/${id}/resolve/${sha}/${name}`, id, revision)).text();
+  }
+  return { commit: sha, files };
+}
+
+async function get(hub: HubOptions, path: string, id: string, revision: string): Promise<Response> {
+  const url = `${hub.endpoint}${path}`;
+  const headers: HeadersInit = hub.token === undefined ? {} : { authorization: `Bearer ${hub.token}` };
+  let response: Response;
+  try {
+    response = await hub.fetch(url, { headers });
+  } catch (error) {
+    const { message, cause } = error as { message?: string; cause?: { message?: string } };
+    throw new TinkerError(`${url} could not be reached: ${cause?.message || message || String(error)}.`, {
+      cause: error,
+    });
+  }
+  if (response.ok) return response;
+  await response.body?.cancel();
+  const { status } = response;
+  if (status === 401 || status === 403) {
+    const what =
+      hub.token === undefined
+        ? "Set HF_TOKEN to a token that may read it"
+        : "The token in use may not read it: ask for access on the model's page, or use another";
+    throw new TinkerError(
+      `${id} on ${hub.endpoint} is gated, private or not there (status ${status}). ${what}.`,
+    );
+  }
+  if (status === 404) {
+    throw new TinkerError(`${hub.endpoint} has no model ${id} with revision ${revision} (status 404).`);
+  }
+  throw new TinkerError(`${url} answered with status ${status}.`);
+}

@@ -1,0 +1,157 @@
+import { TinkerError } from "../errors.js";
+import { platform } from "../transport/index.js";
+import { compileChatTemplate, findChatTemplates } from "./chat-template.js";
+import { createTextTokenizer, readSettings, type TokenizerFileName, type TokenizerFiles } from "./files.js";
+import { readFolder } from "./folder.js";
+import { downloadFromHub } from "./hub.js";
+import { hubCacheFolder, readCache, writeCache } from "./hub-cache.js";
+import { node, packageFile } from "./node-builtins.js";
+import { resolveTokenizerId, type TokenizerModel, type TokenizerReference } from "./resolve-id.js";
+import { Tokenizer } from "./tokenizer.js";
+
+export interface LoadTokenizerOptions {
+  /** Branch, tag or commit on the hub. Default: main. */
+  readonly revision?: string | undefined;
+  /** Asks no network; takes what is in the cache. Default: HF_HUB_OFFLINE. */
+  readonly offline?: boolean | undefined;
+  /** The Hugging Face cache. Default: HF_HUB_CACHE, or `hub` in HF_HOME, or ~/.cache/huggingface/hub. */
+  readonly cacheFolder?: string | undefined;
+  /** Default: HF_TOKEN. */
+  readonly token?: string | undefined;
+  /** Default: HF_ENDPOINT, or https://huggingface.co. */
+  readonly endpoint?: string | undefined;
+  readonly fetch?: typeof fetch | undefined;
+}
+
+const HUB_ID = /^(?!.*(?:--|\.\.))[A-Za-z0-9][\w.-]*(?:\/[A-Za-z0-9][\w.-]*)?$/;
+const REVISION = /^(?!.*\.\.)[\w][\w./-]*$/;
+/** The model that comes with the package, and where its folder is. */
+const NANO = { id: "tinkerts/nano", folder: "models/nano" };
+
+const loaded = new Map<string, Promise<Tokenizer>>();
+
+/** The tokenizer of a model, as a server describes it. */
+export function tokenizerForModel(
+  model: TokenizerModel,
+  options: LoadTokenizerOptions = {},
+): Promise<Tokenizer> {
+  return attempt(() => {
+    const { id, revision } = resolveTokenizerId(model);
+    return loadTokenizer(id, { ...options, revision: options.revision ?? revision });
+  });
+}
+
+/**
+ * The tokenizer in a folder, in the Hugging Face cache, or on the hub, from which it goes into that cache. Loaded
+ * once for a process: everyone who asks for the same one gets the same one.
+ */
+export function loadTokenizer(idOrFolder: string, options: LoadTokenizerOptions = {}): Promise<Tokenizer> {
+  return attempt(() => {
+    const settings = withDefaults(options);
+    const { endpoint, cacheFolder, revision, offline } = settings;
+    const key = JSON.stringify([idOrFolder, revision, endpoint, cacheFolder, offline]);
+    let tokenizer = loaded.get(key);
+    if (tokenizer === undefined) {
+      tokenizer = load({ id: idOrFolder, revision }, settings);
+      loaded.set(key, tokenizer);
+      tokenizer.catch(() => loaded.delete(key));
+    }
+    return tokenizer;
+  });
+}
+
+/** What goes wrong at once is a rejection as well. */
+async function attempt<T>(action: () => Promise<T>): Promise<T> {
+  return await action();
+}
+
+type Settings = ReturnType<typeof withDefaults>;
+
+function withDefaults(options: LoadTokenizerOptions) {
+  return {
+    revision: options.revision ?? "main",
+    offline: options.offline ?? /^(?:1|on|yes|true)$/i.test(platform.env("HF_HUB_OFFLINE") ?? ""),
+    cacheFolder: options.cacheFolder ?? hubCacheFolder(),
+    token: options.token ?? (platform.env("HF_TOKEN") || undefined),
+    endpoint: (options.endpoint ?? (platform.env("HF_ENDPOINT") || "https://huggingface.co")).replace(
+      /\/+$/,
+      "",
+    ),
+    fetch: options.fetch ?? ((input, init) => globalThis.fetch(input, init)),
+  } satisfies { [Name in keyof LoadTokenizerOptions]-?: LoadTokenizerOptions[Name] };
+}
+
+async function load(reference: TokenizerReference, settings: Settings): Promise<Tokenizer> {
+  const { files, place } = await find(reference, settings);
+  const tokenizerSettings = readSettings(files, place);
+  const templates = findChatTemplates(tokenizerSettings, files["chat_template.jinja"]);
+  return new Tokenizer({
+    name: reference.id,
+    text: createTextTokenizer(files, place),
+    renderChat: await compileChatTemplate(templates, tokenizerSettings),
+    files,
+  });
+}
+
+interface Found {
+  readonly files: TokenizerFiles;
+  readonly place: string;
+}
+
+async function find(reference: TokenizerReference, settings: Settings): Promise<Found> {
+  const { id, revision } = reference;
+  const folder = id === NANO.id ? packageFile(NANO.folder) : id;
+  if (folder !== undefined) {
+    const files = await readFolder(folder);
+    if (isUsable(files)) return { files, place: folder };
+    if (node?.fs.existsSync(folder)) {
+      throw new TinkerError(`The folder ${folder} has no tokenizer.json and no tiktoken.model.`);
+    }
+  }
+  if (!HUB_ID.test(id)) {
+    throw new TinkerError(
+      `${JSON.stringify(id)} is neither a folder with a tokenizer.json nor a Hugging Face id such as Qwen/Qwen3-8B.`,
+    );
+  }
+  if (!REVISION.test(revision)) {
+    throw new TinkerError(`${JSON.stringify(revision)} is not the name of a revision.`);
+  }
+  return await findOnHub(reference, settings);
+}
+
+async function findOnHub(reference: TokenizerReference, settings: Settings): Promise<Found> {
+  const { cacheFolder, endpoint, offline } = settings;
+  const cached = cacheFolder === undefined ? undefined : await readCache(cacheFolder, reference);
+  const usable = cached !== undefined && isUsable(cached.files);
+  // Other libraries fetch file by file: a vocabulary may be there without its settings.
+  if (usable && (offline || cached.files["tokenizer_config.json"] !== undefined)) {
+    return { files: cached.files, place: cached.folder };
+  }
+  if (offline) {
+    throw new TinkerError(
+      `The tokenizer of ${reference.id} is needed, but this is offline mode and there is no tokenizer.json and no ` +
+        `tiktoken.model in ${cached?.folder ?? "a cache, which this runtime does not have"}. Load it once with ` +
+        "HF_HUB_OFFLINE unset, copy the model's folder into the Hugging Face cache, or give a folder that has the file.",
+    );
+  }
+  try {
+    const { commit, files } = await downloadFromHub(reference, settings);
+    // A cache that cannot be written is no reason to go without.
+    if (cacheFolder !== undefined) await writeCache(cacheFolder, reference, commit, files).catch(() => {});
+    return { files, place: `${reference.id} on ${endpoint}` };
+  } catch (error) {
+    if (usable) return { files: cached.files, place: cached.folder };
+    if (!(error instanceof TinkerError)) throw error;
+    const where = cached === undefined ? "" : ` It is not in the cache either (${cached.folder}).`;
+    throw new TinkerError(
+      `The tokenizer of ${reference.id} could not be had. ${error.message}${where} Where there is no network, give ` +
+        "a folder with its tokenizer.json, or another hub with HF_ENDPOINT.",
+      { cause: error },
+    );
+  }
+}
+
+function isUsable(files: TokenizerFiles): boolean {
+  const vocabularies: readonly TokenizerFileName[] = ["tokenizer.json", "tiktoken.model"];
+  return vocabularies.some((name) => files[name] !== undefined);
+}

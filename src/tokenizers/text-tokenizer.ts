@@ -1,0 +1,16 @@
+export interface EncodeOptions {
+  /** `false` leaves out what the tokenizer puts around a whole text (Llama's first token, for one). Default: true. */
+  readonly addSpecialTokens?: boolean | undefined;
+}
+
+export interface DecodeOptions {
+  /** `true` leaves out tokens such as the end of a turn. Default: false. */
+  readonly skipSpecialTokens?: boolean | undefined;
+}
+
+/** Text in and out of tokens, whatever the file it was made from. */
+export interface TextTokenizer {
+  /** Special tokens written out in the text become those tokens. */
+  encode(text: string, options?: EncodeOptions): number[];
+  decode(tokens: ArrayLike<number>, options?: DecodeOptions): string;
+}

@@ -1,0 +1,77 @@
+import { TinkerError } from "../errors.js";
+import { BatchEncoder } from "./batch-encoder.js";
+import type { ChatMessage, ChatTemplateOptions, RenderChat } from "./chat-template.js";
+import { DecodeStream } from "./decode-stream.js";
+import type { TokenizerFiles } from "./files.js";
+import type { DecodeOptions, EncodeOptions, TextTokenizer } from "./text-tokenizer.js";
+
+export interface TokenizerParts {
+  readonly name: string;
+  readonly text: TextTokenizer;
+  readonly renderChat: RenderChat | null;
+  readonly files: TokenizerFiles;
+}
+
+/** Text in and out of a model's tokens. Made by `loadTokenizer`, `tokenizerForModel` or a client's `getTokenizer`. */
+export class Tokenizer implements TextTokenizer {
+  /** The id or folder it was loaded from. */
+  readonly name: string;
+  readonly #text: TextTokenizer;
+  readonly #renderChat: RenderChat | null;
+  readonly #batches: BatchEncoder;
+
+  /** @internal */
+  constructor({ name, text, renderChat, files }: TokenizerParts) {
+    this.name = name;
+    this.#text = text;
+    this.#renderChat = renderChat;
+    this.#batches = new BatchEncoder(text, files);
+  }
+
+  /** The tokens of a text. Special tokens that are written out in it become those tokens. */
+  encode(text: string, options: EncodeOptions = {}): number[] {
+    return this.#text.encode(text, options);
+  }
+
+  /** The tokens of many texts; a large batch is worked on in another thread, so that this one stays free. */
+  encodeBatch(texts: readonly string[], options: EncodeOptions = {}): Promise<number[][]> {
+    return this.#batches.encode(texts, options);
+  }
+
+  /** The text of tokens, not tidied in any way. */
+  decode(tokens: ArrayLike<number>, options: DecodeOptions = {}): string {
+    return this.#text.decode(tokens, options);
+  }
+
+  /** For tokens that come one by one: gives their text as soon as it is certain, and never half a character. */
+  decodeStream(options: DecodeOptions = {}): DecodeStream {
+    return new DecodeStream(this.#text, options);
+  }
+
+  get hasChatTemplate(): boolean {
+    return this.#renderChat !== null;
+  }
+
+  /** A conversation as the model was taught to read it: its tokens, or its text with `tokenize: false`. */
+  applyChatTemplate(
+    messages: readonly ChatMessage[],
+    options: ChatTemplateOptions & { readonly tokenize: false },
+  ): string;
+  applyChatTemplate(
+    messages: readonly ChatMessage[],
+    options?: ChatTemplateOptions & { readonly tokenize?: true | undefined },
+  ): number[];
+  applyChatTemplate(
+    messages: readonly ChatMessage[],
+    options: ChatTemplateOptions & { readonly tokenize?: boolean | undefined } = {},
+  ): number[] | string {
+    if (this.#renderChat === null) {
+      throw new TinkerError(
+        `The tokenizer of ${this.name} has no chat template. Write the conversation yourself and encode it.`,
+      );
+    }
+    const text = this.#renderChat(messages, options);
+    // The template writes the special tokens itself.
+    return options.tokenize === false ? text : this.#text.encode(text, { addSpecialTokens: false });
+  }
+}

@@ -1,0 +1,65 @@
+import { existsSync } from "node:fs";
+import { fileURLToPath } from "node:url";
+import { describe, expect, it } from "vitest";
+import { loadTokenizer } from "../../src/tokenizers/index.js";
+import { readTexts } from "./fixtures.js";
+
+const compiled = fileURLToPath(new URL("../../dist/tokenizers/files.js", import.meta.url));
+
+/** The longest time for which the event loop did nothing else. */
+async function longestPause(work: () => Promise<unknown>): Promise<number> {
+  let last = performance.now();
+  let longest = 0;
+  const timer = setInterval(() => {
+    longest = Math.max(longest, performance.now() - last);
+    last = performance.now();
+  }, 1);
+  await work();
+  clearInterval(timer);
+  return longest;
+}
+
+describe("encodeBatch", () => {
+  const texts = readTexts();
+
+  it("gives what encode gives, for no texts, a few and many", async () => {
+    const tokenizer = await loadTokenizer("tinkerts/nano");
+    expect(await tokenizer.encodeBatch([])).toEqual([]);
+    const some = texts.slice(0, 700);
+    expect(await tokenizer.encodeBatch(some)).toEqual(some.map((text) => tokenizer.encode(text)));
+    const many = Array.from({ length: 7_500 }, (_, index) => `${index}: ${texts[index % texts.length]}`);
+    const encoded = await tokenizer.encodeBatch(many, { addSpecialTokens: false });
+    expect(encoded).toHaveLength(many.length);
+    expect(many.join("").length).toBeGreaterThan(250_000);
+    for (let index = 0; index < many.length; index += 97) {
+      expect(encoded[index]).toEqual(tokenizer.encode(many[index]!, { addSpecialTokens: false }));
+    }
+  });
+
+  it("works in a thread, so that heartbeats and polls go on", async () => {
+    expect(existsSync(compiled), "npm run build makes the module that the thread imports").toBe(true);
+    const tokenizer = await loadTokenizer("tinkerts/nano");
+    const all = texts.join(" ");
+    const long = Array.from({ length: 6 }, (_, index) => `${index} ${all.slice(0, 50_000)}`);
+    const started = performance.now();
+    const expected = long.map((text) => tokenizer.encode(text));
+    const blockedMs = performance.now() - started;
+    let encoded: number[][] = [];
+    const pauseMs = await longestPause(async () => {
+      encoded = await tokenizer.encodeBatch(long);
+    });
+    expect(encoded).toEqual(expected);
+    expect(pauseMs).toBeLessThan(blockedMs / 2);
+  });
+
+  it("serves several batches at once from one thread", async () => {
+    const tokenizer = await loadTokenizer("tinkerts/nano");
+    const batches = [0, 1, 2].map((index) =>
+      Array.from({ length: 130 }, () => `${index} words `.repeat(220)),
+    );
+    const encoded = await Promise.all(batches.map((batch) => tokenizer.encodeBatch(batch)));
+    for (const [index, batch] of batches.entries()) {
+      expect(tokenizer.decode(encoded[index]![129]!)).toBe(batch[129]);
+    }
+  });
+});
