@@ -1,5 +1,6 @@
 /** Keeps a training run going over failures of the server, the session or the network. */
-export { RunGaveUpError, superviseRun } from "./supervise-run.js";
+export { RunGaveUpError } from "./run-gave-up-error.js";
+export { superviseRun } from "./supervise-run.js";
 export type {
   FailureReason,
   MetricValue,

@@ -3,7 +3,8 @@ import { FakeClock } from "../../../test/support/fake-clock.js";
 import { APIConnectionError, APIError, RequestFailedError, ValidationError } from "../../errors.js";
 import { APIFuture } from "../../futures/index.js";
 import { MemoryLog } from "./memory-log.js";
-import { RunGaveUpError, superviseRun } from "./supervise-run.js";
+import { RunGaveUpError } from "./run-gave-up-error.js";
+import { superviseRun } from "./supervise-run.js";
 import type { RunEvent, SuperviseRunOptions } from "./types.js";
 
 const status = (code: number) =>

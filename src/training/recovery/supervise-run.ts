@@ -1,9 +1,10 @@
-import { TinkerError, ValidationError } from "../../errors.js";
+import { ValidationError } from "../../errors.js";
 import type { APIFuture } from "../../futures/index.js";
 import { abortError, type Clock, onAbort, systemClock, throwIfAborted } from "../../transport/index.js";
 import { blamesCheckpoint, classify } from "./classify.js";
 import { Generation } from "./generation.js";
 import { MemoryLog } from "./memory-log.js";
+import { messageOf, RunGaveUpError } from "./run-gave-up-error.js";
 import type {
   MetricValue,
   RecoveryLog,
@@ -29,24 +30,6 @@ const DEFAULT_POLICY: RecoveryPolicy = {
   checkpoint: "latest",
   shouldRestore: undefined,
 };
-
-/** The run was restored as often as its policy allows and failed each time before it got to a new checkpoint. */
-export class RunGaveUpError extends TinkerError {
-  /** Where a later run can go on from. */
-  readonly checkpoint: RunCheckpoint | undefined;
-  readonly attempts: number;
-
-  constructor(attempts: number, checkpoint: RunCheckpoint | undefined, cause: unknown) {
-    super(
-      `The run was restored ${attempts} times since ${checkpoint === undefined ? "its start" : `checkpoint ${checkpoint.name}`} ` +
-        `and failed each time; the last failure: ${messageOf(cause)}`,
-      { cause },
-    );
-    this.name = "RunGaveUpError";
-    this.checkpoint = checkpoint;
-    this.attempts = attempts;
-  }
-}
 
 /**
  * Trains `steps` steps, whatever happens to the server or the session in between: every so often it saves weights
@@ -329,8 +312,4 @@ async function resolveAll(metrics: StepMetrics): Promise<RunMetrics> {
 function checkCount(field: string, value: number, least: number): void {
   if (Number.isInteger(value) && value >= least) return;
   throw new ValidationError(field, `${field} must be a whole number of at least ${least}, got ${value}`);
-}
-
-function messageOf(error: unknown): string {
-  return error instanceof Error ? error.message : String(error);
 }
