@@ -13,8 +13,16 @@ export interface SequenceNumber {
  */
 export class RequestOrder {
   #lastTurn: Promise<void> = Promise.resolve();
-  #nextSeqId = 1;
-  readonly #returned: SequenceNumber[] = [];
+  readonly #numbers: { next: number; readonly returned: SequenceNumber[] };
+
+  constructor(numbers = { next: 1, returned: [] as SequenceNumber[] }) {
+    this.#numbers = numbers;
+  }
+
+  /** An order of turns within one turn of this one, on the same numbers. */
+  nested(): RequestOrder {
+    return new RequestOrder(this.#numbers);
+  }
 
   /** Runs `send` when every earlier request was accepted or has failed. Aborting while waiting takes no number. */
   async turn<T>(signal: AbortSignal, send: () => Promise<T>): Promise<T> {
@@ -32,23 +40,24 @@ export class RequestOrder {
   }
 
   take(): SequenceNumber {
-    return this.#returned.shift() ?? { seqId: this.#nextSeqId++, doubtful: false };
+    return this.#numbers.returned.shift() ?? { seqId: this.#numbers.next++, doubtful: false };
   }
 
   /** Gives back a number whose request was not accepted as far as we know. */
   giveBack(seqId: number, mayHaveArrived: boolean): void {
-    this.#returned.push({ seqId, doubtful: mayHaveArrived });
-    this.#returned.sort((a, b) => a.seqId - b.seqId);
+    this.#numbers.returned.push({ seqId, doubtful: mayHaveArrived });
+    this.#numbers.returned.sort((a, b) => a.seqId - b.seqId);
   }
 }
 
-function untilAborted(promise: Promise<void>, signal: AbortSignal): Promise<void> {
+/** The promise's outcome, or an error as soon as the signal aborts. */
+export function untilAborted<T>(promise: Promise<T>, signal: AbortSignal): Promise<T> {
   return new Promise((resolve, reject) => {
-    if (signal.aborted) return reject(abortError(signal));
+    if (signal.aborted) {
+      promise.catch(() => {});
+      return reject(abortError(signal));
+    }
     const release = onAbort(signal, () => reject(abortError(signal)));
-    promise.then(() => {
-      release();
-      resolve();
-    });
+    promise.then(resolve, reject).finally(release);
   });
 }

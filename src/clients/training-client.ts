@@ -1,5 +1,6 @@
 import { type ConflictError, TinkerError, ValidationError } from "../errors.js";
 import { type APIFuture, futureKinds, submitWithRetries } from "../futures/index.js";
+import type { CustomLossFn, CustomLossResult } from "../training/custom-loss.js";
 import type { ApiRequest, RequestOptions } from "../transport/index.js";
 import {
   type AdamParams,
@@ -23,6 +24,7 @@ import {
 import { consoleUrls } from "./console-urls.js";
 import { type ClientContext, queueLogger } from "./context.js";
 import { startForwardBackward } from "./forward-backward.js";
+import { startForwardBackwardCustom } from "./forward-backward-custom.js";
 import { SamplingClient, type SamplingClientOptions } from "./sampling-client.js";
 import { TrainingQueue } from "./training-queue.js";
 
@@ -79,6 +81,24 @@ export class TrainingClient {
     return this.#forwardBackward(data, lossFn, lossFnConfig, false, options);
   }
 
+  /**
+   * Computes a loss of your own over the logprobs of the target tokens and adds its gradients, as `forwardBackward`
+   * does: a forward pass, your function, a backward pass with its gradients. Calls made behind it wait until then.
+   */
+  forwardBackwardCustom(
+    data: readonly DatumLike[],
+    lossFn: CustomLossFn,
+    options: RequestOptions = {},
+  ): APIFuture<CustomLossResult> {
+    checkData(data);
+    return startForwardBackwardCustom(this.#context, this.#queue, {
+      modelId: this.modelId,
+      data: data.map((like, index) => Datum.from(like, index)),
+      lossFn,
+      options,
+    });
+  }
+
   #forwardBackward(
     data: readonly DatumLike[],
     lossFn: string,
@@ -86,9 +106,7 @@ export class TrainingClient {
     forwardOnly: boolean,
     options: RequestOptions,
   ): APIFuture<ForwardBackwardOutput> {
-    if (!Array.isArray(data) || data.length === 0) {
-      throw new ValidationError("data", "data must be a list of at least one datum");
-    }
+    checkData(data);
     return startForwardBackward(this.#context, this.#queue, {
       modelId: this.modelId,
       data: data.map((like, index) => {
@@ -293,6 +311,12 @@ export class TrainingClient {
       if (mayHaveArrived) return answer(`tinker://${this.modelId}/${folder}/${name}`);
       throw error;
     };
+  }
+}
+
+function checkData(data: unknown): void {
+  if (!Array.isArray(data) || data.length === 0) {
+    throw new ValidationError("data", "data must be a list of at least one datum");
   }
 }
 

@@ -21,12 +21,13 @@ export type SendNumbered = (
 /** Sends one model's requests to the server in order, and starts polling each as soon as it is accepted. */
 export class TrainingQueue {
   readonly #context: ClientContext;
-  readonly #order = new RequestOrder();
+  readonly #order: RequestOrder;
   readonly queue: QueueStateLogger;
 
-  constructor(context: ClientContext, queue: QueueStateLogger) {
+  constructor(context: ClientContext, queue: QueueStateLogger, order = new RequestOrder()) {
     this.#context = context;
     this.queue = queue;
+    this.#order = order;
   }
 
   /** One request, one number. */
@@ -73,6 +74,12 @@ export class TrainingQueue {
 
   inTurn<T>(signal: AbortSignal, send: () => Promise<T>): Promise<T> {
     return this.#order.turn(signal, send);
+  }
+
+  /** One turn for several requests with work between them; they are sent through the queue `use` is given. */
+  holdTurn<T>(signal: AbortSignal, use: (turn: TrainingQueue) => Promise<T>): Promise<T> {
+    const turn = new TrainingQueue(this.#context, this.queue, this.#order.nested());
+    return this.inTurn(signal, () => use(turn));
   }
 
   /** Takes the next number and sends under it; a number whose request is not accepted goes back. */

@@ -1,0 +1,12 @@
+/** What users put around the primitives of training: custom losses and regularizers. */
+export {
+  type CustomLossFn,
+  type CustomLossOutput,
+  type CustomLossResult,
+  type EvaluatedLoss,
+  evaluateCustomLoss,
+  type GradientLoss,
+  type TensorLoss,
+  withGradients,
+} from "./custom-loss.js";
+export * from "./regularizers/index.js";
