@@ -1,8 +1,10 @@
+import { execFileSync } from "node:child_process";
 import { existsSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { describe, expect, it } from "vitest";
-import { loadTokenizer } from "../../src/tokenizers/index.js";
-import { readTexts } from "./fixtures.js";
+import { BatchEncoder } from "../../src/tokenizers/batch-encoder.js";
+import { createTextTokenizer, loadTokenizer } from "../../src/tokenizers/index.js";
+import { readFiles, readTexts } from "./fixtures.js";
 
 const compiled = fileURLToPath(new URL("../../dist/tokenizers/files.js", import.meta.url));
 
@@ -61,5 +63,34 @@ describe("encodeBatch", () => {
     for (const [index, batch] of batches.entries()) {
       expect(tokenizer.decode(encoded[index]![129]!)).toBe(batch[129]);
     }
+  });
+
+  it("does without a thread where none can be had, a slice at a time", async () => {
+    const { "tokenizer.json": tokenizerJson } = readFiles("nano");
+    const text = createTextTokenizer({ "tokenizer.json": tokenizerJson! }, "nano");
+    const batch = Array.from({ length: 300 }, (_, index) => `${index} words `.repeat(110));
+    let turns = 0;
+    const timer = setInterval(() => {
+      turns += 1;
+    }, 1);
+    // Without files, the thread cannot make its tokenizer.
+    const encoded = await new BatchEncoder(text, {}).encode(batch, {});
+    clearInterval(timer);
+    expect(encoded[299]).toEqual(text.encode(batch[299]!));
+    expect(turns).toBeGreaterThan(5);
+  });
+
+  it("lets the process end when the work is done", () => {
+    const module = new URL("../../dist/tokenizers/index.js", import.meta.url).href;
+    const program = `
+      const { loadTokenizer } = await import(${JSON.stringify(module)});
+      const tokenizer = await loadTokenizer("tinkerts/nano");
+      const batch = await tokenizer.encodeBatch(Array.from({ length: 300 }, () => "a ".repeat(500)));
+      console.log(batch.length);`;
+    const output = execFileSync(process.execPath, ["--input-type=module", "-e", program], {
+      encoding: "utf8",
+      timeout: 20_000,
+    });
+    expect(output.trim()).toBe("300");
   });
 });
