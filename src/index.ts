@@ -17,6 +17,7 @@ export {
   type SessionOptions,
   Telemetry,
 } from "./session/index.js";
+export * from "./training/index.js";
 export {
   APIPromise,
   type ApiRequest,

@@ -96,6 +96,11 @@ function userConfig(): object {
       paths: {
         tinkerts: [join(root, "src/index.ts")],
         "tinkerts/local": [join(root, "src/local/index.ts")],
+        "tinkerts/autograd": [join(root, "src/training/autograd/index.ts")],
+        "tinkerts/jax": [join(root, "src/training/jax.ts")],
+        "tinkerts/tokenizers": [join(root, "src/tokenizers/index.ts")],
+        "tinkerts/checkpoints": [join(root, "src/checkpoints/index.ts")],
+        "tinkerts/run-log": [join(root, "src/training/run-log.node.ts")],
         "#platform": [join(root, "src/transport/platform.ts")],
         "#heartbeat": [join(root, "src/session/heartbeat-loop.ts")],
       },

@@ -70,6 +70,7 @@ export class ServiceClient {
   readonly #options: ServiceClientOptions;
   #context: Promise<ClientContext> | undefined;
   #rest: RestClient | undefined;
+  readonly #sessionLostCallbacks = new Set<() => void>();
   #closed = false;
 
   constructor(options: ServiceClientOptions = {}) {
@@ -247,6 +248,14 @@ export class ServiceClient {
     return (await this.#session()).session.id ?? "";
   }
 
+  /** Calls back once if the server ends the session before we do; the returned function unsubscribes. */
+  onSessionLost(callback: () => void): () => void {
+    this.#sessionLostCallbacks.add(callback);
+    return () => {
+      this.#sessionLostCallbacks.delete(callback);
+    };
+  }
+
   /** What this client reports to the server: `telemetry.captureExceptions(fn)` reports what `fn` throws. */
   async getTelemetry(): Promise<Telemetry> {
     return (await this.#session()).telemetry;
@@ -289,6 +298,9 @@ export class ServiceClient {
     const http = new HttpClient(this.#options);
     try {
       const session = await Session.open(http, this.#options, this.metrics);
+      session.onLost(() => {
+        for (const callback of this.#sessionLostCallbacks) callback();
+      });
       return createContext(session, this.#options);
     } catch (error) {
       await http.close();

@@ -1,5 +1,6 @@
 import { type ConflictError, TinkerError, ValidationError } from "../errors.js";
 import { type APIFuture, futureKinds, submitWithRetries } from "../futures/index.js";
+import type { LoadTokenizerOptions, Tokenizer } from "../tokenizers/index.js";
 import type { CustomLossFn, CustomLossResult } from "../training/custom-loss.js";
 import type { ApiRequest, RequestOptions } from "../transport/index.js";
 import {
@@ -279,6 +280,15 @@ export class TrainingClient {
       { signal: options.signal },
     );
     return fromWireJson<ModelInfo>(response.json());
+  }
+
+  /** The tokenizer of the model, loaded once for the process. */
+  async getTokenizer(options: LoadTokenizerOptions & RequestOptions = {}): Promise<Tokenizer> {
+    const { signal, timeout, maxRetries, headers, ...loading } = options;
+    const info = await this.getInfo({ signal, timeout, maxRetries, headers });
+    const { modelName, tokenizerId } = info.modelData;
+    const { tokenizerForModel } = await import("../tokenizers/index.js");
+    return await tokenizerForModel({ modelName: modelName ?? info.modelName ?? "", tokenizerId }, loading);
   }
 
   /** Frees the model on the server, after the calls made so far. It cannot be used afterwards. */

@@ -1,4 +1,4 @@
-/** What users put around the primitives of training: custom losses and regularizers. */
+/** What users put around the primitives of training: custom losses, regularizers, runs that recover. */
 export {
   type CustomLossFn,
   type CustomLossOutput,
@@ -9,4 +9,5 @@ export {
   type TensorLoss,
   withGradients,
 } from "./custom-loss.js";
+export * from "./recovery/index.js";
 export * from "./regularizers/index.js";
