@@ -1,5 +1,6 @@
 import { TinkerError } from "../errors.js";
 import { platform } from "../transport/index.js";
+import { SDK_VERSION } from "../version.js";
 import { compileChatTemplate, findChatTemplates } from "./chat-template.js";
 import { createTextTokenizer, readSettings, type TokenizerFileName, type TokenizerFiles } from "./files.js";
 import { readFolder } from "./folder.js";
@@ -28,7 +29,14 @@ const REVISION = /^(?!.*\.\.)[\w][\w./-]*$/;
 /** The model that comes with the package, and where its folder is. */
 const NANO = { id: "tinkerts/nano", folder: "models/nano" };
 
-const loaded = new Map<string, Promise<Tokenizer>>();
+/** Kept with the runtime: the package's entries may each carry a copy of this module, and vocabularies are large. */
+const LOADED = Symbol.for(`tinkerts.tokenizers.${SDK_VERSION}`);
+const scope = globalThis as { [LOADED]?: Map<string, Promise<Tokenizer>> };
+
+function loadedTokenizers(): Map<string, Promise<Tokenizer>> {
+  scope[LOADED] ??= new Map();
+  return scope[LOADED];
+}
 
 /** The tokenizer of a model, as a server describes it. */
 export function tokenizerForModel(
@@ -50,6 +58,7 @@ export function loadTokenizer(idOrFolder: string, options: LoadTokenizerOptions 
     const settings = withDefaults(options);
     const { endpoint, cacheFolder, revision, offline } = settings;
     const key = JSON.stringify([idOrFolder, revision, endpoint, cacheFolder, offline]);
+    const loaded = loadedTokenizers();
     let tokenizer = loaded.get(key);
     if (tokenizer === undefined) {
       tokenizer = load({ id: idOrFolder, revision }, settings);
