@@ -52,7 +52,7 @@ export function withGradients(
   return (data, logprobs) =>
     lossFn(
       data,
-      logprobs.map((each) => Float32Array.from(each.data)),
+      logprobs.map((each) => new Float32Array(each.data)),
     );
 }
 
@@ -122,7 +122,8 @@ export function backwardData(data: readonly Datum[], gradients: readonly Float64
   return data.map((datum, index) => {
     const targetTokens = targetsOf(datum, index);
     // 0 - x and not -x, which would send -0 for all that does not count.
-    const weights = Float32Array.from(gradients[index]!, (each) => 0 - each);
+    const weights = new Float32Array(gradients[index]!);
+    for (let i = 0; i < weights.length; i++) weights[i] = 0 - weights[i]!;
     const position = weights.findIndex((each) => !Number.isFinite(each));
     if (position >= 0) {
       throw new TinkerError(
@@ -158,7 +159,7 @@ export function logprobVariables(data: readonly Datum[], output: ForwardBackward
           `whose targetTokens have the shape [${shape.join(", ")}].`,
       );
     }
-    return new Tensor(Float64Array.from(values), shape, {
+    return new Tensor(new Float64Array(values), shape, {
       requiresGradient: true,
       label: `data[${index}].logprobs`,
     });

@@ -48,7 +48,7 @@ export function jaxLoss<A = JaxArray>(
       { hasAux: true },
     );
     const arrays = logprobs.map((each) => {
-      const flat = jax.numpy.array(Float32Array.from(each.data));
+      const flat = jax.numpy.array(new Float32Array(each.data));
       return each.shape.length === 1 ? flat : flat.reshape([...each.shape]);
     });
     const [[loss, metrics], gradients] = differentiate(arrays as never) as [
@@ -57,7 +57,7 @@ export function jaxLoss<A = JaxArray>(
     ];
     return {
       loss: await readNumber("The loss", loss),
-      gradients: await Promise.all(gradients.map(async (each) => Float32Array.from(await each.data()))),
+      gradients: await Promise.all(gradients.map(async (each) => new Float32Array(await each.data()))),
       metrics: Object.fromEntries(
         await Promise.all(
           Object.entries(metrics).map(async ([name, value]) => [

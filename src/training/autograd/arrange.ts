@@ -1,3 +1,4 @@
+import { zeros } from "./allocate.js";
 import {
   aroundAxis,
   describeTensor,
@@ -18,8 +19,9 @@ export function reshape(operand: Operand, shape: readonly number[]): Tensor {
   if (!isPossible || elementCount(wanted) !== input.size) {
     throw shapeError("reshape", `${describeTensor(input)} cannot become ${shapeText(shape)}`);
   }
-  return result("reshape", input.data, wanted, [input], (dy, [dx]) => {
-    for (let i = 0; i < dy.length; i++) dx![i]! += dy[i]!;
+  return result("reshape", input.data, wanted, [input], (dy, [dx], [isFresh]) => {
+    if (isFresh) dx!.set(dy);
+    else for (let i = 0; i < dy.length; i++) dx![i]! += dy[i]!;
   });
 }
 
@@ -69,7 +71,7 @@ export function slice(
     throw shapeError("slice", `${range} is not within axis ${axis} of ${describeTensor(input)}`);
   }
   const width = (to - from) * inner;
-  const y = new Float64Array(outer * width);
+  const y = zeros(outer * width);
   const place = (block: number) => (block * size + from) * inner;
   for (let block = 0; block < outer; block++) {
     y.set(input.data.subarray(place(block), place(block) + width), block * width);
@@ -110,7 +112,7 @@ export function gather(operand: Operand, indices: Operand, options: { readonly a
     }
     sources[i] = (Math.floor(i / (picked * inner)) * size + index) * inner + (i % inner);
   }
-  const y = new Float64Array(sources.length);
+  const y = zeros(sources.length);
   for (let i = 0; i < y.length; i++) y[i] = input.data[sources[i]!]!;
   return result("gather", y, picks.shape, [input], (dy, [dx]) => {
     for (let i = 0; i < sources.length; i++) dx![sources[i]!]! += dy[i]!;
@@ -134,7 +136,7 @@ function join(operation: string, tensors: readonly Tensor[], joinAxis: number): 
   const { outer, inner } = aroundAxis(first.shape, axis);
   const widths = tensors.map(({ shape }) => shape[axis]! * inner);
   const total = widths.reduce((all, width) => all + width, 0);
-  const y = new Float64Array(outer * total);
+  const y = zeros(outer * total);
   /** Calls back for each run of elements that lie together in an input and in the result. */
   const eachRun = (visit: (input: number, from: number, to: number, width: number) => void) => {
     for (let block = 0; block < outer; block++) {

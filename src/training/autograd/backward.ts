@@ -1,4 +1,5 @@
 import { TinkerError, ValidationError } from "../../errors.js";
+import { zeros } from "./allocate.js";
 import { describeTensor, elementCount, originText, shapeError, shapeText } from "./shape.js";
 import { isTensor, type Operand, result, type Tensor, toTensor } from "./tensor.js";
 
@@ -123,20 +124,30 @@ function propagate(
   check: (tensor: Tensor, gradients: readonly (Float64Array | undefined)[]) => void,
 ): Map<Tensor, Float64Array> {
   const gradients = new Map<Tensor, Float64Array>();
+  // Gradients of what was computed on the way, passed on and no longer needed: nobody else has seen them.
+  const spent = new Map<number, Float64Array[]>();
   if (loss.requiresGradient) gradients.set(loss, Float64Array.of(1));
   for (const tensor of order.toReversed()) {
     const { node } = tensor;
     const gradient = gradients.get(tensor);
     if (node === undefined || gradient === undefined) continue;
+    const isFresh: boolean[] = [];
     const inputGradients = node.inputs.map((input) => {
+      const known = gradients.get(input);
+      isFresh.push(known === undefined);
       if (!input.requiresGradient) return undefined;
-      const known = gradients.get(input) ?? new Float64Array(input.size);
-      gradients.set(input, known);
-      return known;
+      if (known !== undefined) return known;
+      const fresh =
+        (input.node === undefined ? undefined : spent.get(input.size)?.pop()?.fill(0)) ?? zeros(input.size);
+      gradients.set(input, fresh);
+      return fresh;
     });
-    node.backward(gradient, inputGradients);
+    node.backward(gradient, inputGradients, isFresh);
     check(tensor, inputGradients);
     gradients.delete(tensor);
+    const sameSize = spent.get(gradient.length);
+    if (sameSize === undefined) spent.set(gradient.length, [gradient]);
+    else sameSize.push(gradient);
   }
   return gradients;
 }

@@ -1,3 +1,4 @@
+import { zeros } from "./allocate.js";
 import { broadcastAll } from "./broadcast.js";
 import { type Operand, result, type Tensor } from "./tensor.js";
 
@@ -8,6 +9,7 @@ interface Gradients {
   readonly b: Values;
   readonly y: Values;
   readonly dy: Values;
+  readonly isFresh: boolean;
 }
 
 /** An operation on pairs of elements, after broadcasting; see `elementwise` for why each has its own loops. */
@@ -22,11 +24,11 @@ function pairwise(
   const [first, second] = broadcastAll(operation, [left, right]) as [Tensor, Tensor];
   const a = first.data;
   const b = second.data;
-  const y = new Float64Array(a.length);
+  const y = zeros(a.length);
   forward(a, b, y);
-  return result(operation, y, first.shape, [first, second], (dy, [da, db]) => {
-    if (da !== undefined) backwardLeft({ a, b, y, dy }, da);
-    if (db !== undefined) backwardRight({ a, b, y, dy }, db);
+  return result(operation, y, first.shape, [first, second], (dy, [da, db], isFresh) => {
+    if (da !== undefined) backwardLeft({ a, b, y, dy, isFresh: isFresh[0]! }, da);
+    if (db !== undefined) backwardRight({ a, b, y, dy, isFresh: isFresh[1]! }, db);
   });
 }
 
@@ -143,7 +145,7 @@ export function maximum(left: Operand, right: Operand): Tensor {
 export function where(condition: Operand, left: Operand, right: Operand): Tensor {
   const [test, first, second] = broadcastAll("where", [condition, left, right]) as [Tensor, Tensor, Tensor];
   const chosen = test.data;
-  const y = new Float64Array(chosen.length);
+  const y = zeros(chosen.length);
   for (let i = 0; i < y.length; i++) y[i] = chosen[i] !== 0 ? first.data[i]! : second.data[i]!;
   return result("where", y, first.shape, [first, second], (dy, [da, db]) => {
     if (da !== undefined) for (let i = 0; i < dy.length; i++) if (chosen[i] !== 0) da[i]! += dy[i]!;
@@ -151,8 +153,9 @@ export function where(condition: Operand, left: Operand, right: Operand): Tensor
   });
 }
 
-function passOn({ dy }: Gradients, into: Values): void {
-  for (let i = 0; i < dy.length; i++) into[i]! += dy[i]!;
+function passOn({ dy, isFresh }: Gradients, into: Values): void {
+  if (isFresh) into.set(dy);
+  else for (let i = 0; i < dy.length; i++) into[i]! += dy[i]!;
 }
 
 /** The gradient where `low` is the lower one: for a minimum of `low` with `high`, or a maximum of `high` with `low`. */

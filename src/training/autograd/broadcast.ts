@@ -1,3 +1,4 @@
+import { zeros } from "./allocate.js";
 import { broadcastIndices, broadcastShape, sameShape } from "./shape.js";
 import { type Operand, result, type Tensor, toTensor } from "./tensor.js";
 
@@ -7,14 +8,14 @@ export function broadcastTo(source: Tensor, shape: readonly number[]): Tensor {
   const { data } = source;
   if (data.length === 1) {
     const size = shape.reduce((product, each) => product * each, 1);
-    return result("broadcast", new Float64Array(size).fill(data[0]!), shape, [source], (gradient, [into]) => {
+    return result("broadcast", zeros(size).fill(data[0]!), shape, [source], (gradient, [into]) => {
       let sum = 0;
       for (let index = 0; index < gradient.length; index++) sum += gradient[index]!;
       into![0]! += sum;
     });
   }
   const indices = broadcastIndices(source.shape, shape);
-  const repeated = new Float64Array(indices.length);
+  const repeated = zeros(indices.length);
   for (let index = 0; index < indices.length; index++) repeated[index] = data[indices[index]!]!;
   return result("broadcast", repeated, shape, [source], (gradient, [into]) => {
     for (let index = 0; index < indices.length; index++) into![indices[index]!]! += gradient[index]!;
@@ -24,6 +25,8 @@ export function broadcastTo(source: Tensor, shape: readonly number[]): Tensor {
 /** The operands as tensors of one shape. */
 export function broadcastAll(operation: string, operands: readonly Operand[]): Tensor[] {
   const tensors = operands.map((operand) => toTensor(operand, operation));
+  const [first] = tensors as [Tensor];
+  if (tensors.every((each) => sameShape(each.shape, first.shape))) return tensors;
   const shape = broadcastShape(operation, tensors);
   return tensors.map((each) => broadcastTo(each, shape));
 }

@@ -1,3 +1,4 @@
+import { zeros } from "./allocate.js";
 import { aroundAxis, describeTensor, resolveAxis, shapeError } from "./shape.js";
 import { type Operand, result, type Tensor, toTensor } from "./tensor.js";
 
@@ -34,8 +35,8 @@ export function logSumExp(operand: Operand, options: ReduceOptions = {}): Tensor
   refuseEmpty("logSumExp", reduction);
   const { input, shape, groups, groupSize, groupOf } = reduction;
   const x = input.data;
-  const most = new Float64Array(groups).fill(Number.NEGATIVE_INFINITY);
-  const y = new Float64Array(groups);
+  const most = zeros(groups).fill(Number.NEGATIVE_INFINITY);
+  const y = zeros(groups);
   for (let i = 0; i < x.length; i++) {
     const group = groupOf === undefined ? Math.floor(i / groupSize) : groupOf[i]!;
     // NaN must win, or it would be lost here.
@@ -63,7 +64,7 @@ export function softmax(operand: Operand, options: { readonly axis?: number | un
   const axis = resolveAxis("softmax", options.axis ?? -1, input);
   const { outer, size, inner } = aroundAxis(input.shape, axis);
   const x = input.data;
-  const y = new Float64Array(x.length);
+  const y = zeros(x.length);
   for (let block = 0; block < outer * inner; block++) {
     const start = Math.floor(block / inner) * size * inner + (block % inner);
     let most = Number.NEGATIVE_INFINITY;
@@ -88,7 +89,7 @@ export function softmax(operand: Operand, options: { readonly axis?: number | un
 function weightedSum(operation: string, reduction: Reduction, factor: number): Tensor {
   const { input, shape, groups, groupSize, groupOf } = reduction;
   const x = input.data;
-  const y = new Float64Array(groups);
+  const y = zeros(groups);
   if (groupOf === undefined) {
     for (let group = 0, i = 0; group < groups; group++) {
       let total = 0;
@@ -99,10 +100,15 @@ function weightedSum(operation: string, reduction: Reduction, factor: number): T
     for (let i = 0; i < x.length; i++) y[groupOf[i]!]! += x[i]!;
     for (let group = 0; group < groups; group++) y[group]! *= factor;
   }
-  return result(operation, y, shape, [input], (dy, [dx]) => {
+  return result(operation, y, shape, [input], (dy, [dx], [isFresh]) => {
     if (groupOf === undefined) {
       for (let group = 0, i = 0; group < groups; group++) {
         const gradient = dy[group]! * factor;
+        if (isFresh) {
+          dx!.fill(gradient, group * groupSize, (group + 1) * groupSize);
+          continue;
+        }
+        i = group * groupSize;
         for (const end = i + groupSize; i < end; i++) dx![i]! += gradient;
       }
     } else {

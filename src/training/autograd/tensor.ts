@@ -1,12 +1,20 @@
 import { ValidationError } from "../../errors.js";
+import { copyOf } from "./allocate.js";
 import { elementCount, shapeText } from "./shape.js";
 
 /** How a tensor was computed, and how the gradient of a loss goes back through that. */
 export interface GraphNode {
   readonly operation: string;
   readonly inputs: readonly Tensor[];
-  /** Adds to the gradient of each input; undefined stands for an input that needs none. */
-  backward(gradient: Float64Array, inputGradients: readonly (Float64Array | undefined)[]): void;
+  /**
+   * Adds to the gradient of each input; undefined stands for an input that needs none. One that is fresh holds only
+   * zeros as yet, so it may be filled in place of being added to.
+   */
+  backward(
+    gradient: Float64Array,
+    inputGradients: readonly (Float64Array | undefined)[],
+    isFresh: readonly boolean[],
+  ): void;
 }
 
 // The SDK and its subpaths may be bundled apart, so tensors are known by this and not by their class.
@@ -109,7 +117,7 @@ export function tensor(value: Operand, shape?: readonly number[]): Tensor {
 /** A tensor that a loss can be differentiated by. The values are copied. */
 export function variable(value: Operand, options: { readonly label?: string } = {}): Tensor {
   const { data, shape } = toTensor(value, "variable");
-  return new Tensor(Float64Array.from(data), shape, { requiresGradient: true, label: options.label });
+  return new Tensor(copyOf(data), shape, { requiresGradient: true, label: options.label });
 }
 
 /** @internal */
@@ -118,11 +126,11 @@ export function toTensor(value: Operand, operation: string): Tensor {
   if (typeof value === "number") return new Tensor(Float64Array.of(value), []);
   if (Array.isArray(value)) return fromNested(value as NestedList, operation);
   if (ArrayBuffer.isView(value) && "length" in value) {
-    return new Tensor(Float64Array.from(value as TypedNumbers), [value.length]);
+    return new Tensor(copyOf(value as TypedNumbers), [value.length]);
   }
   if (typeof value === "object" && value !== null && "data" in value) {
     const dense = value.isSparse === true && value.toDense !== undefined ? value.toDense() : value;
-    return new Tensor(Float64Array.from(dense.data), [...(dense.shape ?? [dense.data.length])]);
+    return new Tensor(copyOf(dense.data), [...(dense.shape ?? [dense.data.length])]);
   }
   throw new ValidationError(
     operation,

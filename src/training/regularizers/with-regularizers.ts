@@ -28,7 +28,7 @@ export function withRegularizers(baseLoss: CustomLossFn, regularizers: readonly 
       base,
       evaluateBase: (others) => evaluateCustomLoss(baseLoss, data, others),
     };
-    const gradients = base.gradients.map((each) => Float64Array.from(each));
+    const gradients = base.gradients.map((each) => new Float64Array(each));
     const terms: TermReport[] = [];
     for (const { name, weight, term } of named) {
       const { value, parts } = await evaluateTerm(name, term, input);
