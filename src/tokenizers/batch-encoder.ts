@@ -4,7 +4,7 @@ import type { EncodeOptions, TextTokenizer } from "./text-tokenizer.js";
 
 /** Below this, making a second tokenizer in a thread would take longer than the work itself. */
 const THREAD_CHARACTERS = 250_000;
-/** About ten milliseconds of work: timers and sockets get their turn in between. */
+/** Some ten milliseconds of work: timers and sockets get their turn in between. */
 const SLICE_CHARACTERS = 10_000;
 /** A thread that has nothing to do waits this long for the next batch. */
 const THREAD_IDLE_MS = 30_000;
