@@ -103,10 +103,11 @@ async function attempt(transfer: Transfer, handle: FileHandle, freshUrl: boolean
   const offset = (await handle.stat()).size;
   const watch = watchForStall(transfer);
   try {
-    const response = await transfer.fetch(url, {
-      headers: rangeHeaders(offset, state),
-      signal: watch.signal,
-    });
+    const response = await transfer
+      .fetch(url, { headers: rangeHeaders(offset, state), signal: watch.signal })
+      .catch((error: unknown) => {
+        throw new NetworkFailure(error);
+      });
     const refusal = await refusalOf(response, file);
     if (refusal !== undefined) return refusal;
     const start = await startOf(response, offset, transfer, handle);
@@ -114,14 +115,10 @@ async function attempt(transfer: Transfer, handle: FileHandle, freshUrl: boolean
     return await receive(response, start, transfer, handle, watch.alive);
   } catch (error) {
     if (signal?.aborted) throw abortError(signal, `The download of ${file}`);
-    if (watch.stalled()) {
-      return {
-        kind: "broken",
-        error: new APITimeoutError(`No bytes came for ${STALL_MS / 1000} s.`, { cause: error }),
-      };
-    }
-    if (error instanceof TinkerError) throw error;
-    return { kind: "broken", error: new APIConnectionError(networkSentence(error), { cause: error }) };
+    if (!(error instanceof NetworkFailure)) throw error;
+    const sentence = watch.stalled() ? `No bytes came for ${STALL_MS / 1000} s.` : error.message;
+    const errorClass = watch.stalled() ? APITimeoutError : APIConnectionError;
+    return { kind: "broken", error: new errorClass(sentence, { cause: error.cause }) };
   } finally {
     watch.end();
   }
@@ -216,7 +213,7 @@ async function receive(
   let position = start;
   transfer.onBytes(position, totalBytes);
   if (response.body !== null) {
-    for await (const chunk of response.body) {
+    for await (const chunk of networkChunks(response.body)) {
       alive();
       await writeFully(handle, chunk, position).catch((error: unknown) => {
         const said = error instanceof Error ? error.message : String(error);
@@ -271,8 +268,20 @@ function watchForStall({ clock, signal }: Transfer) {
   };
 }
 
-function networkSentence(error: unknown): string {
-  const cause = error instanceof Error && error.cause instanceof Error ? error.cause : error;
-  const said = cause instanceof Error ? cause.message : String(cause);
-  return `The connection broke: ${said}.`;
+/** Tells what the network did from what the disk or the caller's own code did. */
+class NetworkFailure extends Error {
+  constructor(error: unknown) {
+    const cause = error instanceof Error && error.cause instanceof Error ? error.cause : error;
+    super(`The connection broke: ${cause instanceof Error ? cause.message : String(cause)}.`, {
+      cause: error,
+    });
+  }
+}
+
+async function* networkChunks(body: ReadableStream<Uint8Array>): AsyncGenerator<Uint8Array> {
+  try {
+    for await (const chunk of body) yield chunk;
+  } catch (error) {
+    throw new NetworkFailure(error);
+  }
 }
