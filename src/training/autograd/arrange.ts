@@ -1,4 +1,3 @@
-import { zeros } from "./allocate.js";
 import {
   aroundAxis,
   describeTensor,
@@ -27,7 +26,19 @@ export function reshape(operand: Operand, shape: readonly number[]): Tensor {
 
 /** Joins tensors along an axis they have; the other sizes must agree. */
 export function concat(operands: readonly Operand[], options: { readonly axis?: number } = {}): Tensor {
-  return join("concat", toTensors("concat", operands), options.axis ?? 0);
+  const tensors = toTensors("concat", operands);
+  const [first] = tensors as [Tensor];
+  const axis = resolveAxis("concat", options.axis ?? 0, first);
+  for (const { shape } of tensors) {
+    const fits = shape.length === first.shape.length;
+    if (fits && shape.every((size, index) => index === axis || size === first.shape[index])) continue;
+    const shapes = tensors.map(describeTensor).join(", ");
+    throw shapeError("concat", `all sizes but those of axis ${axis} must agree, got ${shapes}`);
+  }
+  const { outer, inner } = aroundAxis(first.shape, axis);
+  const total = tensors.reduce((all, each) => all + each.shape[axis]!, 0);
+  const shape = first.shape.map((size, index) => (index === axis ? total : size));
+  return join("concat", tensors, { shape, outer, widths: tensors.map((each) => each.shape[axis]! * inner) });
 }
 
 /** Joins tensors of one shape along a new axis. */
@@ -46,12 +57,10 @@ export function stack(operands: readonly Operand[], options: { readonly axis?: n
       `all shapes must agree, got ${describeTensor(first)} and ${describeTensor(each)}`,
     );
   }
-  const shape = [...first.shape.slice(0, axis), 1, ...first.shape.slice(axis)];
-  return join(
-    "stack",
-    tensors.map((each) => reshape(each, shape)),
-    axis,
-  );
+  const shape = [...first.shape.slice(0, axis), tensors.length, ...first.shape.slice(axis)];
+  const inner = elementCount(first.shape.slice(axis));
+  const widths = tensors.map(() => inner);
+  return join("stack", tensors, { shape, outer: elementCount(first.shape.slice(0, axis)), widths });
 }
 
 /** The elements from `start` up to but without `end` along an axis (the first); negative positions count from the end. */
@@ -71,7 +80,7 @@ export function slice(
     throw shapeError("slice", `${range} is not within axis ${axis} of ${describeTensor(input)}`);
   }
   const width = (to - from) * inner;
-  const y = zeros(outer * width);
+  const y = new Float64Array(outer * width);
   const place = (block: number) => (block * size + from) * inner;
   for (let block = 0; block < outer; block++) {
     y.set(input.data.subarray(place(block), place(block) + width), block * width);
@@ -112,7 +121,7 @@ export function gather(operand: Operand, indices: Operand, options: { readonly a
     }
     sources[i] = (Math.floor(i / (picked * inner)) * size + index) * inner + (i % inner);
   }
-  const y = zeros(sources.length);
+  const y = new Float64Array(sources.length);
   for (let i = 0; i < y.length; i++) y[i] = input.data[sources[i]!]!;
   return result("gather", y, picks.shape, [input], (dy, [dx]) => {
     for (let i = 0; i < sources.length; i++) dx![sources[i]!]! += dy[i]!;
@@ -124,19 +133,19 @@ function toTensors(operation: string, operands: readonly Operand[]): Tensor[] {
   return operands.map((operand) => toTensor(operand, operation));
 }
 
-function join(operation: string, tensors: readonly Tensor[], joinAxis: number): Tensor {
-  const [first] = tensors as [Tensor];
-  const axis = resolveAxis(operation, joinAxis, first);
-  for (const { shape } of tensors) {
-    const fits = shape.length === first.shape.length;
-    if (fits && shape.every((size, index) => index === axis || size === first.shape[index])) continue;
-    const shapes = tensors.map(describeTensor).join(", ");
-    throw shapeError(operation, `all sizes but those of axis ${axis} must agree, got ${shapes}`);
-  }
-  const { outer, inner } = aroundAxis(first.shape, axis);
-  const widths = tensors.map(({ shape }) => shape[axis]! * inner);
+/** Puts `outer` blocks together, each of one run of `widths` elements from every tensor. */
+function join(
+  operation: string,
+  tensors: readonly Tensor[],
+  plan: {
+    readonly shape: readonly number[];
+    readonly outer: number;
+    readonly widths: readonly number[];
+  },
+): Tensor {
+  const { shape, outer, widths } = plan;
   const total = widths.reduce((all, width) => all + width, 0);
-  const y = zeros(outer * total);
+  const y = new Float64Array(outer * total);
   /** Calls back for each run of elements that lie together in an input and in the result. */
   const eachRun = (visit: (input: number, from: number, to: number, width: number) => void) => {
     for (let block = 0; block < outer; block++) {
@@ -148,8 +157,6 @@ function join(operation: string, tensors: readonly Tensor[], joinAxis: number): 
     }
   };
   eachRun((input, from, to, width) => y.set(tensors[input]!.data.subarray(from, from + width), to));
-  const shape = first.shape.map((size, index) => (index === axis ? total / inner : size));
-  if (inner === 0) shape[axis] = tensors.reduce((all, each) => all + each.shape[axis]!, 0);
   return result(operation, y, shape, tensors, (dy, gradients) => {
     eachRun((input, from, to, width) => {
       const into = gradients[input];

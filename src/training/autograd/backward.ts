@@ -1,5 +1,4 @@
 import { TinkerError, ValidationError } from "../../errors.js";
-import { zeros } from "./allocate.js";
 import { describeTensor, elementCount, originText, shapeError, shapeText } from "./shape.js";
 import { isTensor, type Operand, result, type Tensor, toTensor } from "./tensor.js";
 
@@ -138,7 +137,8 @@ function propagate(
       if (!input.requiresGradient) return undefined;
       if (known !== undefined) return known;
       const fresh =
-        (input.node === undefined ? undefined : spent.get(input.size)?.pop()?.fill(0)) ?? zeros(input.size);
+        (input.node === undefined ? undefined : spent.get(input.size)?.pop()?.fill(0)) ??
+        new Float64Array(input.size);
       gradients.set(input, fresh);
       return fresh;
     });

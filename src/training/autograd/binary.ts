@@ -1,4 +1,3 @@
-import { zeros } from "./allocate.js";
 import { broadcastAll } from "./broadcast.js";
 import { type Operand, result, type Tensor } from "./tensor.js";
 
@@ -24,7 +23,7 @@ function pairwise(
   const [first, second] = broadcastAll(operation, [left, right]) as [Tensor, Tensor];
   const a = first.data;
   const b = second.data;
-  const y = zeros(a.length);
+  const y = new Float64Array(a.length);
   forward(a, b, y);
   return result(operation, y, first.shape, [first, second], (dy, [da, db], isFresh) => {
     if (da !== undefined) backwardLeft({ a, b, y, dy, isFresh: isFresh[0]! }, da);
@@ -145,7 +144,7 @@ export function maximum(left: Operand, right: Operand): Tensor {
 export function where(condition: Operand, left: Operand, right: Operand): Tensor {
   const [test, first, second] = broadcastAll("where", [condition, left, right]) as [Tensor, Tensor, Tensor];
   const chosen = test.data;
-  const y = zeros(chosen.length);
+  const y = new Float64Array(chosen.length);
   for (let i = 0; i < y.length; i++) y[i] = chosen[i] !== 0 ? first.data[i]! : second.data[i]!;
   return result("where", y, first.shape, [first, second], (dy, [da, db]) => {
     if (da !== undefined) for (let i = 0; i < dy.length; i++) if (chosen[i] !== 0) da[i]! += dy[i]!;

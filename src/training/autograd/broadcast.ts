@@ -1,4 +1,3 @@
-import { zeros } from "./allocate.js";
 import { broadcastIndices, broadcastShape, sameShape } from "./shape.js";
 import { type Operand, result, type Tensor, toTensor } from "./tensor.js";
 
@@ -8,14 +7,14 @@ export function broadcastTo(source: Tensor, shape: readonly number[]): Tensor {
   const { data } = source;
   if (data.length === 1) {
     const size = shape.reduce((product, each) => product * each, 1);
-    return result("broadcast", zeros(size).fill(data[0]!), shape, [source], (gradient, [into]) => {
+    return result("broadcast", new Float64Array(size).fill(data[0]!), shape, [source], (gradient, [into]) => {
       let sum = 0;
       for (let index = 0; index < gradient.length; index++) sum += gradient[index]!;
       into![0]! += sum;
     });
   }
   const indices = broadcastIndices(source.shape, shape);
-  const repeated = zeros(indices.length);
+  const repeated = new Float64Array(indices.length);
   for (let index = 0; index < indices.length; index++) repeated[index] = data[indices[index]!]!;
   return result("broadcast", repeated, shape, [source], (gradient, [into]) => {
     for (let index = 0; index < indices.length; index++) into![indices[index]!]! += gradient[index]!;

@@ -1,4 +1,3 @@
-import { zeros } from "./allocate.js";
 import { aroundAxis, describeTensor, resolveAxis, shapeError } from "./shape.js";
 import { type Operand, result, type Tensor, toTensor } from "./tensor.js";
 
@@ -35,8 +34,8 @@ export function logSumExp(operand: Operand, options: ReduceOptions = {}): Tensor
   refuseEmpty("logSumExp", reduction);
   const { input, shape, groups, groupSize, groupOf } = reduction;
   const x = input.data;
-  const most = zeros(groups).fill(Number.NEGATIVE_INFINITY);
-  const y = zeros(groups);
+  const most = new Float64Array(groups).fill(Number.NEGATIVE_INFINITY);
+  const y = new Float64Array(groups);
   for (let i = 0; i < x.length; i++) {
     const group = groupOf === undefined ? Math.floor(i / groupSize) : groupOf[i]!;
     // NaN must win, or it would be lost here.
@@ -64,7 +63,7 @@ export function softmax(operand: Operand, options: { readonly axis?: number | un
   const axis = resolveAxis("softmax", options.axis ?? -1, input);
   const { outer, size, inner } = aroundAxis(input.shape, axis);
   const x = input.data;
-  const y = zeros(x.length);
+  const y = new Float64Array(x.length);
   for (let block = 0; block < outer * inner; block++) {
     const start = Math.floor(block / inner) * size * inner + (block % inner);
     let most = Number.NEGATIVE_INFINITY;
@@ -89,7 +88,7 @@ export function softmax(operand: Operand, options: { readonly axis?: number | un
 function weightedSum(operation: string, reduction: Reduction, factor: number): Tensor {
   const { input, shape, groups, groupSize, groupOf } = reduction;
   const x = input.data;
-  const y = zeros(groups);
+  const y = new Float64Array(groups);
   if (groupOf === undefined) {
     for (let group = 0, i = 0; group < groups; group++) {
       let total = 0;

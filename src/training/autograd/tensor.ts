@@ -1,5 +1,4 @@
 import { ValidationError } from "../../errors.js";
-import { copyOf } from "./allocate.js";
 import { elementCount, shapeText } from "./shape.js";
 
 /** How a tensor was computed, and how the gradient of a loss goes back through that. */
@@ -108,16 +107,16 @@ type TypedNumbers =
 /** What every operation takes: tensors, and constants in any usual form. */
 export type Operand = Tensor | number | TypedNumbers | NestedList | ShapedValues;
 
-/** A constant; a tensor is returned as it is. */
+/** A constant, over the same array where it is one of 64-bit floats; a tensor is returned as it is. */
 export function tensor(value: Operand, shape?: readonly number[]): Tensor {
   const converted = toTensor(value, "tensor");
   return shape === undefined ? converted : new Tensor(converted.data, shape, converted);
 }
 
-/** A tensor that a loss can be differentiated by. The values are copied. */
+/** A tensor that a loss can be differentiated by, over the same array where it is one of 64-bit floats. */
 export function variable(value: Operand, options: { readonly label?: string } = {}): Tensor {
   const { data, shape } = toTensor(value, "variable");
-  return new Tensor(copyOf(data), shape, { requiresGradient: true, label: options.label });
+  return new Tensor(data, shape, { requiresGradient: true, label: options.label });
 }
 
 /** @internal */
@@ -126,16 +125,21 @@ export function toTensor(value: Operand, operation: string): Tensor {
   if (typeof value === "number") return new Tensor(Float64Array.of(value), []);
   if (Array.isArray(value)) return fromNested(value as NestedList, operation);
   if (ArrayBuffer.isView(value) && "length" in value) {
-    return new Tensor(copyOf(value as TypedNumbers), [value.length]);
+    return new Tensor(toFloats(value as TypedNumbers), [value.length]);
   }
   if (typeof value === "object" && value !== null && "data" in value) {
     const dense = value.isSparse === true && value.toDense !== undefined ? value.toDense() : value;
-    return new Tensor(copyOf(dense.data), [...(dense.shape ?? [dense.data.length])]);
+    return new Tensor(toFloats(dense.data), [...(dense.shape ?? [dense.data.length])]);
   }
   throw new ValidationError(
     operation,
     `${operation}: expected a tensor, a number or a list of numbers, got ${value === null ? "null" : typeof value}`,
   );
+}
+
+/** Not by `Float64Array.from`, which goes through an iterator. */
+function toFloats(values: ArrayLike<number>): Float64Array {
+  return values instanceof Float64Array ? values : new Float64Array(values);
 }
 
 function fromNested(list: NestedList, operation: string): Tensor {

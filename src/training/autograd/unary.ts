@@ -1,4 +1,3 @@
-import { zeros } from "./allocate.js";
 import { shapeError } from "./shape.js";
 import { type Operand, result, Tensor, toTensor } from "./tensor.js";
 
@@ -15,7 +14,7 @@ function elementwise(
   backward: (x: Values, y: Values, dy: Values, dx: Values) => void,
 ): Tensor {
   const input = toTensor(operand, operation);
-  const output = zeros(input.size);
+  const output = new Float64Array(input.size);
   forward(input.data, output);
   return result(operation, output, input.shape, [input], (gradient, [into]) =>
     backward(input.data, output, gradient, into!),
