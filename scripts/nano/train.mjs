@@ -15,10 +15,10 @@ import {
 import { availableParallelism } from "node:os";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
+import { encodeSafetensors } from "../../dist/checkpoints/safetensors.js";
 import { FullTrainer } from "../../dist/local/engine/full-trainer.js";
 import { createWasmKernels } from "../../dist/local/engine/kernels/wasm-kernels.js";
 import { normalArray } from "../../dist/local/engine/random.js";
-import { encodeSafetensors } from "../../dist/checkpoints/safetensors.js";
 import { makeBatch } from "./batches.mjs";
 import { ByteLevelTokenizer } from "./bpe.mjs";
 import { initialTensors, MODEL_FOLDER } from "./model.mjs";
