@@ -4,10 +4,10 @@ export const recipe = {
   /** Standard deviation of the initial matrices. */
   deviation: 0.04,
   /** Rows of tokens in a step, and the length of each. */
-  rows: 16,
+  rows: 8,
   length: 256,
-  steps: 1953,
-  learningRate: 3e-3,
+  steps: 2686,
+  learningRate: 2e-3,
   beta1: 0.9,
   beta2: 0.98,
   eps: 1e-8,
@@ -17,7 +17,7 @@ export const recipe = {
   warmupSteps: 100,
   /** The learning rate is constant for this share of the steps, then falls in a line to its last value. */
   constantShare: 0.6,
-  lastLearningRate: 6e-5,
+  lastLearningRate: 4e-5,
 };
 
 /** The learning rate of a step, the first being 0. */
