@@ -122,11 +122,11 @@ describe("the training text", () => {
 
 describe("the learning rate", () => {
   it("warms up, stays, and falls in a line to 2%", () => {
-    expect(nano.learningRateAt(0, 2000)).toBeCloseTo(3e-5, 12);
-    expect(nano.learningRateAt(99, 2000)).toBe(3e-3);
-    expect(nano.learningRateAt(1200, 2000)).toBe(3e-3);
-    expect(nano.learningRateAt(1600, 2000)).toBeCloseTo(3e-3 * 0.51, 9);
-    expect(nano.learningRateAt(2000, 2000)).toBeCloseTo(6e-5, 12);
+    expect(nano.learningRateAt(0, 2000)).toBeCloseTo(2e-5, 12);
+    expect(nano.learningRateAt(99, 2000)).toBe(2e-3);
+    expect(nano.learningRateAt(1200, 2000)).toBe(2e-3);
+    expect(nano.learningRateAt(1600, 2000)).toBeCloseTo(2e-3 * 0.51, 9);
+    expect(nano.learningRateAt(2000, 2000)).toBeCloseTo(4e-5, 12);
   });
 });
 

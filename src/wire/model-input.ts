@@ -75,6 +75,11 @@ export class ModelInput {
     return new ModelInput([{ type: "encoded_text", tokens: toTokens(tokens, "tokens") }]);
   }
 
+  /** The tokens of a text; any object with `encode` is a tokenizer here. */
+  static fromText(text: string, tokenizer: { encode(text: string): TokensLike }): ModelInput {
+    return ModelInput.fromInts(tokenizer.encode(text));
+  }
+
   static empty(): ModelInput {
     return new ModelInput([]);
   }
