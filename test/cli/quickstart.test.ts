@@ -49,11 +49,13 @@ describe("the quickstart", () => {
 
   it("teaches Pig Latin and leaves a checkpoint that answers", { timeout: 120_000 }, async () => {
     const { display, said, numbers } = recorder();
-    const result = await runPigLatin({ dataDir, steps: 12, display });
+    const result = await runPigLatin({ dataDir, steps: 40, display });
     const losses = numbers("loss");
-    expect(losses).toHaveLength(12);
-    expect(losses.at(-1)).toBeLessThan(losses[0]! * 0.7);
+    expect(losses).toHaveLength(40);
+    expect(losses.at(-1)).toBeLessThan(losses[0]! * 0.25);
     expect(result.accuracyBefore).toBeLessThanOrEqual(0.05);
+    // Less than a third of the whole training, which reaches more than 90%.
+    expect(result.accuracyAfter).toBeGreaterThan(0.4);
     expect(result.tokensPerSecond).toBeGreaterThan(0);
     expect(said.join("\n")).toContain(result.checkpoint);
 
@@ -61,19 +63,20 @@ describe("the quickstart", () => {
     await using service = new ServiceClient(backend);
     const sampler = await service.createSamplingClient({ modelPath: result.checkpoint });
     const tokenizer = await loadTokenizer();
-    const prompt = tokenizer.encode("English: tower\nPig Latin:");
+    const prompt = tokenizer.encode("English: mask\nPig Latin:");
     const { sequences } = await sampler.sample({
       prompt,
       samplingParams: { maxTokens: 20, temperature: 0, stop: "\n" },
     });
-    expect(tokenizer.decode(sequences[0]!.tokens)).toMatch(/ay\n$/);
+    expect(tokenizer.decode(sequences[0]!.tokens)).toBe(" ask-may\n");
   });
 
   it("learns addition from rewards, and draws their curve", { timeout: 120_000 }, async () => {
     const { display, said, numbers } = recorder();
     const few = { steps: 3, problemsPerStep: 8, samplesPerProblem: 8, testProblems: 50 };
     const result = await runAddition({ dataDir, ...few, display });
-    expect(result.accuracyBefore).toBeGreaterThan(0.3);
+    expect(result.accuracyBefore).toBeGreaterThan(0.5);
+    expect(result.accuracyAfter).toBeGreaterThan(0.5);
     expect(numbers("reward")).toHaveLength(3);
     expect(said.join("\n")).toMatch(/100% │/);
     expect(said.join("\n")).toContain(result.checkpoint);

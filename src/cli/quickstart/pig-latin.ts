@@ -40,7 +40,7 @@ async function translate(sampler: SamplingClient, words: readonly string[]): Pro
 
 export async function runPigLatin({
   dataDir = ".tinkerts",
-  steps = 130,
+  steps = 150,
   batchSize = 16,
   learningRate = 2e-3,
   display = createDisplay(),

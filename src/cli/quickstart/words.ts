@@ -7,119 +7,170 @@
 
 const list = (text: string) => text.trim().split(/\s+/);
 
-/** Never trained on; the base model's word games did not have them either. */
+/** For the test: they are not among the words to train on. */
 export const heldOutWords: readonly string[] = list(`
-  advent alpha amaze arrange beat became below biscuit block board brand came campaign chain charm chew cold
-  come database declare delta differ drive duty ease edit firmly game gateway hat hot inch inner invite
-  jargon last library lifetime lunch many media meet modern modified mood movement notice observe ought own
-  paradise penny period plaster plural pole quarter quit ran reign relation ring route scarlet sense
-  separate serve singular slogan smash solution somewhat sound spent spray spy square state stream support
-  synonym taxpayer threat ticket tidy tongue too trick truck vector vendor void vowel wall weather wheel
-  will wire worth year
+  accurate aid alarm along barrel beast birthday bite bizarre book boot boredom break built call carrier
+  char choice chord cinema comedy con confirm coverage curry dear doe dose drivel even exchange exclude
+  exotic fake fashion fender fiddle finger fork four fresh grip group gulf heritage horrible idiom impose
+  industry insist interest keep level load luck lying made mask metaphor midnight modified mountain nearby
+  packet pat peak pedant piano ploy praise previous price properly put quality query rainbow reality reduce
+  seem segment sense separate servant should symphony tailor terribly than tongue traffic truck twenty
+  useless various wage wallet whereby window yawn
 `);
 
 export const trainingWords: readonly string[] = list(`
-  able absolute abstract accent accident account accuracy accurate achieve acquire across action active
-  activity actor actual adequate adjust adopt adoption advice advocate aerial affair afford again age agency
-  ago agony aid air aircraft alarm album alert algebra alias alien alliance ally alone alphabet already
-  always amber among analog analysis analyst anatomy ancient and anecdote anger annoy anorak answer antique
-  any anyway anywhere apparent appeal appendix applause apple approval approve area argument arise arm
-  around array arrive arrow article ask asleep assembly asset assign assure attach attempt attend attitude
-  attorney audience aunt away awful awkward axiom baby backbone backlog badly baffle balance ballet ballot
-  banana bang bank bark baroque barrel bash basis bat bathroom bay beach beast beauty because bed bedroom
-  beef been before began begin behalf behave behavior being belief bell beloved bend besides beta beyond big
-  binary biology birthday bishop bite bizarre blade blank blast blessing blind blink blow blue boat bob boil
-  bond book bookshop boot bore boredom borrow boss bottle bottom bound boundary box boy bracket brake branch
-  brass breach bread break brick brief briefly brigade bright broke brought brown brush bubble buck bucket
-  budget buffer build built bulk bulletin bunch bundle buried burn business busy buy bypass cabbage cable
-  cage cake calculus call campus cannot capacity captain capture car care careful carpet carried carrot
-  cartoon cash cassette casual catalog catch category cattle cave caveat central ceremony chalk chamber
-  champion change channel chapel chapter char cheek cheese chemical chess chest chestnut children choice
-  choir chop chord chunk cinema cite city clash classic clean clear client clinic clip clique clock clog
-  closely closet clue coach coal coffee colony color column comedy comfort comment compare complete complex
-  compose compound compress con concern concrete confirm conflict confuse connect consider consist console
-  constant contain content contest continue contrast convince cope copied copy core corn correct corridor
-  cost counsel country cover coverage craft crawl cream create creation crisis crisp critical crop crunch
-  cry crystal cue culprit cup cupboard curious current curry cursor curtain curve custard cut cyclist
-  cylinder daily damp darkness darling data date datum daytime deal dealt dear debate debt decade decay deck
-  decrease dedicate deem default delete deletion delight density depend deputy desert desire desk desktop
-  despair develop device devise dialog diameter dictate dictator did diesel digit dignity diner director
-  dirt dirty disaster discard disguise disk dislike disorder disposal distance distant distinct district
-  disturb division document dodge doe dog dollar domain domestic dominant donation dose doubtful down draft
-  dragon drain drama draw drew drift drill drink drip drivel drop drowning duck dumb dust dustbin each ear
-  early easiest east easy eat eaten economic egg eight eighteen elect electric electron elite elitist
-  emphasis employ emulator enable end energy enough enter entire entirely entirety entrance epic equality
-  equally equation error estate eternity even event ever everyone evidence exact example exchange exclude
-  exercise exotic expense exposure express eyesight fabric face fact fail faint fair fairness fairy fallacy
-  family famous fan fancy far farce farther fashion faucet fear feasible feedback feel fell felt feminist
-  fence fender few fiber fiddle fifteen fifth fight fill film final finally finance find firework first
-  fiscal fit fix flesh flew flexible flight float flow flown flush foam font food footnote forecast forgot
-  fork form formal fortune forty forward four fraction fragment freedom freely french frequent fresh from
-  front frown fry fudge fuel fume fun funny fur further fusion fuss future galaxy gap garage gas gave gear
-  gender generic genius genuine giant gig gin girl give given glance glass global glory glossy glove glow
-  gnome golf gospel gotten grab grace grant graphic grass grateful grave gravity great greatly greed green
-  grew grind grip ground group growth guess guest guidance guide guinea guitar gulf gutter guy had happen
-  happily hardly hardware harmless harmony has hassle have hazard head healthy heap hear heart heat heaven
-  heavily heel height helmet help helpful her here hereby heritage high highly hint hire his history hit
-  hobby hold holiday hollow home honesty hope horizon horn horrible horror horse hospital hostile hotel
-  house how humor hundred hurry hydrogen hyphen icon identify idiom ignore illness image impact imperial
-  impose improve impulse incident increase indeed indicate industry inertia inferior infinity info inform
-  initial initiate injury innocent inquiry insert insight insist instinct intake interact interest intimate
-  into invalid ion iron irony item its itself jack jacket jam jeans jelly jest jolly journal journey judge
-  jungle junior junk jury justice justify keen keep ken kettle kick kid kidney kind kindness kitchen knight
-  lack lad lag lark laser laugh lavatory lawyer lay laziness lazy leach leak leap leave lecture led leg
-  legend leisure lend lesbian level liaison license lie lift like likely link listen literal live load local
-  lodge logical logo long loophole lose loss lost love low luck lucky luggage lying lyric made madness
-  mailbox main maintain maize major male manage mandate mangle mankind manpower manual map march margin
-  marriage marry mask massive master match mate material matrix maximum maze meant measure mechanic medical
-  member mercury mere met metal metaphor metro midday midnight might mild mile military mill mind mine
-  minimum minor minority mint miracle misery mislead misled misprint miss mission mistook misuse mix mixture
-  mnemonic mobile mod mode model module moment moral more mother motion motor motorway motto mount mountain
-  mouse movie much muck mud muddle multiple mumble muscle museum music musical musician mystery mystic myth
-  nail naive namely narrow national native nature nay near nearby nearly needle neither nervous nest network
-  never next night nine noble node noise noisy noon norm normal north nose not notable notation note notify
-  novelty numerous nurse oar obscure obvious occasion occupy occur odd off offense official offset old
-  omission one onto opera operator opinion optional orange orbit order orient oriental origin other out
-  outline outlook output outset over overall overhead override overtime overtone oxygen pacifier packet page
-  paid pain painful palace pant parade paradox paranoia pardon parent parity parrot partly partner party
-  pass passion paste pat patent pattern pause peak peanut peasant peculiar pedant pedantry pencil per
-  perfect perform pet petrol pharmacy phase photo physic piano picture piece pigeon pilot pin pinch pink
-  pint pipe pipeline pitch pitfall pity pizza plain plan plant plastic plate platform pleasant pleasure
-  plenty plot ploy pocket poem point poke police pool port pose possibly post postage potato poverty
-  practice praise prayer precise preface prefix premium preserve pressure presume pretty preview previous
-  price pride primary prime prince prior priority privacy prize process produce profile program promptly
-  prone proper properly prophet propose prose protocol prove provide pudding pulp pun punch purge purple put
-  putt quality quantum queen query queue quick quite quota rack racket radical radius rage raid rain rainbow
-  ram random randomly rare rate rather ratio ray razor react reality receipt recent recently record recover
-  recovery recruit recycle red reduce regime regular relate relative release relevant relief remark remember
-  remind remotely render repeat reply request research reset resident resist respect respond response rest
-  restrict result resume retail retain retrieve return reuse reveal revenue reverse revolt reward rewrite
-  rhyme rhythm ribbon rice rid right risk river robot rod romance roof root rope rose rot row royal ruin
-  rumor rush sack sad safe safety said sail salary sale salesman same sand sarcasm sat satire satisfy sauce
-  save saw scan scarf scenery scheme school science score scotch scratch scream screen script scroll seat
-  second secondly sect sector security see seek seem segment self seminar send sensible sensibly sent
-  serious servant service session set several shake shall shape share she shelf shelter shine ship shock
-  shoe shop shot shout show shut shy side sigh sign signal silence silly simple simply since single sink
-  sister site sixteen sixth sixty sketch skin skip sky slag slash sleep slide slip slow slowly smart smell
-  smith smoke sniff soap social sock sod soft sold sole solely solo solve someone son song sorry sought soul
-  source spare specific specify specimen speed spell spend sphere spike spill spiral spirit spite sponsor
-  spool spur stable stair stance stand start station status steady steel steer stem sterling stick stir
-  stole stood stop store story strange strategy strength strict strictly strong strongly struck studio study
-  stumble subset subtlety subway succeed success such suddenly suffer suffice sugar suggest suit suitable
-  suitably suite sun sunlight sunrise superior supplied supply surface surgery surplus surprise survival
-  suspect swallow swamp swap swim switch sword sympathy symphony system tab table tackle tactic tag tailor
-  take talent tangent tank target task tax taxi teach team teapot tear teeth temper temple ten tennis tense
-  term terminal terribly test text than that theater their theme theology theory thereby they thick third
-  this those thousand thread threw throat through thrown thumb thus tick tiger tin tire title toad toast
-  today toe together toggle token tomato tomorrow ton tonight tool tooth top topic toss total totally touch
-  tourist toward trace traffic tragedy train tray tread treaty trek trendy trial triangle tribe tried trifle
-  triple trolley trouser true trumpet trust try tube tutorial twelve twenty twice two tying type umbrella
-  unaware uncle unclear under undoing unhappy union unique universe unlikely unseen unwanted update upon
-  upwards urgency usage use useless usually utility utterly valley valve variable variance varied variety
-  various vary vastly verb verdict verse version vertical vicinity video vinyl virtue visible visual vocal
-  volume wage wait walk wallet warp warrant wartime wash waste way wedding wee week weekday weekly weird
-  welfare went western wet whale when whenever whereby wherever which while whilst whim whistle white
-  whoever whose why wide widely wild win window wish wit with withdraw within without witness wizard wolf
-  woman women won wood word world worm worn worship wrap wrong wrote yawn yearly yellow yes yield you youth
-  zero zone
+  aardvark able absolute abstract academic accent accept access accident account accuracy ace achieve acorn
+  acquire acronym across act action active activity actor actual acute addition adequate adjust admit adopt
+  adoption advance advent advice advise advisor advocate aerial affair affect afford after again against age
+  agency ago agony agree ahead aim air aircraft airport album alert algebra alias alien alive alliance ally
+  almost alone alpha alphabet already also alter although always amaze amber among amount amuse analog
+  analysis analyst anarchy anatomy ancient and anecdote anger angry announce annoy anorak another answer
+  antique any anybody anyplace anything anyway anywhere apart apparent appeal appear appendix applause apple
+  applied approval approve arc arcade arch area argue argument arise arm around array arrive arrow article
+  artist ashcan aside ask asleep aspect assembly asset assign assume assure atom attach attempt attend
+  attitude attorney audible audience audio aunt author autumn average avoid awake aware away awful awkward
+  axiom axis baby backbone backlog bad badly baffle baggage bake balance ballet ballot ban banana bang bank
+  bark baroque barrier base bash basic basis basket bass bat bathroom battery baud bay beach beam bear
+  beauty became because bed bedroom beef been before began behalf behave behavior being belief bell beloved
+  bend benefit bent besides best beta beyond bias bicycle big billfold billion bin binary biology bird bit
+  bitten blade blame blank blanket blast blessing blind blink blob block blow blue board boat bob boil bond
+  bookshop border bore borne borrow boss both bottle bottom bought bound boundary bout bow box boy bracket
+  brain brake branch brand brass brave breach bread breath brick brief briefly brigade bright bring broke
+  broken brought brown browse brush bubble buck bucket budget buffer build bulk bulletin bunch bundle buried
+  burn bury bus bush business busy button buy bye bypass byte cabbage cabinet cable caffeine cage cake
+  calculus cam came camera campaign campus cannot capable capacity capital captain capture car carbon care
+  careful carpet carriage carried carrot cartoon case cash cassette casual catalog catch category cattle
+  cave caveat ceiling cell cellular central century ceremony certain chain chairman chalk chamber champion
+  change channel chapel chapter charge charity charm chart chase chat cheap cheek cheer cheese chemical
+  chemist chess chest chestnut chief child children chip choir choose chop choral chose chuck chunk cider
+  circuit cite city clarify clash classic clean clear clearly clever click client climate clinic clip clique
+  clock clog clone close closely closet cloth club clue coach coal coat cobbler code coffee cold collapse
+  collar colon colony color column combat combine come comfort comment compact company compare complain
+  complete complex compose compound compress compute concept concern concerto concrete conduct confine
+  conflict confuse connect consider consist console constant contact contain content contest continue
+  contract contrast control converse convert convince cook cookie cool cope copied copper copy core corn
+  correct corridor cost council counsel country court cover cow craft cramp crash crawl cream create
+  creation creative creator creature credit creed cricket crisis crisp critic critical crop crowd crude
+  cruise crunch cry crystal cue culprit culture cup cupboard cure curious currency current cursor curtain
+  curve custard custom cut cyclist cylinder daily damage damp dance darkness darling dash data database date
+  datum dawn day daylight daytime deal dealt debate debt decade decay decimal decision deck declare decline
+  decrease dedicate deduce deem deep default defeat defect defense degree deity delete deletion delight
+  delivery delta demand density depend deposit depth deputy describe desert design desire desk desktop
+  despair despite destroy develop device devise diagram dial dialect dialog diameter dictate did diesel diet
+  differ digit dignity dilemma diner dinner directly director dirt dirty disagree disaster discard disco
+  discount disguise disk dislike disorder disposal distance distant distinct district disturb divine
+  division doctor document dodge dog dole dollar domain domestic dominant don donation done doom dot double
+  doubt doubtful down draft dragon drain drama drastic draw drawback drawn dread dream dress drew drift
+  drill drink drip drive driven drop dubious duck dust dustbin dynamic each ear earlier earliest early ease
+  easiest east easy eat eaten ecology economic economy edge edit edition editor egg ego eight eighteen
+  eighth either elect election electric electron element elephant elevator eleven elite elitist emphasis
+  empire employ employee empty emulator enable end energy engine enormous enough ensure enter entire
+  entirely entirety entrance envelope epic equal equality equally equation err error essay essence estate
+  eternity ethic ethnic event ever every everyone evidence exact exactly exam example exercise exhibit exit
+  expect expense expert explain exploit export expose exposure express extend extent extra eye eyesight
+  fabric face fact factor factory faculty fail faint fair fairness fairy fall fallacy fallen fame family
+  famous fan fancy far farce farther farthest fast father faucet fault fear feasible feature fed federal
+  feedback feel feet fell felt fence festival few fiber fiction field fifteen fifth fifty fight file fill
+  film filter final finally finance find finish firework firm first fiscal fish fit fix flash flat fleet
+  flew flexible flight float flood floor flour flow flown fluid flush foam fog folk font food football
+  footnote forecast forget forgot form formal format formula fortune forty forum forward fossil found
+  fourteen fraction fragment frame frank fraud freedom freely french frequent friend fringe frog from front
+  frown fruit fry fudge fuel fully fume fun function funeral funny fur further fuse fusion fuss future
+  galaxy game gang gap garage garbage gas gate gateway gave gear gene generate generic genetics genius
+  genuine geology ghost giant gift gig girl give given glance glass global glory glossy glove glow gnome
+  going gold golf gone goodness gossip gotten grab grace graffito grammar grand grant graph graphic grass
+  grateful grave gravity great greatly greed green grew grief grind gross ground grow grown growth guard
+  guess guest guidance guide guinea guitar gum gutter guy habit hack had haircut hall halt handy happen
+  happily hard hardback hardly hardware harmful harmless harmony has hassle have hazard head headline
+  healthy heap hear heart heat heaven heavily heavy heel height helmet help helpful hence her here hereby
+  hero herself hes hid hide high highly him himself hint hip hire his history hit hobby hog hold hole
+  holiday hollow home honest honesty hope horde horizon horn horror horse hospital hostile hotel house how
+  however huge hum human humanity humor hundred hunt hurry hurt husband hut hydrogen hyphen icon idea ideal
+  identify identity ignore ill illness illusion image imagine impact imperial imply import improve impulse
+  inch incident incline include income increase indeed index indicate inertia infant inferior infinite
+  infinity info inform initial initiate injury inner innocent inquiry insert inside insight install instance
+  instead instinct intake integral intend intent interact internal intimate into invalid invasion invert
+  invite involve ion iron irony island isolate item its itself jack jacket jam jargon jeans jelly jest jet
+  join jolly journal journey joy judge jump junction jungle junior junk jury justice justify keen ken kernel
+  kettle kick kid kidney kind kindness king kit kitchen knee knight lab lack lad lag lake lamp land landlord
+  language largely lark laser last latter laugh laughter lavatory lawn lawyer lay laziness lazy leach lead
+  leaf leaflet leak lean leap leave lecture led leg legal legend leisure lemon lend lesbian liaison libel
+  liberty library license lid lie lifetime lift light like likely likewise limb limit line linear link lion
+  lip liquid lisp list listen literal literate litter little live loan lobby local lodge logic logical logo
+  long look loop loophole lose loss lost lot loudly love lovely low lucky luggage lunch lyric madness magic
+  mail mailbox main mainly maintain maize major make male man manage mandate mangle mankind manpower manual
+  many map march marriage married marry mass massive master match mate material matrix maximum maybe mayor
+  maze mean meant meantime measure meat mechanic media medical medicine meet megabyte melody melt member
+  menu mercury mercy mere merit met metal method metro midday middle might mild mile military mill million
+  mind mine minimum minor minority mint minus minute miracle misery mislead misled misprint miss missile
+  mission mistook misuse mix mixture mnemonic mobile mod mode model modern modify module moment money
+  monitor monkey monthly moon moral morality more most mother motion motive motor motorway motto mount mouse
+  move movement movie much muck mud muddle multiple mumble mummy muscle museum music musical musician must
+  mutter myself mystery mystic myth nail naive namely narrow national native natural nature nay near nearly
+  neck needle neither nervous nest network never new next nice nickname night nil nine noble nobody node
+  noise noisy noon nor norm normal north nose not notable notation note notify novel novelty novice now
+  nowhere nuisance numeral numerous nurse oar obey obscure obtain obvious occasion occupy occur ocean odd
+  off offender offense official offset old omission omit once one onion onto open opera operator opinion
+  opponent optic optimum option optional opus orange orbit orbital order ordinary organic orient oriental
+  original other ought out outline outlook output outset over overall overhead overlap overload override
+  overtime overtone overview owe own oxygen pacifier package page paid pain painful palace pale panic pant
+  paper parade paradox paranoia pardon parent parity parrot part partly partner party pass passage passion
+  passive passport password paste patch patent path pattern pause pay peanut peasant peculiar pedantry peer
+  pencil penguin penny per perfect perform perhaps permit person persuade pet petrol pharmacy phase phoenix
+  phone photo phrase physic physical picture pie piece pig pigeon pilot pin pinch pink pint pipe pipeline
+  pitch pitfall pity pizza plain plan plane plant plaster plastic plate platform plea pleasant please
+  pleasure plenty plot plug plus pocket poem poet poetry point poke pole police policy polish pool populace
+  pork port portable portion pose positive possible possibly post postage potato poverty power practice
+  prayer precise preface prefix premise premium present preserve press pressure presume pretty prevent
+  preview pride primary prime prince printout prior priority privacy private prize probable problem process
+  produce profile program promise prompt promptly prone proof proper prophet proposal propose prose protect
+  protein protest protocol prove provide publicly pudding pulp pun punch puncture pupil purchase purge
+  purity purple putt puzzle qualify quantity quantum queen quest queue quick quickly quit quite quota rabbit
+  race rack racket radical radius rag rage raid rail rain raise ram ran random randomly range rant rapid
+  rare rat rate rather ratio rave ray razor react reaction read readable readily realize really realm recall
+  receipt recent recently recipe record recover recovery recruit recycle red reflex reform refrain refusal
+  refuse regard regime region regular reign relate relation relative relay release relevant reliable relief
+  rely remain remark remember remind remotely render repair repeat replace reply report request require
+  research reset resident resist respect respond response rest restart restore restrict result resume retail
+  retain retrieve return reuse reveal revenue reverse revolt reward rewrite rhyme rhythm ribbon rice rich
+  rid ride right ring rip rise risk rival river robot rock rod romance romantic roof root rope rose rot
+  rough rout route routine row royal rubbish ruin rumor run rung rush sack sad sadly safe safety said sail
+  sake salary sale salesman same sample sand sanity sarcasm sat satire satisfy sauce save saw say scan
+  scandal scare scarf scenario scenery schedule scheme scholar school science scope score scotch scratch
+  scream screen script scroll season seat second secondly secret sect sector security see seek seen select
+  self sell seminar send senior sensible sensibly sent serial serious serve service session set settle seven
+  seventh several severe shadow shake shall shame shape share she shelf shelter shine ship shock shoe shop
+  shortage shout show shown shut shutdown shy side sigh sight sign signal silence silent silicon silly
+  similar simple simply since single singular sink sister site six sixteen sixth sixty sketch skin skip sky
+  slag slash sleep slice slide slip slogan slow slowly smart smash smell smile smith snag sniff snow soap
+  social society sock sod soft sold soldier sole solely solid solo solution solve somehow someone sometime
+  son song sorry sort sought soul sound soup source south span spare species specific specify specimen
+  speech speed spell spend spent sphere spigot spike spill spiral spirit spite split spoke sponsor spool
+  spread spring spur spy squad square stable staff stagger stair stake stamp stance stand standard stare
+  start state static station status stay steady steel steep steer stem sterling stick sticky still stir
+  stole stomach stood stop store storm story straight strange strategy straw stray stream street strength
+  strict strictly string strong strongly struck struggle stuck studio study stumble style subject subset
+  subtlety subway succeed success such sudden suddenly suffer suffice suffix sugar suggest suit suitable
+  suitably suite sun sunlight sunrise super superior supplied supplier supply support suppose sure surface
+  surgery surplus surprise survival survive suspect suspend swallow swamp swap swim swing sword symbol
+  symmetry sympathy symptom syndrome synonym system tab table tackle tactic tag tail take tale talent talk
+  tangent tank tap target task taste tax taxi teach team teapot tear tedious teeth temper temple ten tennis
+  tense tension term terminal test text textbook thank that theater their them theme theology theorem theory
+  there thereby these they thick thin think third thirty this those though thousand thread threat threw
+  throat through thrown thumb thus tick ticket tie tiger tight tin tire title toad toast today toe together
+  toggle token told tomato tomorrow ton tone tonight too tool tooth top topic toss total totally touch tough
+  tourist toward tower town trace track tragedy trail train transfer transit trashcan tray tread treat
+  treaty trek trendy trial triangle tribe trick tried trifle trilogy triple triumph trivial trolley troop
+  trouser true truly trumpet trunk trust try tube tutor tutorial twelve twice two tying type typical
+  umbrella unaware uncle unclear under underlay undoing unhappy uniform union unique unity universe unless
+  unlikely unseen until unwanted update upon upside upwards urgency usage use useful usual usually utility
+  utterly vacancy validity valley value valve van variable variance varied variety vary vastly vector
+  velocity venture verb verdict verse version vertical very vessel vet via vicinity victory video vinyl
+  violin virtue visible visit visual vocal voice voltage volume vowel wade wait walk wall warp warrant
+  wartime wash waste watch water way weakness wealth wear weasel wedding wee week weekday weekly weird
+  welcome welfare went were western wet whale what wheel when whenever whereas wherever which while whilst
+  whim whiskey whistle white who whoever whole whom whoop whose why wide widely wife wild will win winter
+  wipe wish wit with withdraw within without witness wizard wolf woman women won wont wood wooden word wore
+  workshop world worm worn worse worship worst worth would wrap wren wrist written wrong wrote yard year
+  yearly yellow yes yet yield you youth zero zone
 `);
