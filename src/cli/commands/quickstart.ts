@@ -41,6 +41,6 @@ function whatNext({ rl }: QuickstartOptions, checkpoint: string): string[] {
     rl
       ? "- Fine-tuning on examples: npx tinkerts quickstart"
       : "- Reinforcement learning: npx tinkerts quickstart --rl",
-    `- Copy the program and change it: src/cli/quickstart/${rl ? "addition" : "pig-latin"}.ts`,
+    `- Copy the program and change it: src/cli/quickstart/${rl ? "addition" : "pig-latin"}.ts in the repository`,
   ];
 }
