@@ -19,7 +19,7 @@ export interface BatchThread {
  * and from a bundle alike; the compiled tokenizers are imported from the installed package.
  */
 const THREAD_SOURCE = `
-const { parentPort, workerData } = require("node:worker_threads");
+const { parentPort, workerData } = process.getBuiltinModule("worker_threads");
 let encode;
 parentPort.on("message", ({ number, texts, options }) => {
   try {

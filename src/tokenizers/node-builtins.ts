@@ -3,22 +3,22 @@ const runtime = (globalThis as { process?: Partial<typeof globalThis.process> })
 
 const builtins = {
   get fs() {
-    return process.getBuiltinModule("node:fs");
+    return process.getBuiltinModule("fs");
   },
   get path() {
-    return process.getBuiltinModule("node:path");
+    return process.getBuiltinModule("path");
   },
   get os() {
-    return process.getBuiltinModule("node:os");
+    return process.getBuiltinModule("os");
   },
   get url() {
-    return process.getBuiltinModule("node:url");
+    return process.getBuiltinModule("url");
   },
   get module() {
-    return process.getBuiltinModule("node:module");
+    return process.getBuiltinModule("module");
   },
   get threads() {
-    return process.getBuiltinModule("node:worker_threads");
+    return process.getBuiltinModule("worker_threads");
   },
 };
 
