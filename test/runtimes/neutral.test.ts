@@ -99,7 +99,9 @@ describe("the neutral entry", () => {
     for (const file of modules.filter((each) => each.startsWith("dist/bundle/"))) {
       // The bundler writes the name of each module above its code.
       const parts = [
-        ...readFileSync(join(packageFolder, file), "utf8").matchAll(/^\/\/ ((?:dist|node_modules)\/\S+)$/gm),
+        ...readFileSync(join(packageFolder, file), "utf8").matchAll(
+          /^\/\/(?: |#region )((?:dist|node_modules)\/\S+)$/gm,
+        ),
       ];
       expect(parts.length).toBeGreaterThan(0);
       expect(parts.map((part) => part[1]!).filter(isOfNode)).toEqual([]);
