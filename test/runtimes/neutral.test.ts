@@ -9,15 +9,19 @@ const builtins = new Set(builtinModules);
 const isNodeBuiltin = (specifier: string) =>
   specifier.startsWith("node:") || builtins.has(specifier.split("/")[0]!);
 
-/** Static and dynamic imports and re-exports with a literal specifier. */
-function specifiersOf(file: string): string[] {
+const STATIC_IMPORTS = [
+  /(?:^|[;}\n])\s*(?:import|export)\b[^;"'()]*?\bfrom\s*["']([^"']+)["']/g,
+  /(?:^|[;}\n])\s*import\s*["']([^"']+)["']/g,
+];
+const ALL_IMPORTS = [
+  ...STATIC_IMPORTS,
+  /\bimport\(\s*["']([^"']+)["']\s*\)/g,
+  /\brequire\(\s*["']([^"']+)["']\s*\)/g,
+];
+
+/** Imports and re-exports with a literal specifier. */
+function specifiersOf(file: string, patterns: readonly RegExp[]): string[] {
   const code = readFileSync(file, "utf8");
-  const patterns = [
-    /(?:^|[;}\n])\s*(?:import|export)\b[^;"'()]*?\bfrom\s*["']([^"']+)["']/g,
-    /(?:^|[;}\n])\s*import\s*["']([^"']+)["']/g,
-    /\bimport\(\s*["']([^"']+)["']\s*\)/g,
-    /\brequire\(\s*["']([^"']+)["']\s*\)/g,
-  ];
   return patterns.flatMap((pattern) => [...code.matchAll(pattern)].map((match) => match[1]!));
 }
 
@@ -66,13 +70,17 @@ function shippedEntry(conditions: readonly string[]): string {
 }
 
 /** Every module reached from an entry, and the imports that leave for a runtime's own modules. */
-function walk(entry: string, conditions: readonly string[]): { modules: string[]; builtins: string[] } {
+function walk(
+  entry: string,
+  conditions: readonly string[],
+  patterns: readonly RegExp[] = ALL_IMPORTS,
+): { modules: string[]; builtins: string[] } {
   requireBuild();
   const given = new Set(conditions);
   const modules = new Set([join(packageFolder, entry)]);
   const outside: string[] = [];
   for (const file of modules) {
-    for (const specifier of specifiersOf(file)) {
+    for (const specifier of specifiersOf(file, patterns)) {
       if (isNodeBuiltin(specifier)) {
         outside.push(`${file.slice(packageFolder.length)} -> ${specifier}`);
         continue;
@@ -115,6 +123,15 @@ describe("the neutral entry", () => {
     expect(modules).toContain("dist/session/heartbeat-loop.js");
     expect(modules.filter(isOfNode)).toEqual([]);
   });
+
+  it.each([...neutral, "node"])(
+    "loads no tokenizer before it is asked for, under the condition %s",
+    (condition) => {
+      const { modules } = walk("dist/index.js", [condition, "import", "module"], STATIC_IMPORTS);
+      expect(modules.length).toBeGreaterThan(50);
+      expect(modules.filter((file) => file.startsWith("dist/tokenizers/"))).toEqual([]);
+    },
+  );
 
   it("has its Node parts behind the condition node", () => {
     const conditions = ["node", "import"];
