@@ -15,3 +15,23 @@ export function wholeNumber(lowest: number, highest: number): (text: string) => 
 export function gathered<T>(read: (text: string) => T): (text: string, previous?: readonly T[]) => T[] {
   return (text, previous = []) => [...previous, read(text)];
 }
+
+const UNIT_MS: Readonly<Record<string, number>> = {
+  ms: 1,
+  s: 1000,
+  m: 60_000,
+  h: 3_600_000,
+  d: 86_400_000,
+};
+
+/** Reads a length of time in milliseconds: a number of seconds, or one with a unit. */
+export function duration(text: string): number {
+  const [, digits, unit = "s"] = /^(\d+(?:\.\d+)?)(ms|s|m|h|d)?$/.exec(text.trim()) ?? [];
+  const milliseconds = Math.round(Number(digits) * (UNIT_MS[unit] ?? Number.NaN));
+  if (!(milliseconds > 0)) {
+    throw new InvalidArgumentError(
+      `It must be a number of seconds, or a number with a unit: ${Object.keys(UNIT_MS).join(", ")}.`,
+    );
+  }
+  return milliseconds;
+}

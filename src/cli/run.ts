@@ -1,7 +1,8 @@
-import { Command, CommanderError } from "commander";
-import { SDK_VERSION } from "../version.js";
-import { commands } from "./commands/index.js";
+import { type Command, CommanderError } from "commander";
+import { commandClients, type Ending } from "./clients.js";
 import { type CommandContext, UsageError } from "./context.js";
+import { readGlobalOptions } from "./global-options.js";
+import { createProgram } from "./program.js";
 
 const EXIT = { ok: 0, failed: 1, usage: 2, interrupted: 130 } as const;
 
@@ -14,17 +15,33 @@ export async function runCli(args: readonly string[]): Promise<number> {
     if (interrupt.signal.aborted) process.exit(EXIT.interrupted);
     interrupt.abort();
   };
-  const program = createProgram({
+  let current: Command;
+  const context: CommandContext = {
+    // Only on demand: a standard input that was looked at must be closed.
+    get stdin() {
+      return process.stdin;
+    },
     stdout,
     stderr,
+    globals: () => readGlobalOptions(current),
     interruption: () => {
       for (const name of ["SIGINT", "SIGTERM"] as const) {
         if (!process.listeners(name).includes(onSignal)) process.on(name, onSignal);
       }
       return interrupt.signal;
     },
+    restClient: () => clients.restClient(),
+    serviceClient: () => clients.serviceClient(),
+  };
+  const clients = commandClients(context);
+  const program = createProgram(context);
+  current = program;
+  program.hook("preAction", (_, command) => {
+    current = command;
+    // Options that exclude each other are refused before anything is done.
+    context.globals();
   });
-  const failure = (error: unknown): number => {
+  const failure = async (error: unknown): Promise<number> => {
     // What to say was said by commander itself.
     if (error instanceof CommanderError) return error.exitCode === 0 ? EXIT.ok : EXIT.usage;
     if (interrupt.signal.aborted) {
@@ -32,47 +49,30 @@ export async function runCli(args: readonly string[]): Promise<number> {
       stderr.write(stderr.isTTY ? "\ninterrupted\n" : "interrupted\n");
       return EXIT.interrupted;
     }
-    stderr.write(`error: ${error instanceof Error ? error.message : String(error)}\n`);
-    if (program.opts()["verbose"] === true && error instanceof Error) stderr.write(`${error.stack}\n`);
-    return error instanceof UsageError ? EXIT.usage : EXIT.failed;
+    if (error instanceof UsageError) {
+      stderr.write(`error: ${error.message}\n`);
+      return EXIT.usage;
+    }
+    const { explainFailure } = await import("./failure.js");
+    const options = context.globals();
+    stderr.write(`error: ${explainFailure(error, options)}\n`);
+    if (options.verbose && error instanceof Error) stderr.write(`${error.stack}\n`);
+    return EXIT.failed;
   };
-  process.on("uncaughtException", (error) => process.exit(failure(error)));
+  process.on("uncaughtException", (error) => void failure(error).then((code) => process.exit(code)));
+  let ending: Ending = "errored";
   try {
-    await program.parseAsync(helpAsOption(args), { from: "user" });
+    await program.parseAsync(args, { from: "user" });
+    ending = "success";
     return EXIT.ok;
   } catch (error) {
-    return failure(error);
+    const code = await failure(error);
+    if (code === EXIT.interrupted) ending = "interrupted";
+    return code;
   } finally {
+    await clients.close(ending);
     process.off("SIGINT", onSignal).off("SIGTERM", onSignal);
   }
-}
-
-/** `help serve` means `serve --help`, which loads the command before it shows the help. */
-function helpAsOption(args: readonly string[]): readonly string[] {
-  const [first, command] = args;
-  return first === "help" && command !== undefined ? [command, "--help"] : args;
-}
-
-function createProgram(context: CommandContext): Command {
-  const program = new Command("tinkerts")
-    .description("The Tinker API from the command line, with a training server of its own.")
-    .version(`tinkerts ${SDK_VERSION}`, "-V, --version", "print the version")
-    .option("-v, --verbose", "show where an error came from")
-    .helpOption("-h, --help", "show help")
-    .helpCommand("help [command]", "show help for a command")
-    .configureHelp({ showGlobalOptions: true })
-    .configureOutput({
-      outputError: (text, write) =>
-        write(text.includes("Did you mean") ? text : `${text.trimEnd()} (see tinkerts --help)\n`),
-    })
-    .exitOverride();
-  for (const { name, summary } of commands) program.command(name).description(summary);
-  // Before a command reads its own options, its file adds them.
-  program.hook("preSubcommand", async (_, command) => {
-    const entry = commands.find(({ name }) => name === command.name());
-    (await entry?.load())?.define(command, context);
-  });
-  return program;
 }
 
 /** In `tinkerts ... | head` the reader goes away when it has seen enough. */

@@ -53,9 +53,9 @@ describe("the command line", () => {
     [["serve", "--prot", "1"], /^error: unknown option '--prot'\n\(Did you mean --port\?\)\n$/],
     [
       ["serve", "--port", "70000"],
-      /^error: .*--port.* whole number from 0 to 65535\. \(see tinkerts --help\)\n$/,
+      /^error: .*--port.* whole number from 0 to 65535\. \(see tinkerts serve --help\)\n$/,
     ],
-    [["serve", "--model", "=x"], /^error: .*--model.* NAME=FOLDER\. \(see tinkerts --help\)\n$/],
+    [["serve", "--model", "=x"], /^error: .*--model.* NAME=FOLDER\. \(see tinkerts serve --help\)\n$/],
     [["version", "please"], /^error: too many arguments for 'version'/],
   ])("ends with 2 and says what is wrong with %j", async (args, message) => {
     const { code, stdout, stderr } = await run(args);

@@ -1,15 +1,22 @@
 import type { CommandContext, CommandModule } from "../context.js";
+import { printItem } from "../output/index.js";
 import { createDisplay } from "../quickstart/display.js";
 
 interface QuickstartOptions {
   readonly rl?: true;
-  readonly json?: true;
 }
+
+const columns = (
+  ["accuracyBefore", "accuracyAfter", "seconds", "tokensPerSecond", "checkpoint"] as const
+).map((name) => ({
+  header: name,
+  name,
+  value: (result: Record<typeof name, string | number>) => result[name],
+}));
 
 export const define: CommandModule["define"] = (command, context) => {
   command
     .option("--rl", "reinforcement learning on addition instead of fine-tuning on Pig Latin")
-    .option("--json", "print the results as one line of JSON")
     .action((options: QuickstartOptions) => quickstart(options, context));
 };
 
@@ -18,10 +25,11 @@ async function quickstart(options: QuickstartOptions, context: CommandContext): 
   const run = options.rl
     ? (await import("../quickstart/addition.js")).runAddition
     : (await import("../quickstart/pig-latin.js")).runPigLatin;
-  const display = createDisplay(options.json ? stderr : stdout, stderr);
+  const isForPeople = context.globals().format === "table";
+  const display = createDisplay(isForPeople ? stdout : stderr, stderr);
   const result = await run({ display, signal: context.interruption() });
-  if (options.json) stdout.write(`${JSON.stringify(result)}\n`);
-  else for (const line of whatNext(options, result.checkpoint)) display.say(line);
+  if (isForPeople) for (const line of whatNext(options, result.checkpoint)) display.say(line);
+  else printItem(context, result, columns);
 }
 
 function whatNext({ rl }: QuickstartOptions, checkpoint: string): string[] {

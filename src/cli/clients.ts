@@ -1,0 +1,76 @@
+import type { HttpClientOptions, RestClient, ServiceClient } from "tinkerts";
+import type { CommandContext } from "./context.js";
+
+/** A person waits at the terminal: rather an error soon than one more attempt. */
+const MAX_RETRIES = 2;
+
+export type Ending = "success" | "errored" | "interrupted";
+
+/** Makes the clients of one command line when they are asked for, and ends them. */
+export function commandClients(context: Pick<CommandContext, "stderr" | "globals" | "interruption">) {
+  let rest: Promise<RestClient> | undefined;
+  let service: Promise<ServiceClient> | undefined;
+
+  const options = (): HttpClientOptions => {
+    const { baseURL, apiKey, timeoutMs, verbose } = context.globals();
+    return {
+      baseURL,
+      apiKey,
+      timeout: timeoutMs,
+      maxRetries: MAX_RETRIES,
+      logger: lineLogger(context.stderr),
+      ...(verbose && { logLevel: "debug" }),
+    };
+  };
+
+  const openRest = async () => {
+    const { RestClient } = await import("tinkerts");
+    const client = withKeyAdvice(() => new RestClient(options()));
+    context.interruption().addEventListener("abort", () => void client.close(), { once: true });
+    return client;
+  };
+
+  const openService = async () => {
+    const { ServiceClient } = await import("tinkerts");
+    const client = new ServiceClient({ ...options(), projectId: context.globals().project });
+    // A missing key is noticed here, and not with the first request.
+    withKeyAdvice(() => client.createRestClient());
+    return client;
+  };
+
+  return {
+    restClient: () => (rest ??= openRest()),
+    serviceClient: () => (service ??= openService()),
+    close: async (ending: Ending) => {
+      const [openedRest, openedService] = await Promise.all([
+        rest?.catch(() => undefined),
+        service?.catch(() => undefined),
+      ]);
+      await Promise.allSettled([openedRest?.close(), openedService?.close(ending)]);
+    },
+  };
+}
+
+function withKeyAdvice<T>(create: () => T): T {
+  try {
+    return create();
+  } catch (error) {
+    if (!(error instanceof Error) || !error.message.startsWith("No API key")) throw error;
+    throw new Error(
+      "there is no API key: set TINKER_API_KEY or give --api-key; or work without one on a server of your own " +
+        "(`tinkerts serve` starts it, TINKER_BASE_URL or --base-url names it)",
+      { cause: error },
+    );
+  }
+}
+
+/** Lines of every level go where no data goes. */
+function lineLogger(stderr: NodeJS.WriteStream): NonNullable<HttpClientOptions["logger"]> {
+  const line =
+    (prefix: string) =>
+    (message: string, ...details: unknown[]) => {
+      const rest = details.map((detail) => (typeof detail === "string" ? detail : JSON.stringify(detail)));
+      stderr.write(`${prefix}${[message, ...rest].join(" ")}\n`);
+    };
+  return { error: line("error: "), warn: line("warning: "), info: line(""), debug: line("") };
+}

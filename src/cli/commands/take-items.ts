@@ -1,0 +1,35 @@
+import type { PageRequest } from "tinkerts";
+import type { CommandContext } from "../context.js";
+import { wholeNumber } from "../option-values.js";
+
+/** Most items a server is asked for at once. */
+const PAGE_SIZE = 100;
+
+export const DEFAULT_LIMIT = 20;
+
+export const limitValue = wholeNumber(0, 1_000_000);
+export const offsetValue = wholeNumber(0, 1_000_000_000);
+
+/** The page size that gets so many items in as few requests as possible; 0 stands for all. */
+export function pageSize(limit: number): number {
+  return limit === 0 ? PAGE_SIZE : Math.min(limit, PAGE_SIZE);
+}
+
+/** The first items of a list, over as many pages as it takes; says how many were left out. */
+export async function takeItems<T>(
+  { stderr }: CommandContext,
+  list: PageRequest<T>,
+  options: { limit: number; offset?: number },
+): Promise<T[]> {
+  const limit = options.limit === 0 ? Number.POSITIVE_INFINITY : options.limit;
+  const items: T[] = [];
+  for (let page = await list; ; page = await page.nextPage()) {
+    items.push(...page.items.slice(0, limit - items.length));
+    const isMore = page.hasNextPage() || page.items.length > limit;
+    if (isMore && items.length < limit) continue;
+    const left = page.totalCount === undefined ? 0 : page.totalCount - (options.offset ?? 0) - items.length;
+    if (left > 0) stderr.write(`${left} more; --limit 0 shows all\n`);
+    else if (isMore) stderr.write("there are more; --limit 0 shows all\n");
+    return items;
+  }
+}

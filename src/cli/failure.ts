@@ -1,0 +1,78 @@
+import {
+  APIConnectionError,
+  type APIError,
+  APITimeoutError,
+  AuthenticationError,
+  NotFoundError,
+  PermissionDeniedError,
+} from "../errors.js";
+import { HOSTED_BASE_URL } from "../transport/auth.js";
+import type { GlobalOptions } from "./global-options.js";
+
+/** What went wrong and what to do next, in one sentence. */
+export function explainFailure(error: unknown, options: GlobalOptions): string {
+  if (!(error instanceof Error)) return String(error);
+  const server = serverName(options);
+  if (error instanceof APITimeoutError && isExchange(error)) {
+    return `${server} did not answer in time: try again, or give more with --timeout (${firstSentence(error.message)})`;
+  }
+  if (error instanceof APIConnectionError && isExchange(error)) {
+    return `${server} cannot be reached (${reason(error)}): check --base-url or TINKER_BASE_URL, or start a server with \`tinkerts serve\``;
+  }
+  if (error instanceof AuthenticationError) {
+    const source =
+      options.apiKey !== undefined
+        ? "--api-key"
+        : process.env["TINKER_API_KEY"]
+          ? "TINKER_API_KEY"
+          : "any key";
+    return source === "any key"
+      ? `${server} wants an API key: set TINKER_API_KEY or give --api-key`
+      : `${server} does not accept the key from ${source}: check it, or make a new one`;
+  }
+  if (error instanceof PermissionDeniedError) {
+    return `${server} does not allow this with the key in use: ${detail(error)}`;
+  }
+  if (error instanceof NotFoundError) return `${server} does not know that: ${detail(error)}`;
+  return error.message;
+}
+
+/** Turns "not found" into a sentence that names what was looked for. */
+export async function found<T>(
+  answer: PromiseLike<T>,
+  what: string,
+  options: GlobalOptions,
+  advice: string,
+): Promise<T> {
+  try {
+    return await answer;
+  } catch (error) {
+    if (!(error instanceof NotFoundError)) throw error;
+    throw new Error(`${serverName(options)} has no ${what}: ${advice}`, { cause: error });
+  }
+}
+
+function serverName({ baseURL }: GlobalOptions): string {
+  return baseURL || process.env["TINKER_BASE_URL"] || HOSTED_BASE_URL;
+}
+
+/** Only the messages of exchanges with the server begin with the request; a download has its own. */
+function isExchange(error: Error): boolean {
+  return /^[A-Z]+ \//.test(error.message);
+}
+
+function reason(error: Error): string {
+  return error.cause instanceof Error && error.cause.message !== ""
+    ? error.cause.message
+    : firstSentence(error.message);
+}
+
+function firstSentence(text: string): string {
+  return text.split(". ")[0]!.replace(/\.$/, "");
+}
+
+/** What the server said, without the request it said it to. */
+function detail(error: APIError): string {
+  const [, said] = /^\S+ \S+ answered \d+: (.*?)\.?$/s.exec(error.message) ?? [];
+  return said ?? error.message;
+}

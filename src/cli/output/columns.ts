@@ -1,0 +1,84 @@
+export type Cell = string | number | boolean | null | undefined;
+
+/** What a value is decides how a table shows it; JSON and CSV have it as it is. */
+export type ColumnKind = "text" | "number" | "bytes" | "time" | "dollars" | "flag";
+
+/** One property of the things that are printed. */
+export interface Column<T> {
+  /** Its name for people. */
+  readonly header: string;
+  /** Its name for programs: the heading in CSV, and the field's name in JSON where there is one. */
+  readonly name: string;
+  readonly value: (item: T) => Cell;
+  /** "text" when absent. */
+  readonly kind?: ColumnKind;
+  /** What a table shows for null and undefined; a dash when absent. */
+  readonly none?: string;
+  /** How much of it must be seen before a narrow terminal goes without the column; all of it when absent. */
+  readonly leastWidth?: number;
+  /** In a narrow terminal the least important columns are cut, then left out, first. 0 when absent. */
+  readonly importance?: number;
+}
+
+/** How a table shows the value of a column. */
+export function shownCell<T>(column: Column<T>, item: T, nowMs: number): string {
+  const value = column.value(item);
+  if (value === null || value === undefined || value === "") return column.none ?? "-";
+  switch (column.kind) {
+    case "bytes":
+      return humanBytes(Number(value));
+    case "time":
+      return relativeTime(String(value), nowMs);
+    case "dollars":
+      return `$${Number(value).toFixed(Number(value) < 0.1 ? 4 : 2)}`;
+    case "number":
+      return Number(value).toLocaleString("en-US");
+    case "flag":
+      return value ? "yes" : "no";
+    case "text":
+    case undefined:
+      return String(value);
+    default:
+      return column.kind satisfies never;
+  }
+}
+
+export function isRightAligned({ kind }: Column<never>): boolean {
+  return kind === "bytes" || kind === "number" || kind === "dollars";
+}
+
+const SIZES = ["B", "kB", "MB", "GB", "TB", "PB"];
+
+/** 12 B, 3.4 kB, 560 MB. */
+export function humanBytes(bytes: number): string {
+  let value = bytes;
+  let size = 0;
+  // Rounded, 999,950 would be "1000 kB".
+  while (value >= 999.5 && size < SIZES.length - 1) {
+    value /= 1000;
+    size += 1;
+  }
+  return `${size > 0 && value < 9.95 ? value.toFixed(1) : Math.round(value)} ${SIZES[size]}`;
+}
+
+const STEPS: readonly (readonly [unit: string, seconds: number])[] = [
+  ["second", 1],
+  ["minute", 60],
+  ["hour", 3600],
+  ["day", 86_400],
+  ["month", 2_629_800],
+  ["year", 31_557_600],
+];
+
+/** 5 minutes ago, in 3 days; what is no time stays as it is. */
+export function relativeTime(time: string, nowMs: number): string {
+  const seconds = (Date.parse(time) - nowMs) / 1000;
+  if (Number.isNaN(seconds)) return time;
+  const distance = Math.abs(seconds);
+  // A clock that is a little off must not put the present into the future.
+  if (distance < 5) return "just now";
+  const [unit, length] = STEPS.findLast(([, from]) => distance >= from)!;
+  const count = Math.floor(distance / length);
+  const text = `${count} ${unit}${count === 1 ? "" : "s"}`;
+  return seconds < 0 ? `${text} ago` : `in ${text}`;
+}

@@ -1,0 +1,15 @@
+import type { Cell, Column } from "./columns.js";
+
+/** RFC 4180, but for the line ends: those of this world. */
+export function renderCsv<T>(items: readonly T[], columns: readonly Column<T>[]): string {
+  const rows = [
+    columns.map(({ name }) => name),
+    ...items.map((item) => columns.map(({ value }) => value(item))),
+  ];
+  return rows.map((row) => `${row.map(quote).join(",")}\n`).join("");
+}
+
+function quote(cell: Cell): string {
+  const text = cell === null || cell === undefined ? "" : String(cell);
+  return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+}

@@ -1,0 +1,67 @@
+import type { CommandContext } from "../context.js";
+import type { Column } from "./columns.js";
+import { renderCsv } from "./csv.js";
+import { stylesFor } from "./styles.js";
+import { renderItem, renderTable, type TableOptions } from "./table.js";
+
+export interface ListView<T> {
+  readonly columns: readonly Column<T>[];
+  /** What is said where there is nothing to show, as in "no runs". */
+  readonly empty: string;
+  /** What JSON has in place of the items. */
+  readonly json?: unknown;
+}
+
+/** Prints things of one kind as --format says: in a table one line each, in JSON a list. */
+export function printList<T>(context: CommandContext, items: readonly T[], view: ListView<T>): void {
+  const { stdout, stderr } = context;
+  const { format } = context.globals();
+  switch (format) {
+    case "json":
+      printJson(context, view.json ?? items);
+      return;
+    case "csv":
+      stdout.write(renderCsv(items, view.columns));
+      return;
+    case "table":
+      if (items.length === 0) stderr.write(`${view.empty}\n`);
+      else stdout.write(joined(renderTable(items, view.columns, tableOptions(context))));
+      return;
+    default:
+      format satisfies never;
+  }
+}
+
+/** Prints one thing as --format says: in a table one line for each property, in JSON the thing itself. */
+export function printItem<T>(context: CommandContext, item: T, columns: readonly Column<T>[]): void {
+  const { stdout } = context;
+  const { format } = context.globals();
+  switch (format) {
+    case "json":
+      printJson(context, item);
+      return;
+    case "csv":
+      stdout.write(renderCsv([item], columns));
+      return;
+    case "table":
+      stdout.write(joined(renderItem(item, columns, tableOptions(context))));
+      return;
+    default:
+      format satisfies never;
+  }
+}
+
+export function printJson({ stdout }: CommandContext, value: unknown): void {
+  stdout.write(`${JSON.stringify(value, null, 2)}\n`);
+}
+
+function tableOptions(context: CommandContext): TableOptions {
+  const { stdout } = context;
+  return {
+    width: stdout.isTTY ? (stdout.columns ?? 80) : Number.POSITIVE_INFINITY,
+    nowMs: Date.now(),
+    styles: stylesFor(context, stdout),
+  };
+}
+
+const joined = (lines: readonly string[]) => lines.map((line) => `${line}\n`).join("");

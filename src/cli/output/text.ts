@@ -1,0 +1,42 @@
+/** Text as a terminal shows it. */
+
+const WIDE =
+  /[\u1100-\u115f\u2e80-\u303e\u3041-\u33ff\u3400-\u4dbf\u4e00-\u9fff\ua000-\ua4cf\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe4f\uff00-\uff60\uffe0-\uffe6]|\p{Emoji_Presentation}/u;
+const NO_WIDTH = /^[\p{Mn}\p{Me}\p{Cf}]$/u;
+// biome-ignore lint/suspicious/noControlCharactersInRegex: these are the characters a terminal would obey.
+const CONTROL = /[\u0000-\u001f\u007f-\u009f]/g;
+
+/** Names come from servers and other people: none of them moves the cursor or adds a line. */
+export function printable(text: string): string {
+  return text.replace(CONTROL, (character) => (/\s/.test(character) ? " " : "\ufffd"));
+}
+
+/** How many columns a text takes. */
+export function displayWidth(text: string): number {
+  let width = 0;
+  for (const character of text) width += widthOf(character);
+  return width;
+}
+
+function widthOf(character: string): number {
+  if (NO_WIDTH.test(character)) return 0;
+  return WIDE.test(character) ? 2 : 1;
+}
+
+/** At most so many columns of a text, with an ellipsis where something was left out. */
+export function cutText(text: string, width: number): string {
+  if (displayWidth(text) <= width) return text;
+  let cut = "";
+  let used = 0;
+  for (const character of text) {
+    used += widthOf(character);
+    if (used > width - 1) break;
+    cut += character;
+  }
+  return `${cut}…`;
+}
+
+export function padText(text: string, width: number, align: "left" | "right"): string {
+  const padding = " ".repeat(Math.max(0, width - displayWidth(text)));
+  return align === "left" ? text + padding : padding + text;
+}
