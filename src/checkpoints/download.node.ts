@@ -33,6 +33,8 @@ export interface DownloadOptions {
   resume?: boolean | undefined;
   /** Replace the checkpoint's folder if it exists. Default false. */
   force?: boolean | undefined;
+  /** Ask for the URLs of single files, also of a checkpoint that usually comes as an archive. Default false. */
+  fileByFile?: boolean | undefined;
   /** Most bytes the archive may unpack to. Default: 200 times its own size, but at least 64 MiB. */
   maxUnpackedBytes?: number | undefined;
   fetch?: typeof fetch | undefined;
@@ -91,8 +93,8 @@ export async function downloadCheckpoint(
   try {
     const job = await openJob(path, name, join(outputDir, `.${name}.download`), options);
     try {
-      const result =
-        checkpointType === "external" ? await fetchFiles(rest, job) : await fetchArchive(rest, job);
+      const isExternal = checkpointType === "external" || options.fileByFile === true;
+      const result = isExternal ? await fetchFiles(rest, job) : await fetchArchive(rest, job);
       await moveIntoPlace(result.from, folder, job.work, options.force === true);
       return { folder, files: result.files, bytes: result.bytes };
     } catch (error) {

@@ -37,6 +37,7 @@ export interface PushOptions {
   hubUrl?: string | undefined;
   signal?: AbortSignal | undefined;
   onProgress?: DownloadOptions["onProgress"];
+  fileByFile?: DownloadOptions["fileByFile"];
 }
 
 export interface PushedCheckpoint {
@@ -86,6 +87,7 @@ export async function pushToHub(
       resume: false,
       signal: options.signal,
       onProgress: options.onProgress,
+      fileByFile: options.fileByFile,
     });
     const prepared = await prepare(folder, files, { path, repo, weights, options });
     throwIfAborted(options.signal, "The push");

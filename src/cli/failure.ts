@@ -7,6 +7,7 @@ import {
   PermissionDeniedError,
 } from "../errors.js";
 import { HOSTED_BASE_URL } from "../transport/auth.js";
+import type { CommandContext } from "./context.js";
 import type { GlobalOptions } from "./global-options.js";
 
 /** What went wrong and what to do next, in one sentence. */
@@ -39,16 +40,16 @@ export function explainFailure(error: unknown, options: GlobalOptions): string {
 
 /** Turns "not found" into a sentence that names what was looked for. */
 export async function found<T>(
+  { globals }: CommandContext,
   answer: PromiseLike<T>,
   what: string,
-  options: GlobalOptions,
   advice: string,
 ): Promise<T> {
   try {
     return await answer;
   } catch (error) {
     if (!(error instanceof NotFoundError)) throw error;
-    throw new Error(`${serverName(options)} has no ${what}: ${advice}`, { cause: error });
+    throw new Error(`${serverName(globals())} has no ${what}: ${advice}`, { cause: error });
   }
 }
 

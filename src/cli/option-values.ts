@@ -35,3 +35,16 @@ export function duration(text: string): number {
   }
   return milliseconds;
 }
+
+/** Reads a time as ISO 8601, in UTC where it names no zone, or as a length of time before now. */
+export function pastTime(text: string): Date {
+  if (/^\d+(?:\.\d+)?(?:ms|s|m|h|d)$/.test(text)) return new Date(Date.now() - duration(text));
+  const isLocal = /^\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?$/.test(text);
+  const time = new Date(isLocal ? `${text.replace(" ", "T")}Z` : text);
+  if (!/^\d{4}-\d\d-\d\d/.test(text) || Number.isNaN(time.getTime())) {
+    throw new InvalidArgumentError(
+      "It must be a time such as 2026-01-31 or 2026-01-31T08:00:00Z, or an age such as 7d.",
+    );
+  }
+  return time;
+}

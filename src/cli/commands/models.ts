@@ -16,7 +16,9 @@ export const define: CommandModule["define"] = (command, context) => {
       const rest = await context.restClient();
       const { supportedModels } = await rest.getServerCapabilities();
       const wanted = part?.toLowerCase() ?? "";
-      const models = supportedModels.filter(({ modelName }) => modelName?.toLowerCase().includes(wanted));
+      const models = supportedModels.filter(({ modelName }) =>
+        (modelName ?? "").toLowerCase().includes(wanted),
+      );
       const empty = part === undefined ? "no models" : `no model's name contains "${part}"`;
       printList(context, models, { columns, empty });
     });

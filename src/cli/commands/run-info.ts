@@ -45,9 +45,9 @@ export const define: CommandModule["define"] = (command, context) => {
   command.argument("<id>", "the run's id, as `tinkerts run list` shows it").action(async (runId: string) => {
     const rest = await context.restClient();
     const run = await found(
+      context,
       rest.getTrainingRun(runId, { accessScope: "accessible" }),
       `training run ${runId}`,
-      context.globals(),
       "`tinkerts run list` shows those it has",
     );
     printItem(context, run, columns);

@@ -1,4 +1,5 @@
-export type Cell = string | number | boolean | null | undefined;
+/** Of several values a table of things shows all in one line, and that of one thing each on its own. */
+export type Cell = string | number | boolean | null | undefined | readonly string[];
 
 /** What a value is decides how a table shows it; JSON and CSV have it as it is. */
 export type ColumnKind = "text" | "number" | "bytes" | "time" | "dollars" | "flag";
@@ -14,16 +15,27 @@ export interface Column<T> {
   readonly kind?: ColumnKind;
   /** What a table shows for null and undefined; a dash when absent. */
   readonly none?: string;
+  /** Left out of a table in which nothing has a value for it. */
+  readonly isOptional?: true;
+  /** Where a narrow terminal cuts it; at the end when absent. */
+  readonly cutAt?: "middle" | "end";
   /** How much of it must be seen before a narrow terminal goes without the column; all of it when absent. */
   readonly leastWidth?: number;
   /** In a narrow terminal the least important columns are cut, then left out, first. 0 when absent. */
   readonly importance?: number;
 }
 
+export function isMissing(value: Cell): value is null | undefined {
+  return (
+    value === null || value === undefined || value === "" || (typeof value === "object" && value.length === 0)
+  );
+}
+
 /** How a table shows the value of a column. */
 export function shownCell<T>(column: Column<T>, item: T, nowMs: number): string {
   const value = column.value(item);
-  if (value === null || value === undefined || value === "") return column.none ?? "-";
+  if (isMissing(value)) return column.none ?? "-";
+  if (typeof value === "object") return value.join(", ");
   switch (column.kind) {
     case "bytes":
       return humanBytes(Number(value));

@@ -10,6 +10,7 @@ export function renderCsv<T>(items: readonly T[], columns: readonly Column<T>[])
 }
 
 function quote(cell: Cell): string {
-  const text = cell === null || cell === undefined ? "" : String(cell);
+  const text =
+    cell === null || cell === undefined ? "" : typeof cell === "object" ? cell.join(";") : String(cell);
   return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
 }

@@ -1,6 +1,8 @@
 /** What commands print: results as table, JSON or CSV, and what is meant for the person at the terminal alone. */
+
 export { type Cell, type Column, type ColumnKind, humanBytes, relativeTime } from "./columns.js";
-export { printItem, printJson, printList } from "./print.js";
+export { renderCsv } from "./csv.js";
+export { printDone, printItem, printJson, printList } from "./print.js";
 export { type ProgressBar, progressBar } from "./progress.js";
 export { canAsk, confirm } from "./prompt.js";
 export { type Styles, stylesFor } from "./styles.js";

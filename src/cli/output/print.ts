@@ -1,11 +1,13 @@
 import type { CommandContext } from "../context.js";
-import type { Column } from "./columns.js";
+import type { Cell, Column } from "./columns.js";
 import { renderCsv } from "./csv.js";
 import { stylesFor } from "./styles.js";
 import { renderItem, renderTable, type TableOptions } from "./table.js";
 
 export interface ListView<T> {
   readonly columns: readonly Column<T>[];
+  /** What CSV has, where that is not the same. */
+  readonly csvColumns?: readonly Column<T>[];
   /** What is said where there is nothing to show, as in "no runs". */
   readonly empty: string;
   /** What JSON has in place of the items. */
@@ -21,7 +23,7 @@ export function printList<T>(context: CommandContext, items: readonly T[], view:
       printJson(context, view.json ?? items);
       return;
     case "csv":
-      stdout.write(renderCsv(items, view.columns));
+      stdout.write(renderCsv(items, view.csvColumns ?? view.columns));
       return;
     case "table":
       if (items.length === 0) stderr.write(`${view.empty}\n`);
@@ -48,6 +50,16 @@ export function printItem<T>(context: CommandContext, item: T, columns: readonly
       return;
     default:
       format satisfies never;
+  }
+}
+
+/** Says that something was done: to people in a sentence, to programs with the facts. */
+export function printDone<T extends object>(context: CommandContext, sentence: string, facts: T): void {
+  if (context.globals().format === "table") context.stderr.write(`${sentence}\n`);
+  else {
+    const names = Object.keys(facts) as (keyof T & string)[];
+    const columns = names.map((name) => ({ header: name, name, value: () => facts[name] as Cell }));
+    printItem(context, facts, columns);
   }
 }
 

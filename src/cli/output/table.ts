@@ -1,4 +1,4 @@
-import { type Column, isRightAligned, shownCell } from "./columns.js";
+import { type Column, isMissing, isRightAligned, shownCell } from "./columns.js";
 import type { Styles } from "./styles.js";
 import { cutText, displayWidth, padText, printable } from "./text.js";
 
@@ -15,6 +15,7 @@ interface TextColumn {
   readonly header: string;
   readonly cells: readonly string[];
   readonly align: "left" | "right";
+  readonly cutAt: "middle" | "end";
   readonly importance: number;
   readonly fullWidth: number;
   readonly leastWidth: number;
@@ -26,13 +27,17 @@ export function renderTable<T>(
   columns: readonly Column<T>[],
   options: TableOptions,
 ): string[] {
-  const texts = columns.map((column): TextColumn => {
+  const used = columns.filter(
+    ({ isOptional, value }) => !isOptional || !items.every((item) => isMissing(value(item))),
+  );
+  const texts = used.map((column): TextColumn => {
     const cells = items.map((item) => printable(shownCell(column, item, options.nowMs)));
     const fullWidth = Math.max(displayWidth(column.header), ...cells.map(displayWidth));
     return {
       header: column.header,
       cells,
       align: isRightAligned(column as Column<never>) ? "right" : "left",
+      cutAt: column.cutAt ?? "end",
       importance: column.importance ?? 0,
       fullWidth,
       leastWidth: Math.min(column.leastWidth ?? fullWidth, fullWidth),
@@ -41,7 +46,7 @@ export function renderTable<T>(
   const fitting = fitColumns(texts, options.width);
   const line = (text: (column: TextColumn) => string) =>
     fitting
-      .map(({ column, width }) => padText(cutText(text(column), width), width, column.align))
+      .map(({ column, width }) => padText(cutText(text(column), width, column.cutAt), width, column.align))
       .join(GAP)
       .trimEnd();
   return [
@@ -53,9 +58,14 @@ export function renderTable<T>(
 /** One thing, one property on each line. */
 export function renderItem<T>(item: T, columns: readonly Column<T>[], options: TableOptions): string[] {
   const headerWidth = Math.max(...columns.map(({ header }) => displayWidth(header)));
-  return columns.map((column) => {
-    const header = options.styles.bold(padText(column.header, headerWidth, "left"));
-    return `${header}${GAP}${printable(shownCell(column, item, options.nowMs))}`;
+  return columns.flatMap((column) => {
+    const value = column.value(item);
+    const lines =
+      typeof value === "object" && !isMissing(value) ? value : [shownCell(column, item, options.nowMs)];
+    return lines.map((line, index) => {
+      const header = padText(index === 0 ? column.header : "", headerWidth, "left");
+      return `${options.styles.bold(header)}${GAP}${printable(line)}`;
+    });
   });
 }
 

@@ -24,16 +24,24 @@ function widthOf(character: string): number {
 }
 
 /** At most so many columns of a text, with an ellipsis where something was left out. */
-export function cutText(text: string, width: number): string {
+export function cutText(text: string, width: number, at: "middle" | "end" = "end"): string {
   if (displayWidth(text) <= width) return text;
-  let cut = "";
+  const characters = [...text];
+  const room = width - 1;
+  const fromEnd = at === "middle" ? Math.floor(room / 2) : 0;
+  const end = takeWidth(characters.toReversed(), fromEnd).reverse();
+  return `${takeWidth(characters, room - fromEnd).join("")}…${end.join("")}`;
+}
+
+function takeWidth(characters: readonly string[], width: number): string[] {
+  const taken: string[] = [];
   let used = 0;
-  for (const character of text) {
+  for (const character of characters) {
     used += widthOf(character);
-    if (used > width - 1) break;
-    cut += character;
+    if (used > width) break;
+    taken.push(character);
   }
-  return `${cut}…`;
+  return taken;
 }
 
 export function padText(text: string, width: number, align: "left" | "right"): string {

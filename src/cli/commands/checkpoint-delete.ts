@@ -1,0 +1,202 @@
+import { Option } from "commander";
+import type { Checkpoint, RestClient } from "tinkerts";
+import { NotFoundError } from "../../errors.js";
+import { parseTinkerPath } from "../../wire/tinker-path.js";
+import { type CommandContext, type CommandModule, UsageError } from "../context.js";
+import { explainFailure, found } from "../failure.js";
+import { gathered, pastTime } from "../option-values.js";
+import { type Column, canAsk, confirm, humanBytes, printList, progressBar } from "../output/index.js";
+import { stylesFor } from "../output/styles.js";
+import { renderTable } from "../output/table.js";
+import { CHECKPOINT_COLUMNS } from "./checkpoint-columns.js";
+import { checkpointPath } from "./checkpoint-path.js";
+
+interface DeleteOptions {
+  readonly runId?: string;
+  readonly type?: keyof typeof TYPES;
+  readonly before?: Date;
+  readonly after?: Date;
+  readonly yes?: true;
+}
+
+/** Only its path is sure: what was named on the command line may not exist. */
+type Doomed = Pick<Checkpoint, "tinkerPath"> & Partial<Checkpoint>;
+
+interface Outcome {
+  readonly tinkerPath: string;
+  readonly deleted: boolean;
+  readonly error?: string;
+}
+
+/** By the folder in their paths, or by what they are. */
+const TYPES = {
+  weights: "training",
+  sampler_weights: "sampler",
+  external_weights: "external",
+  training: "training",
+  sampler: "sampler",
+  external: "external",
+} as const;
+
+const PARALLEL = 16;
+
+export const define: CommandModule["define"] = (command, context) => {
+  command
+    .argument("[paths...]", "the checkpoints: tinker://<run>/<kind>/<name>", gathered(checkpointPath))
+    .option("--run-id <id>", "all checkpoints of this run, or those of them that the following options leave")
+    .addOption(new Option("--type <type>", "with --run-id: only of this type").choices(Object.keys(TYPES)))
+    .option("--before <time>", "with --run-id: only older ones, as in 2026-01-31 (UTC) or 7d", pastTime)
+    .option("--after <time>", "with --run-id: only newer ones, as in 2026-01-31 (UTC) or 7d", pastTime)
+    .option("-y, --yes", "do not ask")
+    .action((paths: readonly string[], options: DeleteOptions) => deleteCheckpoints(context, paths, options));
+};
+
+async function deleteCheckpoints(
+  context: CommandContext,
+  paths: readonly string[],
+  options: DeleteOptions,
+): Promise<void> {
+  checkUsage(paths, options);
+  const rest = await context.restClient();
+  const doomed =
+    options.runId === undefined
+      ? await lookUp(rest, [...new Set(paths)], options)
+      : await choose(context, rest, options.runId, options);
+  if (doomed.length === 0) {
+    context.stderr.write(`run ${options.runId} has no such checkpoints\n`);
+    if (context.globals().format !== "table") report(context, []);
+    return;
+  }
+  if (!options.yes && !(await mayDelete(context, doomed))) {
+    context.stderr.write("nothing was deleted\n");
+    return;
+  }
+  const outcomes = await deleteAll(context, rest, doomed);
+  report(context, outcomes);
+  const failed = outcomes.filter(({ deleted }) => !deleted);
+  if (failed.length > 0) {
+    throw new Error(`${failed.length} of ${count(outcomes.length)} could not be deleted`);
+  }
+}
+
+function checkUsage(paths: readonly string[], { runId, type, before, after }: DeleteOptions): void {
+  if (paths.length === 0 && runId === undefined) {
+    throw new UsageError("name the checkpoints to delete, or give --run-id for those of a run");
+  }
+  if (paths.length > 0 && runId !== undefined) {
+    throw new UsageError("give either paths or --run-id, not both");
+  }
+  if (runId === undefined && (type ?? before ?? after) !== undefined) {
+    throw new UsageError("--type, --before and --after choose among the checkpoints of a run: give --run-id");
+  }
+}
+
+/** What is known about the checkpoints, for those who are asked. */
+async function lookUp(
+  rest: RestClient,
+  paths: readonly string[],
+  { yes }: DeleteOptions,
+): Promise<readonly Doomed[]> {
+  if (yes) return paths.map((tinkerPath) => ({ tinkerPath }));
+  const runs = new Set(paths.map((path) => parseTinkerPath(path).trainingRunId));
+  const lists = await Promise.all(
+    [...runs].map((run) =>
+      rest.listCheckpoints(run).then(
+        ({ items }) => items,
+        (): Checkpoint[] => [],
+      ),
+    ),
+  );
+  const known = new Map(lists.flat().map((checkpoint) => [checkpoint.tinkerPath, checkpoint]));
+  return paths.map((tinkerPath) => known.get(tinkerPath) ?? { tinkerPath });
+}
+
+async function choose(
+  context: CommandContext,
+  rest: RestClient,
+  runId: string,
+  { type, before, after }: DeleteOptions,
+): Promise<readonly Doomed[]> {
+  const advice = "`tinkerts run list` shows those it has";
+  const { items } = await found(context, rest.listCheckpoints(runId), `training run ${runId}`, advice);
+  return items.filter(
+    ({ checkpointType, time }) =>
+      (type === undefined || checkpointType === TYPES[type]) &&
+      (before === undefined || Date.parse(time) < before.getTime()) &&
+      (after === undefined || Date.parse(time) > after.getTime()),
+  );
+}
+
+async function mayDelete(context: CommandContext, doomed: readonly Doomed[]): Promise<boolean> {
+  const { stderr } = context;
+  const { path, size, created } = CHECKPOINT_COLUMNS;
+  const columns = [path, size, created] as readonly Column<Doomed>[];
+  const lines = renderTable(doomed, columns, {
+    width: stderr.isTTY ? stderr.columns : Number.POSITIVE_INFINITY,
+    nowMs: Date.now(),
+    styles: stylesFor(context, stderr),
+  });
+  for (const line of lines) stderr.write(`${line}\n`);
+  if (!canAsk(context)) {
+    throw new UsageError("there is no terminal to ask on: give -y to delete these without being asked");
+  }
+  const bytes = doomed.reduce((sum, { sizeBytes }) => sum + (sizeBytes ?? 0), 0);
+  const total = bytes > 0 ? ` (${humanBytes(bytes)})` : "";
+  return confirm(context, `Delete ${count(doomed.length)}${total} for good?`);
+}
+
+async function deleteAll(
+  context: CommandContext,
+  rest: RestClient,
+  doomed: readonly Doomed[],
+): Promise<Outcome[]> {
+  const signal = context.interruption();
+  const bar = progressBar(context, "deleting", "items");
+  const outcomes: Outcome[] = [];
+  const waiting = doomed.entries();
+  const work = async () => {
+    for (const [index, { tinkerPath }] of waiting) {
+      if (signal.aborted) return;
+      outcomes[index] = await rest.deleteCheckpoint(tinkerPath).then(
+        () => ({ tinkerPath, deleted: true }),
+        (error: unknown) => ({
+          tinkerPath,
+          deleted: false,
+          error:
+            error instanceof NotFoundError
+              ? "there is no such checkpoint"
+              : explainFailure(error, context.globals()),
+        }),
+      );
+      bar.update(outcomes.filter(Boolean).length, doomed.length);
+    }
+  };
+  await Promise.all(Array.from({ length: PARALLEL }, work));
+  bar.end();
+  if (signal.aborted) {
+    const done = outcomes.filter((outcome) => outcome?.deleted).length;
+    context.stderr.write(`${done} of ${count(doomed.length)} deleted before the interruption\n`);
+    throw signal.reason;
+  }
+  return outcomes;
+}
+
+const OUTCOME_COLUMNS: readonly Column<Outcome>[] = [
+  { header: "Path", name: "tinkerPath", value: ({ tinkerPath }) => tinkerPath },
+  { header: "Deleted", name: "deleted", value: ({ deleted }) => deleted, kind: "flag" },
+  { header: "Error", name: "error", value: ({ error }) => error },
+];
+
+function report(context: CommandContext, outcomes: readonly Outcome[]): void {
+  const { stderr } = context;
+  if (context.globals().format !== "table") {
+    printList(context, outcomes, { columns: OUTCOME_COLUMNS, empty: "" });
+  }
+  for (const { tinkerPath, error } of outcomes) {
+    if (error !== undefined) stderr.write(`${tinkerPath} was not deleted: ${error}\n`);
+  }
+  const deleted = outcomes.filter((outcome) => outcome.deleted).length;
+  if (deleted > 0) stderr.write(`deleted ${count(deleted)}\n`);
+}
+
+const count = (number: number) => `${number} checkpoint${number === 1 ? "" : "s"}`;

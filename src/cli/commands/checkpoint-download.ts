@@ -1,0 +1,62 @@
+import { downloadCheckpoint } from "../../checkpoints/download.node.js";
+import { ValidationError } from "../../errors.js";
+import type { CommandContext, CommandModule } from "../context.js";
+import { type Column, printItem, progressBar } from "../output/index.js";
+import { PATH_ARGUMENT } from "./checkpoint-path.js";
+import { withCheckpointSource } from "./checkpoint-source.js";
+
+interface DownloadOptions {
+  readonly output: string;
+  readonly force?: true;
+}
+
+interface Downloaded {
+  readonly tinkerPath: string;
+  readonly folder: string;
+  readonly files: readonly string[];
+  readonly bytes: number;
+}
+
+const columns: readonly Column<Downloaded>[] = [
+  { header: "Folder", name: "folder", value: ({ folder }) => folder },
+  { header: "Files", name: "files", value: ({ files }) => files },
+  { header: "Size", name: "bytes", value: ({ bytes }) => bytes, kind: "bytes" },
+];
+
+export const define: CommandModule["define"] = (command, context) => {
+  command
+    .argument(...PATH_ARGUMENT)
+    .option("-o, --output <folder>", "where the checkpoint's own folder is made", ".")
+    .option("--force", "replace the checkpoint's folder if it is there already")
+    .action(async (path: string, options: DownloadOptions) => {
+      const downloaded = await download(context, path, options);
+      printItem(context, { tinkerPath: path, ...downloaded }, columns);
+    });
+};
+
+async function download(context: CommandContext, path: string, { output, force }: DownloadOptions) {
+  const signal = context.interruption();
+  const bar = progressBar(context, "downloading", "bytes");
+  try {
+    return await withCheckpointSource(context, path, (source, { fileByFile }) =>
+      downloadCheckpoint(source, path, {
+        outputDir: output,
+        force: force === true,
+        fileByFile,
+        signal,
+        onProgress: ({ bytes, totalBytes }) => bar.update(bytes, totalBytes),
+      }),
+    );
+  } catch (error) {
+    if (signal.aborted) {
+      context.stderr.write("What has come is kept: the same command goes on from there.\n");
+    }
+    if (error instanceof ValidationError && error.field === "outputDir") {
+      const [folder] = error.message.split(" exists already");
+      throw new Error(`${folder} exists already: give --force to replace it, or another --output`);
+    }
+    throw error;
+  } finally {
+    bar.end();
+  }
+}

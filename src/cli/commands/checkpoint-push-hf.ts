@@ -1,0 +1,85 @@
+import { pushToHub } from "../../checkpoints/push.node.js";
+import { ValidationError } from "../../errors.js";
+import type { CommandContext, CommandModule } from "../context.js";
+import { gathered } from "../option-values.js";
+import { type Column, printItem, progressBar } from "../output/index.js";
+import { PATH_ARGUMENT } from "./checkpoint-path.js";
+import { withCheckpointSource } from "./checkpoint-source.js";
+
+interface PushOptions {
+  readonly repo?: string;
+  readonly public?: true;
+  readonly revision?: string;
+  readonly commitMessage?: string;
+  readonly createPr?: true;
+  readonly allowPattern?: readonly string[];
+  readonly ignorePattern?: readonly string[];
+  readonly modelCard: boolean;
+}
+
+type Pushed = Awaited<ReturnType<typeof pushToHub>> & { readonly tinkerPath: string };
+
+const columns: readonly Column<Pushed>[] = [
+  { header: "Repository", name: "repo", value: ({ repo }) => repo },
+  { header: "Revision", name: "revision", value: ({ revision }) => revision },
+  { header: "Address", name: "url", value: ({ url }) => url },
+  { header: "Commit", name: "commit", value: ({ commit }) => commit },
+  {
+    header: "Pull request",
+    name: "pullRequestUrl",
+    value: ({ pullRequestUrl }) => pullRequestUrl,
+    none: "none",
+  },
+];
+
+export const define: CommandModule["define"] = (command, context) => {
+  const pattern = gathered((text) => text);
+  command
+    .argument(...PATH_ARGUMENT)
+    .option("-r, --repo <name>", "where to: owner/name (default: made from base model and run)")
+    .option("--public", "make the repository public, or push to one that is (default: private)")
+    .option("--revision <branch>", "branch to push to; made if it is missing")
+    .option("--commit-message <text>", "title of the commit")
+    .option("--create-pr", "open a pull request instead of pushing")
+    .option("--allow-pattern <pattern>", "push only files that match; may be repeated", pattern)
+    .option("--ignore-pattern <pattern>", "push no files that match; may be repeated", pattern)
+    .option("--no-model-card", "write no README.md where the checkpoint has none")
+    .action(async (path: string, options: PushOptions) => {
+      const pushed = await push(context, path, options);
+      printItem(context, { tinkerPath: path, ...pushed }, columns);
+    });
+};
+
+async function push(context: CommandContext, path: string, options: PushOptions) {
+  const bar = progressBar(context, "downloading", "bytes");
+  try {
+    return await withCheckpointSource(context, path, (source, { fileByFile }) =>
+      pushToHub(source, path, {
+        repo: options.repo,
+        private: options.public !== true,
+        revision: options.revision,
+        commitMessage: options.commitMessage,
+        createPr: options.createPr === true,
+        allowPatterns: options.allowPattern,
+        ignorePatterns: options.ignorePattern,
+        modelCard: options.modelCard,
+        fileByFile,
+        signal: context.interruption(),
+        onProgress: ({ bytes, totalBytes }) => bar.update(bytes, totalBytes),
+      }),
+    );
+  } catch (error) {
+    if (!(error instanceof ValidationError)) throw error;
+    if (error.field === "private") {
+      throw new Error("the repository is public: give --public to push to it all the same", { cause: error });
+    }
+    if (error.field === "token") {
+      throw new Error("a Hugging Face token is needed: set HF_TOKEN, or run `hf auth login`", {
+        cause: error,
+      });
+    }
+    throw error;
+  } finally {
+    bar.end();
+  }
+}

@@ -1,0 +1,34 @@
+import { type CommandModule, UsageError } from "../context.js";
+import { found } from "../failure.js";
+import { duration } from "../option-values.js";
+import { printDone, relativeTime } from "../output/index.js";
+import { PATH_ADVICE, PATH_ARGUMENT } from "./checkpoint-path.js";
+
+interface SetTtlOptions {
+  /** Milliseconds. */
+  readonly ttl?: number;
+  readonly remove?: true;
+}
+
+export const define: CommandModule["define"] = (command, context) => {
+  command
+    .argument(...PATH_ARGUMENT)
+    .option("--ttl <time>", "expire so long from now: seconds, or as in 12h or 30d", duration)
+    .option("--remove", "never expire")
+    .action(async (path: string, { ttl, remove }: SetTtlOptions) => {
+      if ((ttl === undefined) === (remove === undefined)) {
+        throw new UsageError(
+          "give either --ttl <time> to set when it expires, or --remove to keep it for good",
+        );
+      }
+      const ttlSeconds = ttl === undefined ? null : Math.ceil(ttl / 1000);
+      const rest = await context.restClient();
+      await found(context, rest.setCheckpointTtl(path, ttlSeconds), `checkpoint ${path}`, PATH_ADVICE);
+      const now = Date.now();
+      const expires =
+        ttl === undefined
+          ? "never expires"
+          : `expires ${relativeTime(new Date(now + ttl).toISOString(), now)}`;
+      printDone(context, `${path} ${expires}`, { tinkerPath: path, ttlSeconds });
+    });
+};
