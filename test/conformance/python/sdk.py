@@ -1,4 +1,4 @@
-"""Uses every method of the official Python SDK that the server answers; run by python-sdk.test.ts."""
+"""A whole session with the official Python SDK: training, sampling, REST, and its errors; run by python-client.test.ts."""
 
 import asyncio
 import datetime

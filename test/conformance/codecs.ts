@@ -1,0 +1,103 @@
+/** How each JSON type is made, written and read by us: the conversion of names for most, codecs of their own for a few. */
+import {
+  forwardBackwardRequestFromJson,
+  forwardBackwardRequestToJson,
+  fromWireJson,
+  ModelInput,
+  modelInputFromJson,
+  modelInputToJson,
+  type SampleRequest,
+  sampleRequestFromJson,
+  sampleRequestToJson,
+  type TensorData,
+  tensorFromJson,
+  tensorToJson,
+  toWireJson,
+} from "../../src/wire/index.js";
+import { chunks, datum, forwardBackwardRequest, modelInput, sampleRequest, tensor } from "./messages.js";
+import { integer, type Make, text } from "./random.js";
+import { adamParams, dimuonParams, shapes } from "./shapes.js";
+
+export interface Codec {
+  readonly make: Make<unknown>;
+  write(value: unknown): unknown;
+  read(json: unknown): unknown;
+}
+
+const named = (make: Make<unknown>): Codec => ({ make, write: toWireJson, read: fromWireJson });
+
+const chunkCodec = (make: Make<unknown>): Codec => ({
+  make,
+  write: (chunk) => modelInputToJson(ModelInput.from({ chunks: [chunk as never] })).chunks[0],
+  read: (json) => modelInputFromJson({ chunks: [json] }, "input").chunks[0],
+});
+
+/** Both are parts of a request, so they are read and written inside one. */
+const inRequest = (data: unknown[], rest: object = {}) =>
+  forwardBackwardRequestFromJson({
+    forward_backward_input: { data, loss_fn: "custom", ...rest },
+    model_id: "m",
+    seq_id: 1,
+  });
+
+type InputBody = { forward_backward_input?: { data: unknown[] }; forward_input?: unknown };
+const requestInput = (request: unknown): unknown => {
+  const body = forwardBackwardRequestToJson(request as ReturnType<typeof inRequest>) as InputBody;
+  return body.forward_backward_input ?? body.forward_input;
+};
+
+const special: Record<string, Codec> = {
+  ModelInput: {
+    make: modelInput(true),
+    write: (value) => modelInputToJson(value as ModelInput),
+    read: (json) => modelInputFromJson(json, "input"),
+  },
+  EncodedTextChunk: chunkCodec(chunks.EncodedTextChunk),
+  ImageChunk: chunkCodec(chunks.ImageChunk),
+  ImageAssetPointerChunk: chunkCodec(chunks.ImageAssetPointerChunk),
+  DmelChunk: chunkCodec(chunks.DmelChunk),
+  TensorDataModel: {
+    make: tensor("finite"),
+    write: (value) => tensorToJson(value as TensorData, "refuse"),
+    read: (json) => tensorFromJson(json, "tensor"),
+  },
+  DatumModel: {
+    make: datum("json"),
+    write: (value) => {
+      const request = { ...inRequest([]), data: [value as never] };
+      return (requestInput(request) as { data: unknown[] }).data[0];
+    },
+    read: (json) => inRequest([json]).data[0],
+  },
+  ForwardBackwardInputModel: {
+    make: forwardBackwardRequest("json"),
+    write: requestInput,
+    read: (json) =>
+      forwardBackwardRequestFromJson({ forward_backward_input: json, model_id: "m", seq_id: 1 }),
+  },
+  SampleRequest: {
+    make: sampleRequest,
+    write: (value) => sampleRequestToJson(value as SampleRequest),
+    read: sampleRequestFromJson,
+  },
+  OptimStepRequest: named((random) => ({
+    ...(random.chance(0.5) ? { adamParams: adamParams(random) } : { optimizerParams: dimuonParams(random) }),
+    modelId: text(random),
+    seqId: integer(random),
+    type: "optim_step",
+  })),
+  OptimParamsBase: named((random) => ({ type: text(random), someValue: integer(random) })),
+  OptimizerConfigBase: named((random) => ({ type: text(random), someValue: integer(random) })),
+  SessionHeartbeatResponse: named(() => ({ type: "session_heartbeat" })),
+  GetBillingUsageRequest: named((random) => {
+    const hour = random.integer(0, 1_000_000);
+    const at = (hours: number) => new Date(hours * 3_600_000).toISOString().replace(".000", "");
+    return { startingOn: at(hour), endingBefore: at(hour + random.integer(1, 336)) };
+  }),
+  GetCurrentCheckpointStorageUsageRequest: named((random) => ({ projectId: text(random) })),
+};
+
+export const codecs: Readonly<Record<string, Codec>> = {
+  ...Object.fromEntries(Object.entries(shapes).map(([name, make]) => [name, named(make)])),
+  ...special,
+};
