@@ -97,7 +97,7 @@ export function startForwardBackward(
     .then(combineForwardBackwardOutputs)
     // The other parts of a failed batch are not polled any further.
     .catch((error) => {
-      link.controller.abort(error);
+      link.signal.abort(error);
       throw error;
     })
     .finally(link.release);

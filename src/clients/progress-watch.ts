@@ -1,6 +1,6 @@
 import { APIConnectionError } from "../errors.js";
 import { linkSignals } from "../futures/index.js";
-import type { Clock } from "../transport/index.js";
+import type { Clock, Interruption } from "../transport/index.js";
 
 const STUCK_AFTER_MS = 2 * 3600_000;
 
@@ -8,7 +8,7 @@ const STUCK_AFTER_MS = 2 * 3600_000;
 export class ProgressWatch {
   readonly #clock: Clock;
   readonly #enabled: boolean;
-  readonly #inFlight = new Set<AbortController>();
+  readonly #inFlight = new Set<Interruption>();
   #lastProgressAt = 0;
   #cancelTimer: (() => void) | undefined;
 
@@ -21,13 +21,13 @@ export class ProgressWatch {
   begin(signal: AbortSignal | undefined): { signal: AbortSignal; end: () => void } {
     const link = linkSignals(signal);
     if (this.#inFlight.size === 0) this.made();
-    this.#inFlight.add(link.controller);
+    this.#inFlight.add(link.signal);
     this.#watch();
     return {
       signal: link.signal,
       end: () => {
         link.release();
-        this.#inFlight.delete(link.controller);
+        this.#inFlight.delete(link.signal);
         if (this.#inFlight.size > 0) return;
         this.#cancelTimer?.();
         this.#cancelTimer = undefined;
@@ -49,7 +49,7 @@ export class ProgressWatch {
         const stuck = new APIConnectionError(
           "No sampling request made progress for two hours: giving up on all of them.",
         );
-        for (const controller of this.#inFlight) controller.abort(stuck);
+        for (const request of this.#inFlight) request.abort(stuck);
       },
       waitMs,
       { background: true },

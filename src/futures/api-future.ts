@@ -58,7 +58,7 @@ export class APIFuture<T> implements Promise<T> {
     } finally {
       waiting.release();
       limit.catch(() => {});
-      waiting.controller.abort();
+      waiting.signal.abort();
     }
   }
 

@@ -36,7 +36,11 @@ export interface FutureKind<T> {
 }
 
 /** Half of what the SDK would load at start-up, so it is loaded with the first answer that needs it. */
-const protobuf = () => import("../wire/protobuf.js");
+let protobufModule: typeof import("../wire/protobuf.js") | undefined;
+const protobuf = async () => {
+  protobufModule ??= await import("../wire/protobuf.js");
+  return protobufModule;
+};
 
 const jsonKind = <T>(requestType: string): FutureKind<T> => ({
   requestType,

@@ -6,6 +6,8 @@ import { HttpClient, type HttpClientOptions } from "../transport/index.js";
 import { startHeartbeat } from "./heartbeat-loop.node.js";
 import type { Beat, HeartbeatLoop } from "./heartbeat-types.js";
 
+/** With time enough for a busy machine. */
+const eventually = (check: () => unknown) => vi.waitFor(check, { timeout: 10_000 });
 const ROUTE = "POST /api/v1/session_heartbeat";
 
 let server: ProtocolServer;
@@ -46,7 +48,7 @@ const workerCount = () => (process.report.getReport() as unknown as { workers: u
 describe("heartbeat from a thread", () => {
   it("sends what the main thread would send, each beat with its own idempotency key", async () => {
     await start({ defaultHeaders: { "X-Mine": "yes" } });
-    await vi.waitFor(() => expect(beats.length).toBeGreaterThanOrEqual(3));
+    await eventually(() => expect(beats.length).toBeGreaterThanOrEqual(3));
     const requests = received();
     expect(requests[0]?.json()).toEqual({ session_id: "session-1", type: "session_heartbeat" });
     expect(requests[0]?.headers).toMatchObject({
@@ -65,10 +67,10 @@ describe("heartbeat from a thread", () => {
     await start();
     let token = "eyJfirst";
     http.auth = { token: async () => token };
-    await vi.waitFor(() => expect(received().at(-1)?.headers["x-api-key"]).toBe("eyJfirst"));
+    await eventually(() => expect(received().at(-1)?.headers["x-api-key"]).toBe("eyJfirst"));
     token = "eyJsecond";
     const before = received().length;
-    await vi.waitFor(() => expect(received().at(-1)?.headers["x-api-key"]).toBe("eyJsecond"));
+    await eventually(() => expect(received().at(-1)?.headers["x-api-key"]).toBe("eyJsecond"));
     expect(
       received()
         .slice(before)
@@ -80,7 +82,7 @@ describe("heartbeat from a thread", () => {
     await start();
     http.auth = { token: () => Promise.reject(new Error("the credential command failed")) };
     const before = received().length;
-    await vi.waitFor(() => expect(received().length).toBeGreaterThan(before + 3));
+    await eventually(() => expect(received().length).toBeGreaterThan(before + 3));
     expect(received().every((request) => request.headers["x-api-key"] === "tml-key")).toBe(true);
   });
 
@@ -88,7 +90,7 @@ describe("heartbeat from a thread", () => {
     await start();
     const events: Array<{ path: string; status: number | null; pool: string }> = [];
     http.hooks.push({ afterExchange: ({ path, status, pool }) => events.push({ path, status, pool }) });
-    await vi.waitFor(() =>
+    await eventually(() =>
       expect(events[0]).toEqual({ path: "/api/v1/session_heartbeat", status: 200, pool: "session" }),
     );
   });
@@ -101,7 +103,7 @@ describe("heartbeat from a thread", () => {
       { json: {} },
     ]);
     await start({ timeoutMs: 200 });
-    await vi.waitFor(() => expect(beats.length).toBeGreaterThanOrEqual(4));
+    await eventually(() => expect(beats.length).toBeGreaterThanOrEqual(4));
     expect(beats.slice(0, 4).map((beat) => beat.status)).toEqual([503, null, null, 200]);
     expect(beats[0]?.reason).toBe("status 503: down");
     expect(beats[2]?.reason).toMatch(/timeout/i);
@@ -116,10 +118,10 @@ describe("heartbeat from a thread", () => {
     const before = workerCount();
     server.on(ROUTE, { status: 410, delayMs: 100 });
     await start();
-    await vi.waitFor(() => expect(received()).toHaveLength(1));
+    await eventually(() => expect(received()).toHaveLength(1));
     expect(workerCount()).toBe(before + 1);
-    await vi.waitFor(() => expect(beats.map((beat) => beat.status)).toEqual([410]));
-    await vi.waitFor(() => expect(workerCount()).toBe(before));
+    await eventually(() => expect(beats.map((beat) => beat.status)).toEqual([410]));
+    await eventually(() => expect(workerCount()).toBe(before));
     await pause(100);
     expect(received()).toHaveLength(1);
   });
@@ -128,14 +130,14 @@ describe("heartbeat from a thread", () => {
     const before = workerCount();
     server.on(ROUTE, { delayMs: Number.POSITIVE_INFINITY });
     await start();
-    await vi.waitFor(() => expect(received()).toHaveLength(1));
+    await eventually(() => expect(received()).toHaveLength(1));
     expect(workerCount()).toBe(before + 1);
     await loop?.stop();
     expect(workerCount()).toBe(before);
     await pause(60);
     expect(received()).toHaveLength(1);
     expect(beats).toHaveLength(0);
-    await vi.waitFor(() => expect(server.openConnections()).toBe(0));
+    await eventually(() => expect(server.openConnections()).toBe(0));
   });
 
   it("leaves redirects to the HttpClient, which keeps the key from other hosts", async () => {
@@ -148,7 +150,7 @@ describe("heartbeat from a thread", () => {
       });
       server.on(ROUTE, { status: 308, headers: { location: `${elsewhere.url}/moved` } });
       await start();
-      await vi.waitFor(() => expect(beats[0]?.status).toBe(200));
+      await eventually(() => expect(beats[0]?.status).toBe(200));
       expect(new Set(keys)).toEqual(new Set([undefined]));
     } finally {
       await loop?.stop();
@@ -172,7 +174,7 @@ describe("heartbeat from a thread", () => {
     vi.stubEnv("HTTP_PROXY", `http://127.0.0.1:${(proxy.address() as AddressInfo).port}`);
     try {
       await start();
-      await vi.waitFor(() => expect(beats[0]?.status).toBe(200));
+      await eventually(() => expect(beats[0]?.status).toBe(200));
       expect(seen[0]).toBe(`POST ${server.url}/api/v1/session_heartbeat`);
     } finally {
       await loop?.stop();
@@ -187,7 +189,7 @@ describe("heartbeat without a thread", () => {
     const customFetch = vi.fn<typeof fetch>(async () => Response.json({}));
     const before = workerCount();
     await start({ fetch: customFetch });
-    await vi.waitFor(() => expect(customFetch.mock.calls.length).toBeGreaterThanOrEqual(2));
+    await eventually(() => expect(customFetch.mock.calls.length).toBeGreaterThanOrEqual(2));
     expect(workerCount()).toBe(before);
     expect(received()).toHaveLength(0);
   });
@@ -220,7 +222,7 @@ describe("heartbeat without a thread", () => {
         onBeat: (beat) => beats.push(beat),
         intervalMs: 20,
       });
-      await vi.waitFor(() => expect(beats.length).toBeGreaterThanOrEqual(2));
+      await eventually(() => expect(beats.length).toBeGreaterThanOrEqual(2));
       expect(beats[0]?.status).toBe(200);
       await loop.stop();
       await pause(60);

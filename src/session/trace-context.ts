@@ -4,12 +4,14 @@ import type { ExchangeHook } from "../transport/index.js";
 interface OpenTelemetryApi {
   context: { active(): unknown };
   propagation: {
-    inject(context: unknown, carrier: Headers, setter: TextMapSetter): void;
+    inject(context: unknown, carrier: Carrier, setter: TextMapSetter): void;
   };
 }
 
+type Carrier = Pick<Headers, "set">;
+
 interface TextMapSetter {
-  set(carrier: Headers, key: string, value: string): void;
+  set(carrier: Carrier, key: string, value: string): void;
 }
 
 const headerSetter: TextMapSetter = { set: (headers, key, value) => headers.set(key, value) };

@@ -1,4 +1,5 @@
 import { APIUserAbortError } from "../errors.js";
+import { Interruption } from "./interruption.js";
 
 /** The error of a call whose signal was aborted; `what` names the call. */
 export function abortError(signal: AbortSignal, what = "The call"): APIUserAbortError {
@@ -22,9 +23,10 @@ const registrations = new WeakMap<AbortSignal, Registration>();
  */
 export function onAbort(signal: AbortSignal | undefined, callback: () => void): () => void {
   if (signal === undefined) return () => {};
-  const registration = registrations.get(signal) ?? register(signal);
   // The same function may be subscribed twice, hence a new one each time.
   const subscriber = () => callback();
+  if (signal instanceof Interruption) return signal.subscribe(subscriber);
+  const registration = registrations.get(signal) ?? register(signal);
   registration.callbacks.add(subscriber);
   return () => {
     if (!registration.callbacks.delete(subscriber) || registration.callbacks.size > 0) return;

@@ -1,24 +1,23 @@
 import { APIError } from "../errors.js";
 import { NULL_BODY_STATUSES } from "./attempt.js";
+import type { Answer } from "./sender.js";
 import type { ApiResponse } from "./types.js";
 
 const decoder = new TextDecoder();
 
 /** Media type of an answer, in lower case, without parameters. */
-export function mediaType(headers: Headers): string {
-  return (headers.get("content-type") ?? "").split(";")[0]!.trim().toLowerCase();
+export function mediaType(contentType: string | null): string {
+  return (contentType ?? "").split(";")[0]!.trim().toLowerCase();
 }
 
-export function createApiResponse(
-  status: number,
-  headers: Headers,
-  bytes: Uint8Array,
-  what: string,
-): ApiResponse {
-  const contentType = mediaType(headers);
+export function createApiResponse(answer: Answer, bytes: Uint8Array, what: string): ApiResponse {
+  const { status } = answer;
+  const contentType = mediaType(answer.header("content-type"));
   return {
     status,
-    headers,
+    get headers() {
+      return answer.headers;
+    },
     contentType,
     bytes,
     json() {
@@ -29,7 +28,7 @@ export function createApiResponse(
       } catch {
         throw new APIError({
           status,
-          headers,
+          headers: answer.headers,
           body: text.slice(0, 1000),
           message: `${what} answered ${status} with a body that is not JSON (${contentType || "no content type"}). Is the base URL that of a Tinker server?`,
         });
@@ -45,7 +44,7 @@ export function errorBody(headers: Headers, bytes: Uint8Array): unknown {
   try {
     return JSON.parse(text) as unknown;
   } catch {
-    const contentType = mediaType(headers);
+    const contentType = mediaType(headers.get("content-type"));
     return contentType === "application/x-protobuf" || contentType === "application/octet-stream"
       ? undefined
       : text;

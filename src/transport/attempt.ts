@@ -2,6 +2,7 @@ import { APIConnectionError, APITimeoutError, TinkerError } from "../errors.js";
 import { onAbort } from "./abort.js";
 import type { CallScope } from "./call-scope.js";
 import type { Clock } from "./clock.js";
+import { Interruption } from "./interruption.js";
 import type { Answer } from "./sender.js";
 
 /**
@@ -13,7 +14,7 @@ export class Attempt {
   readonly #scope: CallScope;
   readonly #clock: Clock;
   readonly #timeoutMs: number;
-  readonly #controller = new AbortController();
+  readonly #signal = new Interruption();
   readonly #interruption: Promise<never>;
   #interrupt!: (error: TinkerError) => void;
   #lastProgressMs: number;
@@ -30,7 +31,7 @@ export class Attempt {
       this.#interrupt = (error) => {
         // The rejection first: the runtime's own abort error must not win the race.
         reject(error);
-        this.#controller.abort(error);
+        this.#signal.abort(error);
       };
     });
     this.#interruption.catch(() => {});
@@ -41,7 +42,7 @@ export class Attempt {
 
   /** Sends and resolves when the headers have come. */
   async send(start: (signal: AbortSignal) => Promise<Answer>): Promise<Answer> {
-    const coming = start(this.#controller.signal);
+    const coming = start(this.#signal);
     try {
       const answer = await Promise.race([coming, this.#interruption]);
       this.#lastProgressMs = this.#clock.now();

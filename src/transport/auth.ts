@@ -4,7 +4,7 @@ import type { Platform } from "./platform-types.js";
 /** Where the credential of a request comes from. */
 export interface AuthProvider {
   /** The value for X-API-Key, asked before every attempt; undefined sends none. */
-  token(): Promise<string | undefined>;
+  token(): Promise<string | undefined> | string | undefined;
   close?(): void;
 }
 
@@ -20,13 +20,13 @@ export class StaticKeyAuth implements AuthProvider {
     this.apiKey = apiKey;
   }
 
-  async token(): Promise<string> {
+  token(): string {
     return this.apiKey;
   }
 }
 
 /** For servers that want no credential. */
-export const noAuth: AuthProvider = { token: async () => undefined };
+export const noAuth: AuthProvider = { token: () => undefined };
 
 function keyFunctionAuth(keyFunction: () => string | Promise<string>): AuthProvider {
   return {

@@ -1,12 +1,13 @@
 import { APIConnectionError, type TinkerError } from "../errors.js";
 import { abortError, onAbort } from "./abort.js";
+import { Interruption } from "./interruption.js";
 
 /** What ends a call from outside: the caller's signal, or the client being closed. It holds one listener. */
 export class CallScope {
   readonly what: string;
   readonly #userSignal: AbortSignal | undefined;
   readonly #open: Set<CallScope>;
-  readonly #controller = new AbortController();
+  readonly #interruption = new Interruption();
   readonly #unsubscribe: () => void;
 
   constructor(what: string, userSignal: AbortSignal | undefined, open: Set<CallScope>) {
@@ -19,11 +20,11 @@ export class CallScope {
   }
 
   get signal(): AbortSignal {
-    return this.#controller.signal;
+    return this.#interruption;
   }
 
   get interrupted(): boolean {
-    return this.#controller.signal.aborted;
+    return this.#interruption.aborted;
   }
 
   /** Why the call was interrupted. */
@@ -38,8 +39,9 @@ export class CallScope {
   }
 
   /** Waits for a promise that knows nothing of signals, but not longer than the call lives. */
-  async orInterrupted<T>(promise: Promise<T>): Promise<T> {
+  async orInterrupted<T>(promise: T | Promise<T>): Promise<T> {
     this.throwIfInterrupted();
+    if (!(promise instanceof Promise)) return promise;
     let unsubscribe = () => {};
     const interruption = new Promise<never>((_, reject) => {
       unsubscribe = onAbort(this.signal, () => reject(this.error()));
@@ -53,7 +55,7 @@ export class CallScope {
 
   /** Whatever the call is doing ends now. */
   interrupt(): void {
-    this.#controller.abort();
+    this.#interruption.abort();
   }
 
   /** The call is over: nothing of it stays on the caller's signal. */

@@ -1,7 +1,7 @@
 import type { Agent, Client, Dispatcher, EnvHttpProxyAgent, Pool } from "undici";
 import type { Connections } from "./platform-types.js";
-import { Semaphore } from "./semaphore.js";
-import type { Sender } from "./sender.js";
+import { type Release, Semaphore } from "./semaphore.js";
+import type { OutgoingRequest, Sender } from "./sender.js";
 import type { PoolName } from "./types.js";
 import { sendThrough } from "./undici-sender.node.js";
 
@@ -24,8 +24,11 @@ const POOL_SHAPES: Record<PoolName, PoolShape> = {
   telemetry: { connections: 4, streams: 50 },
 };
 
-/** A server queues a few hundred new connections at most; one too many waits a second for its next try. */
-const MAX_HANDSHAKES = 100;
+/**
+ * Requests of a pool that may wait for a connection at once. undici opens a connection for each of them, but a burst
+ * is served by few of them when the server is quick, and a server queues a few hundred new ones at most.
+ */
+const MAX_CONNECTING = 64;
 const CONNECT_TIMEOUT_MS = 5_000;
 const KEEP_ALIVE_MS = 30_000;
 
@@ -37,11 +40,19 @@ export class ConnectionPools implements Connections {
   /** Servers seen to speak HTTP/2: a burst to one of them needs few connections, not one per request. */
   readonly #http2Origins = new Set<string>();
   readonly #retiring = new Set<Dispatcher>();
-  readonly #handshakes = new Semaphore(MAX_HANDSHAKES);
+  readonly #connecting = new Map<PoolName, Semaphore>();
   #closed = false;
 
   senderFor(pool: PoolName): Sender {
-    return async (request) => sendThrough(this.#dispatcherFor(pool, await loadUndici()), request);
+    return async (request) => {
+      const undici = await loadUndici();
+      const onConnected = await this.#turnToConnect(pool, request);
+      try {
+        return await sendThrough(this.#dispatcherFor(pool, undici), request, onConnected);
+      } finally {
+        onConnected();
+      }
+    };
   }
 
   renew(pool: PoolName): void {
@@ -60,6 +71,16 @@ export class ConnectionPools implements Connections {
     const dispatchers = [...this.#dispatchers.values(), ...this.#retiring];
     this.#dispatchers.clear();
     await Promise.all(dispatchers.map((dispatcher) => dispatcher.destroy()));
+  }
+
+  async #turnToConnect(pool: PoolName, { url, signal }: OutgoingRequest): Promise<Release> {
+    if (this.#http2Origins.size > 0 && this.#http2Origins.has(originOf(url))) return () => {};
+    let connecting = this.#connecting.get(pool);
+    if (connecting === undefined) {
+      connecting = new Semaphore(MAX_CONNECTING);
+      this.#connecting.set(pool, connecting);
+    }
+    return connecting.acquire(signal);
   }
 
   #dispatcherFor(pool: PoolName, undici: Undici): Dispatcher {
@@ -113,10 +134,8 @@ export class ConnectionPools implements Connections {
       const key = originOf(origin);
       const client: Client = new undici.Client(origin, {
         ...options,
-        connect: (async (target: object, callback: ConnectCallback) => {
-          const release = await this.#handshakes.acquire();
+        connect: ((target: object, callback: ConnectCallback) => {
           connect(target, (error, socket) => {
-            release();
             const isHttp2 = (socket as { alpnProtocol?: unknown } | null)?.alpnProtocol === "h2";
             if (isHttp2) this.#http2Origins.add(key);
             client.pipelining = isHttp2 ? shape.streams : 1;

@@ -1,4 +1,5 @@
 import type { Logger } from "./logger.js";
+import type { Answer } from "./sender.js";
 
 const MOST_REMEMBERED = 100;
 
@@ -11,11 +12,11 @@ export class DeprecationNotices {
     this.#logger = logger;
   }
 
-  check(headers: Headers): void {
-    const note = headers.get("x-deprecation-note");
+  check(answer: Answer): void {
+    const note = answer.header("x-deprecation-note");
     if (note === null || this.#seen.has(note) || this.#seen.size >= MOST_REMEMBERED) return;
     this.#seen.add(note);
-    const level = headers.get("x-deprecation-level")?.trim().toLowerCase() === "error" ? "error" : "warn";
+    const level = answer.header("x-deprecation-level")?.trim().toLowerCase() === "error" ? "error" : "warn";
     this.#logger[level](`Deprecation notice: ${note}`);
   }
 }

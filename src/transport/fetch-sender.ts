@@ -1,3 +1,4 @@
+import { Interruption } from "./interruption.js";
 import type { Connections } from "./platform-types.js";
 import type { Sender } from "./sender.js";
 
@@ -10,7 +11,12 @@ export function connectionsOver(fetchFunction: typeof fetch): Connections {
 /** Sends through `fetch`: the runtime's own, or one that the caller gave. */
 function fetchSender(fetchFunction: typeof fetch): Sender {
   return async ({ url, method, headers, body, signal, redirect }) => {
-    const init: RequestInit & { duplex?: "half" } = { method, headers, signal, redirect };
+    const init: RequestInit & { duplex?: "half" } = {
+      method,
+      headers: [...headers],
+      signal: signal instanceof Interruption ? signal.platformSignal : signal,
+      redirect,
+    };
     if (body !== undefined) {
       init.body = body as Exclude<RequestInit["body"], undefined>;
       if (body instanceof ReadableStream) init.duplex = "half";
@@ -22,6 +28,7 @@ function fetchSender(fetchFunction: typeof fetch): Sender {
       status: response.status,
       statusText: response.statusText,
       headers: response.headers,
+      header: (name) => response.headers.get(name),
       hidesRedirect: response.type === "opaqueredirect",
       read: async () => (await reader?.read())?.value,
       cancel: () => void reader?.cancel().catch(() => {}),

@@ -13,14 +13,8 @@ import { createLogger, type Logger, resolveLogLevel } from "./logger.js";
 import type { Connections } from "./platform-types.js";
 import { ReconnectBudget } from "./reconnect-budget.js";
 import { followingRedirects } from "./redirects.js";
-import {
-  buildURL,
-  type EncodedBody,
-  encodeBody,
-  isRawBody,
-  mergeHeaders,
-  normalizeBaseURL,
-} from "./request-encoding.js";
+import { buildURL, type EncodedBody, encodeBody, isRawBody, normalizeBaseURL } from "./request-encoding.js";
+import { RequestHeaders } from "./request-headers.js";
 import { retryDelayMs, shouldRetry } from "./retry-policy.js";
 import type { Answer } from "./sender.js";
 import type {
@@ -76,7 +70,7 @@ export class HttpClient {
   auth: AuthProvider;
   readonly #options: HttpClientOptions;
   readonly #connections: Connections;
-  readonly #fixedHeaders: readonly HeaderValues[];
+  readonly #fixedHeaders: RequestHeaders;
   readonly #openCalls = new Set<CallScope>();
   readonly #reconnects = new ReconnectBudget();
   readonly #deprecations: DeprecationNotices;
@@ -98,10 +92,11 @@ export class HttpClient {
     this.auth = this.resolveAuth();
     this.#connections =
       options.fetch === undefined ? platform.createConnections() : connectionsOver(options.fetch);
-    this.#fixedHeaders = [
-      { Accept: "application/json", ...platform.userAgentHeaders(), ...cloudflareHeaders() },
-      options.defaultHeaders ?? {},
-    ];
+    this.#fixedHeaders = new RequestHeaders().apply({
+      Accept: "application/json",
+      ...platform.userAgentHeaders(),
+      ...cloudflareHeaders(),
+    });
   }
 
   /** The credential this client was given or finds around it; before any exchange for a JWT. */
@@ -110,19 +105,17 @@ export class HttpClient {
   }
 
   /** The headers this client puts on every request, credential included. */
-  async requestHeaders(): Promise<Headers> {
-    return mergeHeaders(
-      this.#fixedHeaders[0],
-      { "X-API-Key": await this.auth.token() },
-      this.#fixedHeaders[1],
-    );
+  async requestHeaders(): Promise<RequestHeaders> {
+    return new RequestHeaders(this.#fixedHeaders)
+      .apply({ "X-API-Key": await this.auth.token() })
+      .apply(this.#options.defaultHeaders);
   }
 
   /** Sends a request, retries it by the rules, and reads the answer to its end. */
   exchange(request: ApiRequest): Promise<ApiResponse> {
     return this.#call(request, async ({ answer, attempt, scope }) => {
       const bytes = await attempt.read(answer);
-      return { value: createApiResponse(answer.status, answer.headers, bytes, scope.what) };
+      return { value: createApiResponse(answer, bytes, scope.what) };
     });
   }
 
@@ -250,7 +243,7 @@ export class HttpClient {
         send({ url, method: request.method, headers, body: body.content, signal, redirect }),
       );
       status = answer.status;
-      this.#deprecations.check(answer.headers);
+      this.#deprecations.check(answer);
       if (status >= 400) {
         const rejected = this.#rejected(call, answer, await attempt.read(answer));
         failure = rejected.error;
@@ -300,12 +293,11 @@ export class HttpClient {
     return { ok: false, error, retryable: shouldRetry(answer) };
   }
 
-  async #headersFor(call: Call, attemptNumber: number): Promise<Headers> {
+  async #headersFor(call: Call, attemptNumber: number): Promise<RequestHeaders> {
     const { request, scope } = call;
     const token = await scope.orInterrupted((request.auth ?? this.auth).token());
-    return mergeHeaders(
-      this.#fixedHeaders[0],
-      {
+    return new RequestHeaders(this.#fixedHeaders)
+      .apply({
         Accept: request.accept,
         "Content-Type": call.body.contentType,
         "X-API-Key": token,
@@ -314,10 +306,9 @@ export class HttpClient {
         "X-Stainless-Read-Timeout": Number.isFinite(call.timeoutMs)
           ? String(call.timeoutMs / 1000)
           : undefined,
-      },
-      this.#fixedHeaders[1],
-      request.headers,
-    );
+      })
+      .apply(this.#options.defaultHeaders)
+      .apply(request.headers);
   }
 }
 

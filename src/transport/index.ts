@@ -12,6 +12,7 @@ export {
 } from "./auth.js";
 export { type Clock, systemClock, type TimerOptions } from "./clock.js";
 export { HttpClient } from "./http-client.js";
+export { Interruption } from "./interruption.js";
 export { JwtAuthProvider, jwtClaims } from "./jwt-auth.js";
 export { createLogger, type Logger, type LogLevel } from "./logger.js";
 export type { Connections, Platform } from "./platform-types.js";

@@ -1,4 +1,5 @@
 import { redactHeaders, redactText, redactValue, ValidationError } from "../errors.js";
+import { RequestHeaders } from "./request-headers.js";
 
 /** Where log lines go; `console` fits. */
 export interface Logger {
@@ -28,7 +29,9 @@ export function createLogger(target: Logger, level: LogLevel): Logger {
 }
 
 function redactDetail(detail: unknown): unknown {
-  if (detail instanceof Headers) return Object.fromEntries(redactHeaders(detail));
+  if (detail instanceof Headers || detail instanceof RequestHeaders) {
+    return Object.fromEntries(redactHeaders(new Headers([...detail])));
+  }
   if (detail instanceof Error) return redactText(detail.stack ?? String(detail));
   return redactValue(detail);
 }

@@ -1,4 +1,5 @@
 import { isSecretHeader } from "../errors.js";
+import { RequestHeaders } from "./request-headers.js";
 import type { Answer, OutgoingRequest, Sender } from "./sender.js";
 
 const MOST_REDIRECTS = 10;
@@ -21,13 +22,14 @@ export function followingRedirects(send: Sender): Sender {
 }
 
 function redirectOf(request: OutgoingRequest, answer: Answer): OutgoingRequest | undefined {
-  const location = answer.headers.get("location");
-  if (![301, 302, 303, 307, 308].includes(answer.status) || location === null) return undefined;
+  if (![301, 302, 303, 307, 308].includes(answer.status)) return undefined;
+  const location = answer.header("location");
+  if (location === null) return undefined;
   const from = new URL(request.url);
   const to = new URL(location, from);
-  const headers = new Headers(request.headers);
+  const headers = new RequestHeaders(request.headers);
   if (to.origin !== from.origin) {
-    for (const name of [...headers.keys()]) if (isSecretHeader(name)) headers.delete(name);
+    for (const [name] of [...headers]) if (isSecretHeader(name)) headers.delete(name);
   }
   const keepsMethod = answer.status === 307 || answer.status === 308 || request.method === "GET";
   if (keepsMethod) {

@@ -1,5 +1,5 @@
-import { TinkerError, ValidationError } from "../errors.js";
-import type { ApiRequest, HeaderValues, Query, RequestBody } from "./types.js";
+import { ValidationError } from "../errors.js";
+import type { ApiRequest, Query, RequestBody } from "./types.js";
 
 /** A body as it goes out: bytes can be sent again, a stream only once. */
 export interface EncodedBody {
@@ -13,9 +13,10 @@ const NO_BODY: EncodedBody = { content: undefined, contentType: undefined, byteL
 
 const encoder = new TextEncoder();
 
-export async function encodeBody(
+/** At once, except for the kinds of bodies that only the runtime can write. */
+export function encodeBody(
   request: Pick<ApiRequest, "json" | "body" | "contentType">,
-): Promise<EncodedBody> {
+): EncodedBody | Promise<EncodedBody> {
   const { json, body, contentType } = request;
   if (json !== undefined) {
     if (body !== undefined) throw new ValidationError("body", "A request has either json or body, not both");
@@ -33,8 +34,15 @@ export async function encodeBody(
       replayable: false,
     };
   }
-  // FormData, URLSearchParams, Blob: the runtime writes them and names the type, boundary included.
-  const written = new Response(body);
+  return bodyByRuntime(body, contentType);
+}
+
+/** FormData, URLSearchParams, Blob: the runtime writes them and names the type, boundary included. */
+async function bodyByRuntime(
+  body: Exclude<RequestBody, string | ReadableStream>,
+  contentType: string | undefined,
+): Promise<EncodedBody> {
+  const written = new Response(body as BodyInit);
   const bytes = new Uint8Array(await written.arrayBuffer());
   return bytesBody(bytes, contentType ?? written.headers.get("content-type") ?? "application/octet-stream");
 }
@@ -97,26 +105,4 @@ export function buildURL(baseURL: string, path: string, query: Query | undefined
   const search = parameters.toString();
   if (search === "") return baseURL + path;
   return `${baseURL}${path}${path.includes("?") ? "&" : "?"}${search}`;
-}
-
-/** Later layers win; null removes what an earlier one set. */
-export function mergeHeaders(...layers: readonly (HeaderValues | undefined)[]): Headers {
-  const headers = new Headers();
-  for (const layer of layers) {
-    for (const [name, value] of Object.entries(layer ?? {})) {
-      if (value === undefined) continue;
-      if (value === null) headers.delete(name);
-      else setHeader(headers, name, value);
-    }
-  }
-  return headers;
-}
-
-function setHeader(headers: Headers, name: string, value: string): void {
-  try {
-    headers.set(name, value);
-  } catch {
-    // The runtime's own message would quote the value, which may be a key.
-    throw new TinkerError(`The header "${name}" has a name or value that HTTP does not allow.`);
-  }
 }

@@ -12,34 +12,53 @@ function once(action: () => void): Release {
   };
 }
 
+interface Waiter {
+  readonly cost: number;
+  readonly admit: () => void;
+  hasLeft: boolean;
+}
+
 /** Callers in the order they came; one whose signal aborts leaves the line. */
 class WaitingLine {
-  readonly #costByAdmit = new Map<() => void, number>();
+  #waiters: Waiter[] = [];
+  #first = 0;
+  #size = 0;
 
   get size(): number {
-    return this.#costByAdmit.size;
+    return this.#size;
   }
 
   join(cost: number, signal: AbortSignal | undefined): Promise<void> {
     return new Promise((resolve, reject) => {
+      const unsubscribe = onAbort(signal, () => {
+        waiter.hasLeft = true;
+        this.#size -= 1;
+        if (signal !== undefined) reject(abortError(signal));
+      });
       const admit = () => {
         unsubscribe();
         resolve();
       };
-      const unsubscribe = onAbort(signal, () => {
-        this.#costByAdmit.delete(admit);
-        if (signal !== undefined) reject(abortError(signal));
-      });
-      this.#costByAdmit.set(admit, cost);
+      const waiter: Waiter = { cost, admit, hasLeft: false };
+      this.#waiters.push(waiter);
+      this.#size += 1;
     });
   }
 
   /** Admits the first in line and returns its cost; undefined when nobody waits. */
   admitFirst(): number | undefined {
-    for (const [admit, cost] of this.#costByAdmit) {
-      this.#costByAdmit.delete(admit);
-      admit();
-      return cost;
+    while (this.#first < this.#waiters.length) {
+      const waiter = this.#waiters[this.#first]!;
+      this.#first += 1;
+      // Once in a while, so that each caller is moved once at most, on average.
+      if (this.#first * 2 > this.#waiters.length) {
+        this.#waiters = this.#waiters.slice(this.#first);
+        this.#first = 0;
+      }
+      if (waiter.hasLeft) continue;
+      this.#size -= 1;
+      waiter.admit();
+      return waiter.cost;
     }
     return undefined;
   }

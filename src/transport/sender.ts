@@ -1,8 +1,10 @@
+import type { RequestHeaders } from "./request-headers.js";
+
 /** What goes out, ready to be written. */
 export interface OutgoingRequest {
   readonly url: string;
   readonly method: string;
-  readonly headers: Headers;
+  readonly headers: RequestHeaders;
   readonly body: Uint8Array | ReadableStream<Uint8Array> | undefined;
   readonly signal: AbortSignal;
   /** "manual" shows redirects. Senders that can see redirects treat "follow" the same: we follow ourselves. */
@@ -15,6 +17,8 @@ export interface Answer {
   readonly status: number;
   readonly statusText: string;
   readonly headers: Headers;
+  /** One of them, by its name in lower case. */
+  header(name: string): string | null;
   /** The runtime saw a redirect, but does not tell where to. */
   readonly hidesRedirect: boolean;
   /** The next piece of the body, undefined at its end. */

@@ -1,6 +1,7 @@
 import type { AuthProvider } from "./auth.js";
 import type { Clock } from "./clock.js";
 import type { Logger, LogLevel } from "./logger.js";
+import type { RequestHeaders } from "./request-headers.js";
 
 /** Connections are pooled by purpose, so that none of them starves another. */
 export type PoolName = "train" | "sample" | "session" | "retrieve" | "telemetry";
@@ -95,7 +96,7 @@ export interface ExchangeEvent {
 }
 
 export interface ExchangeHook {
-  beforeSend?: (headers: Headers, request: { method: HttpMethod; path: string }) => void;
+  beforeSend?: (headers: RequestHeaders, request: { method: HttpMethod; path: string }) => void;
   afterExchange?: (event: ExchangeEvent) => void;
 }
 

@@ -11,9 +11,13 @@ const PAUSE_ABOVE_BYTES = 1 << 20;
  * Sends straight through undici's dispatcher. Its `fetch` costs several times as much per request, and marks
  * every POST as not repeatable, which makes HTTP/2 send them one after the other.
  */
-export function sendThrough(dispatcher: Dispatcher, request: OutgoingRequest): Promise<Answer> {
+export function sendThrough(
+  dispatcher: Dispatcher,
+  request: OutgoingRequest,
+  onConnected: () => void,
+): Promise<Answer> {
   const { origin, pathname, search } = new URL(request.url);
-  const headers = [...request.headers].flat();
+  const headers = request.headers.flat();
   if (!request.headers.has("accept-encoding")) headers.push("accept-encoding", ACCEPTED_ENCODINGS);
   return new Promise((resolve, reject) => {
     dispatcher.dispatch(
@@ -26,7 +30,7 @@ export function sendThrough(dispatcher: Dispatcher, request: OutgoingRequest): P
         // Every request carries an idempotency key, or is a GET.
         idempotent: true,
       },
-      new AnswerHandler(request, resolve, reject),
+      new AnswerHandler(request, onConnected, resolve, reject),
     );
   });
 }
@@ -34,6 +38,7 @@ export function sendThrough(dispatcher: Dispatcher, request: OutgoingRequest): P
 /** Turns undici's callbacks into an Answer. */
 class AnswerHandler implements Dispatcher.DispatchHandler, Pick<Answer, "read" | "cancel"> {
   readonly #request: OutgoingRequest;
+  readonly #onConnected: () => void;
   readonly #resolve: (answer: Answer) => void;
   readonly #reject: (error: Error) => void;
   readonly #chunks: Uint8Array[] = [];
@@ -44,14 +49,21 @@ class AnswerHandler implements Dispatcher.DispatchHandler, Pick<Answer, "read" |
   #ended = false;
   #error: Error | undefined;
 
-  constructor(request: OutgoingRequest, resolve: (answer: Answer) => void, reject: (error: Error) => void) {
+  constructor(
+    request: OutgoingRequest,
+    onConnected: () => void,
+    resolve: (answer: Answer) => void,
+    reject: (error: Error) => void,
+  ) {
     this.#request = request;
+    this.#onConnected = onConnected;
     this.#resolve = resolve;
     this.#reject = reject;
   }
 
   onRequestStart(controller: Dispatcher.DispatchController): void {
     const { signal } = this.#request;
+    this.#onConnected();
     this.#unsubscribe();
     this.#controller = controller;
     const abort = () => controller.abort(new Error("aborted"));
@@ -66,15 +78,7 @@ class AnswerHandler implements Dispatcher.DispatchHandler, Pick<Answer, "read" |
     statusText?: string,
   ): void {
     if (status < 200) return;
-    const answer: Answer = {
-      url: this.#request.url,
-      status,
-      statusText: statusText ?? "",
-      headers: toHeaders(headers),
-      hidesRedirect: false,
-      read: () => this.read(),
-      cancel: () => this.cancel(),
-    };
+    const answer = new UndiciAnswer(this, this.#request.url, status, statusText ?? "", headers);
     const encoding = headers["content-encoding"]?.trim().toLowerCase();
     this.#resolve(isKnownEncoding(encoding) ? decoded(answer, encoding) : answer);
   }
@@ -92,6 +96,7 @@ class AnswerHandler implements Dispatcher.DispatchHandler, Pick<Answer, "read" |
 
   onResponseError(_controller: Dispatcher.DispatchController, error: Error): void {
     this.#error = error;
+    this.#onConnected();
     this.#reject(error);
     this.#finish();
   }
@@ -129,6 +134,49 @@ class AnswerHandler implements Dispatcher.DispatchHandler, Pick<Answer, "read" |
   }
 }
 
+class UndiciAnswer implements Answer {
+  readonly hidesRedirect = false;
+  readonly url: string;
+  readonly status: number;
+  readonly statusText: string;
+  readonly #body: Pick<Answer, "read" | "cancel">;
+  readonly #rawHeaders: IncomingHttpHeaders;
+  #headers: Headers | undefined;
+
+  constructor(
+    body: Pick<Answer, "read" | "cancel">,
+    url: string,
+    status: number,
+    statusText: string,
+    rawHeaders: IncomingHttpHeaders,
+  ) {
+    this.#body = body;
+    this.url = url;
+    this.status = status;
+    this.statusText = statusText;
+    this.#rawHeaders = rawHeaders;
+  }
+
+  /** Made when asked for: most answers are read without. */
+  get headers(): Headers {
+    this.#headers ??= toHeaders(this.#rawHeaders);
+    return this.#headers;
+  }
+
+  header(name: string): string | null {
+    const value = this.#rawHeaders[name];
+    return Array.isArray(value) ? value.join(", ") : (value ?? null);
+  }
+
+  read(): Promise<Uint8Array | undefined> {
+    return this.#body.read();
+  }
+
+  cancel(): void {
+    this.#body.cancel();
+  }
+}
+
 function toHeaders(headers: IncomingHttpHeaders): Headers {
   const result = new Headers();
   for (const [name, value] of Object.entries(headers)) {
@@ -159,8 +207,15 @@ function decoded(answer: Answer, encoding: keyof typeof DECODERS): Answer {
     pipeline(Readable.from(piecesOf(answer)), decoder, () => {});
     return decoder[Symbol.asyncIterator]() as AsyncIterator<Uint8Array>;
   };
+  const { url, status, statusText, headers, hidesRedirect } = answer;
   return {
-    ...answer,
+    url,
+    status,
+    statusText,
+    headers,
+    hidesRedirect,
+    header: (name) => answer.header(name),
+    cancel: () => answer.cancel(),
     async read() {
       pieces ??= await open();
       const { done, value } = await pieces.next();

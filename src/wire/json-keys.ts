@@ -5,7 +5,7 @@ export function snakeToCamel(key: string): string {
 }
 
 export function camelToSnake(key: string): string {
-  return key.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
+  return /[A-Z]/.test(key) ? key.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`) : key;
 }
 
 /** Fields whose content belongs to the user or the server and is carried as it is. */
