@@ -223,7 +223,11 @@ async function receive(
       transfer.onBytes(position, totalBytes);
     }
   }
-  if (totalBytes === undefined || position === totalBytes) return { kind: "complete" };
+  if (totalBytes === undefined || position === totalBytes) {
+    // Where the server did not announce a size, it is known by now.
+    transfer.onBytes(position, position);
+    return { kind: "complete" };
+  }
   if (position > totalBytes) {
     return startAgain(
       transfer,

@@ -142,9 +142,12 @@ describe("downloading an archive", () => {
     server.ranges = false;
     server.lengths = false;
     server.cuts = [1_500_000, 2_500_000];
-    await download();
+    const progress: DownloadProgress[] = [];
+    await download({ onProgress: (event) => progress.push(event) });
     expectWhole();
     expect(server.requests).toHaveLength(3);
+    expect(progress[0]).toMatchObject({ bytes: 0, totalBytes: undefined });
+    expect(progress.at(-1)).toMatchObject({ bytes: archive.length, totalBytes: archive.length });
   });
 
   it("takes a server at its word about the length", async () => {
