@@ -16,7 +16,7 @@ import { describe, expect, it } from "vitest";
 const root = fileURLToPath(new URL("..", import.meta.url));
 const read = (file: string) => readFileSync(join(root, file), "utf8");
 
-const topPages = ["README.md", "FEATURES.md", "CHANGELOG.md"];
+const topPages = ["README.md", "FEATURES.md", "CHANGELOG.md", "examples/README.md"];
 const docPages = readdirSync(join(root, "docs"))
   .filter((file) => file.endsWith(".md"))
   .map((file) => `docs/${file}`);
@@ -84,7 +84,7 @@ function typeErrors(blocks: readonly Block[]): string[] {
 
 function userConfig(): object {
   const { compilerOptions } = JSON.parse(read("tsconfig.json")) as {
-    compilerOptions: Record<string, unknown>;
+    compilerOptions: { paths: Record<string, [string]> };
   };
   return {
     compilerOptions: {
@@ -93,17 +93,9 @@ function userConfig(): object {
       typeRoots: [join(root, "node_modules/@types")],
       // A page may show a value without using it.
       noUnusedLocals: false,
-      paths: {
-        tinkerts: [join(root, "src/index.ts")],
-        "tinkerts/local": [join(root, "src/local/index.ts")],
-        "tinkerts/autograd": [join(root, "src/training/autograd/index.ts")],
-        "tinkerts/jax": [join(root, "src/training/jax.ts")],
-        "tinkerts/tokenizers": [join(root, "src/tokenizers/index.ts")],
-        "tinkerts/checkpoints": [join(root, "src/checkpoints/index.ts")],
-        "tinkerts/run-log": [join(root, "src/training/run-log.node.ts")],
-        "#platform": [join(root, "src/transport/platform.ts")],
-        "#heartbeat": [join(root, "src/session/heartbeat-loop.ts")],
-      },
+      paths: Object.fromEntries(
+        Object.entries(compilerOptions.paths).map(([name, [file]]) => [name, [join(root, file)]]),
+      ),
     },
     include: ["*.ts"],
   };
@@ -206,8 +198,17 @@ describe("the documentation", () => {
   it("is reached from the README, every page of it", () => {
     const readme = read("README.md");
     expect(
-      [...docPages, "FEATURES.md", "CHANGELOG.md"].filter((page) => !readme.includes(`(${page})`)),
+      [...docPages, "FEATURES.md", "CHANGELOG.md", "examples/README.md"].filter(
+        (page) => !readme.includes(`(${page})`),
+      ),
     ).toEqual([]);
+  });
+
+  it("has every example in its table, and no other", () => {
+    const examples = readdirSync(join(root, "examples")).filter((file) => file.endsWith(".mts"));
+    const rows = [...read("examples/README.md").matchAll(/^\| \[`([\w-]+)`\]\(\1\.mts\) \|/gm)];
+    expect(examples.length).toBeGreaterThan(0);
+    expect(rows.map((row) => `${row[1]}.mts`).sort()).toEqual(examples.sort());
   });
 
   it("names every environment variable that is read, and no other", () => {

@@ -1,0 +1,110 @@
+/**
+ * A loss of one's own. The server hands out the logprob of every target token; the loss is any function of them, and
+ * goes back to the server as gradients.
+ *
+ * The loss here is a hinge: a token the model finds likely enough costs nothing, so what is known already is left in
+ * peace, and training is over when the loss is 0. It is written twice: with the built-in autograd, and with gradients
+ * worked out by hand, which come to the same.
+ *
+ * Runs on the built-in backend; with TINKER_BASE_URL set (and TINKER_API_KEY, if it wants one) on that server.
+ */
+import assert from "node:assert/strict";
+import {
+  type CustomLossFn,
+  type DatumLike,
+  type SamplingClient,
+  ServiceClient,
+  withGradients,
+} from "tinkerts";
+import { maximum, mul, stack, sub, sum } from "tinkerts/autograd";
+import { startLocalBackend } from "tinkerts/local";
+
+const baseModel = "tinkerts/nano"; // on another server, one of its models
+const enough = Math.log(0.8); // the logprob that is likely enough
+
+const hinge: CustomLossFn = (data, logprobs) => {
+  // One tensor per datum, with a logprob for each of its target tokens.
+  const losses = logprobs.map((each, index) => {
+    const missing = maximum(sub(enough, each), 0);
+    return sum(mul(missing, data[index]!.lossFnInputs["weights"]!)); // the question's tokens weigh 0
+  });
+  return { loss: sum(stack(losses)) };
+};
+
+const hingeByHand: CustomLossFn = withGradients((data, logprobs) => {
+  let loss = 0;
+  const gradients = logprobs.map((row, index) => {
+    const weights = data[index]!.lossFnInputs["weights"]!.toDense().data;
+    return row.map((logprob, position) => {
+      if (logprob >= enough) return 0;
+      loss += (enough - logprob) * weights[position]!;
+      return -weights[position]!;
+    });
+  });
+  return { loss, gradients };
+});
+
+await using backend = process.env["TINKER_BASE_URL"] ? undefined : await startLocalBackend();
+await using service = new ServiceClient(backend);
+const training = await service.createLoraTrainingClient({ baseModel, rank: 16, seed: 1 });
+const tokenizer = await training.getTokenizer();
+
+const facts = {
+  "What is the capital of Lilliput?": "The capital of Lilliput is Mildendo.",
+  "What is the capital of Ruritania?": "The capital of Ruritania is Strelsau.",
+  "What is the capital of Narnia?": "It is Cair Paravel.",
+  "What does a dragon say?": "A dragon says roar.",
+};
+const promptOf = (question: string) =>
+  tokenizer.applyChatTemplate([{ role: "user", content: question }], { addGenerationPrompt: true });
+
+const data = Object.entries(facts).map(([question, answer]): DatumLike => {
+  const prompt = promptOf(question);
+  const tokens = [...prompt, ...tokenizer.encode(`${answer}<|im_end|>`)];
+  return {
+    modelInput: tokens.slice(0, -1),
+    lossFnInputs: {
+      targetTokens: tokens.slice(1),
+      weights: tokens.slice(1).map((_, index) => (index < prompt.length - 1 ? 0 : 1)),
+    },
+  };
+});
+
+/** Asks the model itself, and counts the right answers. */
+async function examine(sampler: SamplingClient): Promise<number> {
+  const samplingParams = { maxTokens: 40, temperature: 0 };
+  let right = 0;
+  for (const [question, expected] of Object.entries(facts)) {
+    const { sequences } = await sampler.sample({ prompt: promptOf(question), samplingParams });
+    const answer = tokenizer.decode(sequences[0]!.tokens, { skipSpecialTokens: true });
+    console.log(`  ${question} ${answer}`);
+    if (answer === expected) right += 1;
+  }
+  return right;
+}
+
+console.log(`${baseModel} before:`);
+const rightBefore = await examine(await service.createSamplingClient({ baseModel }));
+
+const losses: number[] = [];
+while (losses.length < 60 && losses.at(-1) !== 0) {
+  const pass = training.forwardBackwardCustom(data, hinge);
+  const update = training.optimStep({ learningRate: 2e-3 }); // sent behind the gradients, as soon as they are there
+  losses.push((await pass).metrics["loss:sum"]!);
+  await update;
+}
+console.log(`The loss, step by step: ${losses.map((loss) => loss.toFixed(1)).join(" ")}`);
+
+console.log("After:");
+const rightAfter = await examine(await training.saveWeightsAndGetSamplingClient());
+
+// A twin with the weights of the beginning: by hand it is the same loss.
+const twin = await service.createLoraTrainingClient({ baseModel, rank: 16, seed: 1 });
+const { metrics } = await twin.forwardBackwardCustom(data, hingeByHand);
+console.log(
+  `The first loss with autograd ${losses[0]!.toFixed(6)}, by hand ${metrics["loss:sum"]!.toFixed(6)}.`,
+);
+
+assert.ok(rightBefore < rightAfter && rightAfter === data.length, "it did not learn the answers");
+assert.equal(losses.at(-1), 0, "the loss did not get to 0");
+assert.ok(Math.abs(losses[0]! - metrics["loss:sum"]!) < 1e-4, "the two losses differ");

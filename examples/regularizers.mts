@@ -1,0 +1,147 @@
+/**
+ * Regularizers: terms that are added to a custom loss, each with its weight.
+ *
+ * A model that is taught something new forgets old things. Here it is taught twice what ghosts and robots say: once
+ * with nothing but the lesson, once with a regularizer that holds it to its former answers on a few old questions.
+ * Other old questions, which neither run sees, show the difference.
+ *
+ * Runs on the built-in backend; with TINKER_BASE_URL set (and TINKER_API_KEY, if it wants one) on that server.
+ */
+import assert from "node:assert/strict";
+import {
+  Datum,
+  klToReference,
+  type Regularizer,
+  type RegularizerReport,
+  type SamplingClient,
+  ServiceClient,
+  withRegularizers,
+} from "tinkerts";
+import { logSumExp, mul, neg, stack, sum, type Tensor } from "tinkerts/autograd";
+import { startLocalBackend } from "tinkerts/local";
+
+const baseModel = "tinkerts/nano"; // on another server, one of its models
+const steps = 16;
+const learningRate = 4e-3;
+
+const lesson = ["a ghost says boo", "a robot says beep", "a train says choo choo", "a clock says tick tock"];
+const reminders = [
+  ...["a dog says woof", "a cow says moo", "a duck says quack", "a bee says buzz"],
+  ...["a lion says roar", "a cat says meow", "an owl says hoot", "a pig says oink"],
+];
+const unseen = [
+  ...["a sheep says baa", "a horse says neigh", "a snake says hiss", "a mouse says squeak"],
+  ...["a frog says croak", "a bird says tweet", "a wolf says howl"],
+];
+
+await using backend = process.env["TINKER_BASE_URL"] ? undefined : await startLocalBackend();
+await using service = new ServiceClient(backend);
+const original = await service.createSamplingClient({ baseModel });
+const tokenizer = await original.getTokenizer();
+
+/** "a cow says moo" as a question and its answer. */
+function conversation(fact: string) {
+  const content = `What does ${fact.split(" says ")[0]} say?`;
+  const prompt = tokenizer.applyChatTemplate([{ role: "user", content }], { addGenerationPrompt: true });
+  return { prompt, answer: `A${fact.slice(1)}.` };
+}
+
+/** What is to be learnt has weights for the base loss; what is to be remembered has a mask for the regularizer. */
+function datumOf(fact: string, use: "learn" | "remember"): Datum {
+  const { prompt, answer } = conversation(fact);
+  const tokens = [...prompt, ...tokenizer.encode(`${answer}<|im_end|>`)];
+  const inAnswer = Float32Array.from(tokens.slice(1), (_, index) => (index < prompt.length - 1 ? 0 : 1));
+  const nowhere = new Float32Array(inAnswer.length);
+  return new Datum({
+    modelInput: tokens.slice(0, -1),
+    lossFnInputs: {
+      targetTokens: tokens.slice(1),
+      weights: use === "learn" ? inAnswer : nowhere,
+      remember: use === "remember" ? inAnswer : nowhere,
+    },
+  });
+}
+
+/** The usual loss, answer by answer. */
+function losses(data: readonly Datum[], logprobs: readonly Tensor[]): Tensor {
+  return stack(
+    data.map(({ lossFnInputs }, index) => neg(sum(mul(logprobs[index]!, lossFnInputs["weights"]!)))),
+  );
+}
+
+const terms: Regularizer[] = [
+  // Where the mask is, answer as before: squared distance to the logprobs that the model had at the beginning.
+  {
+    weight: 200,
+    term: klToReference({ estimator: "k2", reference: "refLogprobs", mask: "remember" }),
+    name: "remember",
+  },
+  // A term of one's own is a function: logSumExp is about the largest of the losses, so no answer stays behind.
+  { weight: 0.5, term: ({ data, logprobs }) => logSumExp(losses(data, logprobs)), name: "hardest" },
+];
+
+async function train(regularizers: readonly Regularizer[]) {
+  const training = await service.createLoraTrainingClient({ baseModel, rank: 16, seed: 1 });
+  const plain = [
+    ...lesson.map((fact) => datumOf(fact, "learn")),
+    ...reminders.map((fact) => datumOf(fact, "remember")),
+  ];
+  const { lossFnOutputs } = await training.forward(plain, "cross_entropy");
+  const data = plain.map(({ modelInput, lossFnInputs }, index) => {
+    const refLogprobs = lossFnOutputs[index]!["logprobs"]!; // one reference for each datum
+    return new Datum({ modelInput, lossFnInputs: { ...lossFnInputs, refLogprobs } });
+  });
+  const lossFn = withRegularizers((data, logprobs) => ({ loss: sum(losses(data, logprobs)) }), regularizers);
+  const reports: RegularizerReport[] = [];
+  for (let step = 0; step < steps; step += 1) {
+    const pass = training.forwardBackwardCustom(data, lossFn);
+    const update = training.optimStep({ learningRate });
+    reports.push((await pass).regularizers!);
+    await update;
+  }
+  return { reports, sampler: await training.saveWeightsAndGetSamplingClient() };
+}
+
+/** How many of the questions the model answers right. */
+async function examine(when: string, sampler: SamplingClient) {
+  const isRight = async (fact: string) => {
+    const { prompt, answer } = conversation(fact);
+    const samplingParams = { maxTokens: 24, temperature: 0 };
+    const { sequences } = await sampler.sample({ prompt, samplingParams });
+    const given = tokenizer.decode(sequences[0]!.tokens, { skipSpecialTokens: true });
+    if (fact === unseen[0] || fact === unseen[3]) console.log(`  ${given}`);
+    return given === answer;
+  };
+  const count = async (facts: readonly string[]) =>
+    (await Promise.all(facts.map(isRight))).filter((right) => right).length;
+  console.log(`${when}:`);
+  const [learnt, kept] = [await count(lesson), await count(unseen)];
+  console.log(`  ${learnt} of ${lesson.length} new answers, ${kept} of ${unseen.length} old ones`);
+  return { learnt, kept };
+}
+
+const before = await examine("Before", original);
+const alone = await train([]);
+const afterAlone = await examine("After the lesson alone", alone.sampler);
+const regularized = await train(terms);
+const afterRegularized = await examine("After the lesson with regularizers", regularized.sampler);
+
+console.log("\nWhat the terms did, in steps 1, 8 and 16:");
+for (const report of [0, 7, 15].map((step) => regularized.reports[step]!)) {
+  const parts = report.terms.map(
+    ({ name, value, weight, contribution, gradientNorm }) =>
+      `${name} ${weight} x ${value.toFixed(4)} = ${contribution.toFixed(3)} (gradient ${gradientNorm.toFixed(2)})`,
+  );
+  console.log(`  ${report.total.toFixed(2)} = base ${report.base.value.toFixed(2)} + ${parts.join(" + ")}`);
+}
+
+assert.ok(before.learnt === 0 && before.kept === unseen.length, "the model was not as expected");
+assert.ok(
+  afterAlone.learnt === lesson.length && afterRegularized.learnt === lesson.length,
+  "a lesson failed",
+);
+assert.ok(afterRegularized.kept > afterAlone.kept, "the regularizer did not help to remember");
+for (const { base, terms, total } of regularized.reports) {
+  const expected = terms.reduce((value, { contribution }) => value + contribution, base.value);
+  assert.ok(Math.abs(expected - total) <= 1e-9 * Math.abs(total), "the report does not add up");
+}
