@@ -1,8 +1,10 @@
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import type { LocalBackend } from "../../src/local/index.js";
+import { Datum, encodeForwardBackwardRequest } from "../../src/wire/index.js";
 import { FakeClock } from "../support/fake-clock.js";
 import type { FakeEngine } from "./fake-engine.js";
 import { passBody, type RawClient, startFake, stepBody } from "./raw-client.js";
+import { zstdRaw } from "./zstd-raw.js";
 
 describe("training requests of one model", () => {
   let backend: LocalBackend;
@@ -143,6 +145,67 @@ describe("training requests of one model", () => {
     expect(await client.result(step)).toMatchObject({ metrics: { "step:max": 1 } });
     expect(engine.adapters.size).toBe(0);
     expect((await client.post("/optim_step", stepBody(modelId, 3))).status).toBe(410);
+  });
+});
+
+describe("a training request whose body is too large", () => {
+  it.each([
+    ["plain", false, 20_000],
+    ["in zstd", true, 20_000],
+    ["in zstd and only large once decompressed", true, 100_000],
+  ])("is a 413 that leaves no hole in the order: %s", async (_, isZstd, bodyBytes) => {
+    const { backend, client } = await startFake({ limits: { bodyBytes, decompressedBytes: 21_000 } });
+    const { modelId } = await client.openModel();
+    const tokens = Array.from({ length: 10_000 }, (_, index) => index % 90);
+    const bytes = encodeForwardBackwardRequest({
+      modelId,
+      seqId: 1,
+      data: [new Datum({ modelInput: tokens, lossFnInputs: {} })],
+      lossFn: "cross_entropy",
+      forwardOnly: false,
+    });
+    const send = (headers: Record<string, string> = {}) =>
+      client.send("POST", "/api/v1/forward_backward", {
+        headers: {
+          "content-type": "application/x-protobuf",
+          ...(isZstd ? { "content-encoding": "zstd" } : {}),
+          ...headers,
+        },
+        body: (isZstd ? zstdRaw(bytes) : bytes) as BodyInit,
+      });
+    const behind = await client.ok("/optim_step", stepBody(modelId, 2));
+    expect((await send()).status).toBe(413);
+    expect(await client.result(behind)).toMatchObject({ metrics: { "step:max": 1 } });
+    // A client that takes the number again, as ours does, is served too.
+    expect(await client.result(client.ok("/optim_step", stepBody(modelId, 1)))).toMatchObject({
+      metrics: { "step:max": 2 },
+    });
+    await backend.close();
+  });
+
+  it("gives up nobody else's number", async () => {
+    const { backend, client } = await startFake({
+      limits: { bodyBytes: 20_000 },
+      apiKeys: ["tml-alice", "tml-bob"],
+    });
+    const alice = client.withKey("tml-alice");
+    const { modelId } = await alice.openModel();
+    const body = encodeForwardBackwardRequest({
+      modelId,
+      seqId: 1,
+      data: [new Datum({ modelInput: Array(10_000).fill(1), lossFnInputs: {} })],
+      lossFn: "cross_entropy",
+      forwardOnly: false,
+    }) as BodyInit;
+    const answer = await client.withKey("tml-bob").send("POST", "/api/v1/forward_backward", {
+      headers: { "content-type": "application/x-protobuf" },
+      body,
+    });
+    expect(answer.status).toBe(413);
+    const later = await alice.ok("/optim_step", stepBody(modelId, 2));
+    await alice.ok("/optim_step", stepBody(modelId, 1, 0.5));
+    expect(await alice.result(later)).toMatchObject({ metrics: { "step:max": 2 } });
+    await backend.close();
   });
 });
 

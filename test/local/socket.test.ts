@@ -75,6 +75,30 @@ describe("a backend on a socket", () => {
     expect(performance.now() - began).toBeLessThan(3000);
   });
 
+  it("closes while the engine is busy, and takes no more requests meanwhile", async () => {
+    const engine = new FakeEngine();
+    // The real engine removes an adapter behind the pass that uses it.
+    let removed = 0;
+    engine.removeAdapter = () => {
+      removed += 1;
+      return new Promise(() => {});
+    };
+    const backend = await startLocalBackend({ engine });
+    const client = overSocket(backend);
+    const { modelId } = await client.openModel();
+    engine.hold();
+    await client.ok("/optim_step", stepBody(modelId, 1));
+    const began = performance.now();
+    const closing = backend.close();
+    expect(await client.post("/create_session")).toMatchObject({
+      status: 503,
+      body: { detail: "This server is closing." },
+    });
+    await closing;
+    expect(performance.now() - began).toBeLessThan(3000);
+    expect(removed).toBe(0);
+  });
+
   it("answers 413 to a body that says it is too large, without reading it", async () => {
     await using backend = await startLocalBackend({ engine: new FakeEngine(), limits: { bodyBytes: 1000 } });
     const status = await new Promise<number | undefined>((resolve, reject) => {
@@ -91,6 +115,37 @@ describe("a backend on a socket", () => {
     });
     expect(status).toBe(413);
     expect((await fetch(`${backend.baseURL}/healthz`)).status).toBe(200);
+  });
+
+  it("gives up a body that stops coming with a 408, and bodies that come too many at once with a 429", async () => {
+    await using backend = await startLocalBackend({
+      engine: new FakeEngine(),
+      limits: { bodyIdleMs: 300, arrivingBytes: 100_000 },
+    });
+    const half = (bytes: number) =>
+      new Promise<number | undefined>((resolve, reject) => {
+        const outgoing = request(`${backend.baseURL}/api/v1/telemetry`, {
+          method: "POST",
+          headers: { "content-type": "application/json", "content-length": "1000000" },
+        });
+        outgoing.on("response", (response) => {
+          resolve(response.statusCode);
+          outgoing.destroy();
+        });
+        outgoing.on("error", reject);
+        outgoing.write(" ".repeat(bytes));
+      });
+    expect(await half(10)).toBe(408);
+    const statuses = await Promise.all([half(60_000), half(60_000)]);
+    expect(statuses.sort()).toEqual([408, 429]);
+    // What was given up no longer counts.
+    expect(await half(60_000)).toBe(408);
+    const whole = await fetch(`${backend.baseURL}/api/v1/telemetry`, {
+      method: "POST",
+      headers: { "content-type": "application/json" },
+      body: JSON.stringify({ events: ["x".repeat(200_000)] }),
+    });
+    expect(whole.status).toBe(200);
   });
 
   it("takes a body in pieces that is too large, and says so while the client still sends", async () => {

@@ -2,7 +2,7 @@ import { Hono, type MiddlewareHandler } from "hono";
 import type { Logger } from "../../transport/logger.js";
 import type { App, AppEnv, Core } from "./core.js";
 import { crossSite } from "./cross-site.js";
-import { toHttpError } from "./http-error.js";
+import { HttpError, toHttpError } from "./http-error.js";
 import { addAdminRoutes } from "./routes-admin.js";
 import { addCopyRoutes } from "./routes-copy.js";
 import { addDownloadRoutes } from "./routes-downloads.js";
@@ -52,6 +52,11 @@ export function createApp(
     context.set("identity", core.identities.ofRequest(context.req.raw));
     await next();
   };
+  const refuseWhenClosing: MiddlewareHandler<AppEnv> = async (_context, next) => {
+    if (core.futures.isClosed) throw new HttpError(503, "This server is closing.", { connection: "close" });
+    await next();
+  };
+  app.use(refuseWhenClosing);
   app.use("/api/v1/*", identify);
   app.use("/oai/*", identify);
   addServiceRoutes(app, core);

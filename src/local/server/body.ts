@@ -1,19 +1,44 @@
 import type { Context } from "hono";
 import type { z } from "zod";
+import type { Clock } from "../../transport/clock.js";
 import { HttpError, invalid, invalidFields } from "./http-error.js";
 import type { Limits } from "./limits.js";
-import { inflate, zstdDecompress } from "./zstd.js";
+import { inflate, zstdDecompress, zstdHead } from "./zstd.js";
+
+/** Enough of a body to see which request it was; a zstd block, which is the least that can be read, fits too. */
+const HEAD_BYTES = 256 * 1024;
+
+const HEAD_WAIT_MS = 250;
+
+/** A body that is not read to its end, with what it begins with. */
+export class BodyTooLargeError extends HttpError {
+  readonly head: Uint8Array;
+
+  constructor(message: string, head: Uint8Array) {
+    super(413, message);
+    this.head = head;
+  }
+}
+
+/** What reading a body needs of the server. */
+export interface BodyReader {
+  readonly limits: Limits;
+  readonly clock: Clock;
+  /** Bytes of the bodies that are arriving right now, all together. */
+  readonly bodies: { bytes: number };
+}
 
 /** Reads the whole body, decompressed, within the server's limits. */
-export async function readBody(request: Request, limits: Limits): Promise<Uint8Array> {
+export async function readBody(request: Request, server: BodyReader): Promise<Uint8Array> {
+  const { limits } = server;
   const encoding = (request.headers.get("content-encoding") ?? "identity").trim().toLowerCase();
-  const bytes = await readRaw(request, limits.bodyBytes);
+  const bytes = await readRaw(request, encoding, server);
   switch (encoding) {
     case "identity":
     case "":
       return bytes;
     case "zstd":
-      return zstdDecompress(bytes, limits.decompressedBytes);
+      return decompress(bytes, limits);
     case "gzip":
     case "deflate":
       return inflate(bytes, encoding, limits.decompressedBytes);
@@ -25,43 +50,88 @@ export async function readBody(request: Request, limits: Limits): Promise<Uint8A
   }
 }
 
-async function readRaw(request: Request, limitBytes: number): Promise<Uint8Array> {
-  const declared = Number(request.headers.get("content-length") ?? "0");
-  if (declared > limitBytes) throw tooLarge(limitBytes);
-  if (request.body === null) return new Uint8Array(0);
-  const parts: Uint8Array[] = [];
-  let total = 0;
-  const reader = request.body.getReader();
-  for (;;) {
-    const { done, value } = await reader.read();
-    if (done) break;
-    total += value.length;
-    if (total > limitBytes) {
-      await reader.cancel().catch(() => undefined);
-      throw tooLarge(limitBytes);
-    }
-    parts.push(value);
+function decompress(bytes: Uint8Array, limits: Limits): Uint8Array {
+  try {
+    return zstdDecompress(bytes, limits.decompressedBytes);
+  } catch (error) {
+    if (!(error instanceof HttpError) || error.status !== 413) throw error;
+    throw new BodyTooLargeError(error.message, zstdHead(bytes.subarray(0, HEAD_BYTES)));
   }
-  return parts.length === 1 ? parts[0]! : Buffer.concat(parts, total);
 }
 
-function tooLarge(limitBytes: number): HttpError {
-  return new HttpError(
-    413,
-    `The request body is larger than ${limitBytes} bytes, the limit of this server; send smaller requests.`,
-  );
+async function readRaw(request: Request, encoding: string, server: BodyReader): Promise<Uint8Array> {
+  if (request.body === null) return new Uint8Array(0);
+  const reader = request.body.getReader();
+  const parts: Uint8Array[] = [];
+  try {
+    const isWhole = await readParts(reader, parts, request, server);
+    const bytes = parts.length === 1 ? parts[0]! : Buffer.concat(parts);
+    if (isWhole) return bytes;
+    const head = bytes.subarray(0, HEAD_BYTES);
+    throw new BodyTooLargeError(
+      `The request body is larger than ${server.limits.bodyBytes} bytes, the limit of this server; send smaller requests.`,
+      encoding === "zstd" ? zstdHead(head) : head,
+    );
+  } catch (error) {
+    await reader.cancel().catch(() => undefined);
+    throw error;
+  } finally {
+    for (const part of parts) server.bodies.bytes -= part.length;
+  }
+}
+
+/** False when the body is too large, once enough of it has come to see what it was. */
+async function readParts(
+  reader: ReadableStreamDefaultReader<Uint8Array>,
+  parts: Uint8Array[],
+  request: Request,
+  { limits, clock, bodies }: BodyReader,
+): Promise<boolean> {
+  const isDeclaredTooLarge = Number(request.headers.get("content-length") ?? "0") > limits.bodyBytes;
+  const waitMs = isDeclaredTooLarge ? HEAD_WAIT_MS : limits.bodyIdleMs;
+  let total = 0;
+  for (;;) {
+    const read = await inTime(reader.read(), waitMs, clock);
+    if (read === "late" && isDeclaredTooLarge) return false;
+    if (read === "late") {
+      throw new HttpError(
+        408,
+        `The request body stopped after ${total} bytes: nothing came for ${waitMs / 1000} s.`,
+      );
+    }
+    if (read.done) return !isDeclaredTooLarge;
+    parts.push(read.value);
+    total += read.value.length;
+    bodies.bytes += read.value.length;
+    if (total > limits.bodyBytes || (isDeclaredTooLarge && total >= HEAD_BYTES)) return false;
+    if (bodies.bytes > limits.arrivingBytes && total < bodies.bytes) {
+      throw new HttpError(
+        429,
+        `Bodies of ${bodies.bytes} bytes are arriving at once; at most ${limits.arrivingBytes} may. Try again in a moment.`,
+        { "retry-after": "1" },
+      );
+    }
+  }
+}
+
+/** What the promise gives, or "late". */
+function inTime<T>(promise: Promise<T>, timeoutMs: number, clock: Clock): Promise<T | "late"> {
+  return new Promise((resolve, reject) => {
+    const cancelTimer = clock.setTimer(() => resolve("late"), timeoutMs, { background: true });
+    promise.then(resolve, reject).finally(cancelTimer);
+  });
 }
 
 /** The parsed JSON object of a body; an empty body is an empty object. */
 export async function readJsonObject(
   request: Request,
-  limits: Limits,
+  server: BodyReader,
 ): Promise<{ value: Record<string, unknown>; text: string }> {
   const type = contentType(request);
   if (type !== "" && type !== "application/json" && !type.endsWith("+json")) {
     throw new HttpError(415, `This endpoint takes application/json, got ${type}.`);
   }
-  return parseJsonObject(await readBody(request, limits));
+  return parseJsonObject(await readBody(request, server));
 }
 
 export function contentType(request: Request): string {
@@ -96,10 +166,10 @@ export function parseWith<T extends z.ZodType>(
 /** Reads, parses and checks a JSON body. */
 export async function jsonBody<T extends z.ZodType>(
   context: Context,
-  limits: Limits,
+  server: BodyReader,
   schema: T,
 ): Promise<z.output<T>> {
-  return parseWith(schema, (await readJsonObject(context.req.raw, limits)).value);
+  return parseWith(schema, (await readJsonObject(context.req.raw, server)).value);
 }
 
 export function queryOf<T extends z.ZodType>(context: Context, schema: T): z.output<T> {

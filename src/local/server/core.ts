@@ -5,6 +5,7 @@ import { type CheckpointKind, type CheckpointRecord, checkpointKinds } from "../
 import { checkName } from "../store/names.js";
 import type { RunRecord } from "../store/run-store.js";
 import type { Store } from "../store/store.js";
+import type { BodyReader } from "./body.js";
 import type { FutureStore } from "./future-store.js";
 import { HttpError, invalid } from "./http-error.js";
 import { type Identities, type Identity, mayAccess } from "./identity.js";
@@ -32,6 +33,7 @@ export interface Core {
   readonly sessions: Sessions;
   readonly samplers: Samplers;
   readonly budget: QueueBudget;
+  readonly bodies: BodyReader["bodies"];
   readonly clientConfig: Readonly<Record<string, boolean | number | string>>;
 }
 

@@ -4,6 +4,10 @@ export interface Limits {
   readonly bodyBytes: number;
   /** Bytes of one request body after decompression. */
   readonly decompressedBytes: number;
+  /** Bytes of all bodies that are arriving at one time. */
+  readonly arrivingBytes: number;
+  /** A body of which nothing comes for this long is given up. */
+  readonly bodyIdleMs: number;
   readonly datumsPerRequest: number;
   readonly tokensPerRequest: number;
   /** K of soft targets. */
@@ -39,6 +43,8 @@ export interface Limits {
 export const defaultLimits: Limits = {
   bodyBytes: 64 * 2 ** 20,
   decompressedBytes: 256 * 2 ** 20,
+  arrivingBytes: 512 * 2 ** 20,
+  bodyIdleMs: 30_000,
   datumsPerRequest: 4096,
   tokensPerRequest: 4 * 2 ** 20,
   targetsPerToken: 256,

@@ -1,6 +1,7 @@
 import type { BaseModelInfo, LoraSettings } from "../engine/engine.js";
 import type { RunRecord } from "../store/run-store.js";
 import type { Core } from "./core.js";
+import { refuseCorrupted } from "./corruption.js";
 import type { Future } from "./future-store.js";
 import { HttpError } from "./http-error.js";
 import { ModelQueue, type TrainingRequest } from "./model-queue.js";
@@ -86,7 +87,13 @@ function newModel(core: Core, session: LiveSession, modelId: string, request: Ne
 }
 
 export function submitTo(core: Core, model: LiveModel, request: TrainingRequest): Future {
-  const future = model.queue.submit(request);
+  const future = model.queue.submit({
+    ...request,
+    execute: async () => {
+      if (request.kind !== "unload_model") refuseCorrupted(model);
+      return request.execute();
+    },
+  });
   core.store.runs.touch(model.run, core.clock.wallNow());
   return future;
 }

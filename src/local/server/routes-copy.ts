@@ -13,7 +13,7 @@ const REMEMBERED_COPIES = 1000;
 export function addCopyRoutes(app: App, core: Core): void {
   const copies = new Map<string, Promise<string>>();
   app.post("/api/v1/copy_weights", async (context) => {
-    const request = await jsonBody(context, core.limits, schemas.copyWeights);
+    const request = await jsonBody(context, core, schemas.copyWeights);
     const identity = context.get("identity");
     const token = request.weights_access_token ?? context.req.header("x-tinker-weights-access-token");
     const reader = tokenIdentity(core, identity, token);

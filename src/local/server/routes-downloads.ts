@@ -1,41 +1,55 @@
 import { open } from "node:fs/promises";
 import { join } from "node:path";
-import { pipeline, Readable } from "node:stream";
-import { createGzip } from "node:zlib";
+import { Readable } from "node:stream";
 import { type CheckpointRecord, checkpointKinds } from "../store/checkpoint-store.js";
+import { openArchive } from "./archive.js";
 import type { App, Core } from "./core.js";
 import { HttpError } from "./http-error.js";
-import { openTar } from "./tar.js";
+import { contentResponse, streamPart } from "./partial-content.js";
 
 /** What signed links lead to; the signature stands in for the key. */
 export function addDownloadRoutes(app: App, core: Core): void {
+  const { checkpoints } = core.store;
+
   app.get("/api/v1/downloads/archive", async (context) => {
     const record = signedCheckpoint(core, new URL(context.req.url));
-    const folder = core.store.checkpoints.folderOf(record);
-    const files = await core.store.checkpoints.files(record);
-    const gzip = createGzip({ level: 1 });
-    // `pipeline`, because an error on one side of a plain `pipe` ends the process.
-    pipeline(Readable.from(await openTar(folder, files, record.createdAt)), gzip, () => undefined);
-    return new Response(Readable.toWeb(gzip) as ReadableStream<Uint8Array>, {
-      headers: {
-        "content-type": "application/gzip",
-        "content-disposition": `attachment; filename="${record.kind}-${record.name}.tar.gz"`,
-      },
-    });
+    const files = await checkpoints.files(record);
+    const archive = await openArchive(checkpoints.folderOf(record), files, record.createdAt);
+    return answering(archive.close, () =>
+      contentResponse(context.req.raw, {
+        sizeBytes: archive.sizeBytes,
+        etag: versionOf(record),
+        modifiedAt: record.createdAt,
+        headers: {
+          "content-type": "application/gzip",
+          "content-disposition": `attachment; filename="${record.kind}-${record.name}.tar.gz"`,
+        },
+        body: (start, end) => streamPart(archive.bytes(), start, end, archive.close),
+      }),
+    );
   });
 
   app.get("/api/v1/downloads/file", async (context) => {
     const url = new URL(context.req.url);
     const record = signedCheckpoint(core, url);
     const file = url.searchParams.get("file") ?? "";
-    if (!(await core.store.checkpoints.files(record)).includes(file)) {
+    if (!(await checkpoints.files(record)).includes(file)) {
       throw new HttpError(404, `The checkpoint has no file ${JSON.stringify(file)}.`);
     }
-    const handle = await open(join(core.store.checkpoints.folderOf(record), file));
+    const handle = await open(join(checkpoints.folderOf(record), file));
     const { size } = await handle.stat();
-    return new Response(Readable.toWeb(handle.createReadStream()) as ReadableStream<Uint8Array>, {
-      headers: { "content-type": "application/octet-stream", "content-length": String(size) },
-    });
+    return answering(
+      () => handle.close(),
+      () =>
+        contentResponse(context.req.raw, {
+          sizeBytes: size,
+          etag: versionOf(record),
+          modifiedAt: record.createdAt,
+          headers: { "content-type": "application/octet-stream" },
+          body: (start, end) =>
+            Readable.toWeb(handle.createReadStream({ start, end: end - 1 })) as ReadableStream<Uint8Array>,
+        }),
+    );
   });
 
   app.get("/api/v1/downloads/trace", async (context) => {
@@ -51,6 +65,22 @@ export function addDownloadRoutes(app: App, core: Core): void {
       "content-disposition": `attachment; filename="trace-${sessionId}.json"`,
     });
   });
+}
+
+/** Closes what was opened for an answer that then has no body to do so: a refusal, or one to HEAD. */
+async function answering(close: () => Promise<void>, answer: () => Response): Promise<Response> {
+  let response: Response | undefined;
+  try {
+    response = answer();
+    return response;
+  } finally {
+    if ((response?.body ?? null) === null) await close();
+  }
+}
+
+/** A checkpoint's files never change; one saved over it is made at another time. */
+function versionOf(record: CheckpointRecord): string {
+  return `"${record.createdAt}-${record.sizeBytes}"`;
 }
 
 function signedCheckpoint(core: Core, url: URL): CheckpointRecord {

@@ -16,7 +16,7 @@ const BLOCKED_POLL_MS = 3_000;
 /** Results: fetched one at a time by long polls, or learnt of many at once. */
 export function addFutureRoutes(app: App, core: Core): void {
   app.post("/api/v1/retrieve_future", async (context) => {
-    const request = await jsonBody(context, core.limits, schemas.retrieveFuture);
+    const request = await jsonBody(context, core, schemas.retrieveFuture);
     const future = findFuture(core, context.get("identity"), request.request_id);
     const session = core.sessions.get(core.sessions.sessionIdOf(future.requestId));
     if (session !== undefined) session.lastSeenAt = core.clock.now();
@@ -37,7 +37,7 @@ export function addFutureRoutes(app: App, core: Core): void {
   });
 
   app.post("/api/v1/retrieve_futures", async (context) => {
-    const request = await jsonBody(context, core.limits, schemas.retrieveFutures);
+    const request = await jsonBody(context, core, schemas.retrieveFutures);
     const identity = context.get("identity");
     const sampler = core.samplers.use(identity, request.target.sampling_session_id);
     for (const requestId of request.retrieved_request_ids) {
@@ -51,7 +51,7 @@ export function addFutureRoutes(app: App, core: Core): void {
   });
 
   app.post("/api/v1/cancel_future", async (context) => {
-    const request = await jsonBody(context, core.limits, z.object({ request_id: z.string() }));
+    const request = await jsonBody(context, core, z.object({ request_id: z.string() }));
     const future = core.futures.get(request.request_id);
     // Cancelling what has already ended, or is unknown, has nothing left to do.
     if (future !== undefined && mayAccess(context.get("identity"), future.owner)) future.cancel();

@@ -56,7 +56,7 @@ export function addOpenAiRoutes(app: App, core: Core): void {
   );
 
   app.post("/oai/api/v1/chat/completions", async (context) => {
-    const request = await jsonBody(context, core.limits, chatSchema);
+    const request = await jsonBody(context, core, chatSchema);
     const generated = await generate(core, context, texts, {
       ...request,
       max_tokens: request.max_completion_tokens ?? request.max_tokens,
@@ -90,7 +90,7 @@ export function addOpenAiRoutes(app: App, core: Core): void {
   });
 
   app.post("/oai/api/v1/completions", async (context) => {
-    const request = await jsonBody(context, core.limits, completionSchema);
+    const request = await jsonBody(context, core, completionSchema);
     const { prompt } = request;
     const generated = await generate(core, context, texts, {
       ...request,

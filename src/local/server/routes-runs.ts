@@ -96,7 +96,7 @@ export function addRunRoutes(app: App, core: Core): void {
     const { run, kind, name } = context.req.param();
     const identity = context.get("identity");
     const record = ownCheckpoint(core, identity, run, checkpointKind(kind), name);
-    const request = await jsonBody(context, core.limits, schemas.setTtl);
+    const request = await jsonBody(context, core, schemas.setTtl);
     await checkpoints.update(record, { expiresAt: expiryOf(core, request.ttl_seconds) });
     await audit(core, identity, "checkpoints.ttl_set", {
       modelId: record.runId,
@@ -136,7 +136,7 @@ export function addRunRoutes(app: App, core: Core): void {
   });
 
   app.post("/api/v1/weights_info", async (context) => {
-    const request = await jsonBody(context, core.limits, z.object({ tinker_path: z.string() }));
+    const request = await jsonBody(context, core, z.object({ tinker_path: z.string() }));
     const record = checkpointByPath(core, context.get("identity"), request.tinker_path, "tinker_path");
     const run = runs.get(record.runId)!;
     return context.json({

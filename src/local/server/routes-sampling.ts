@@ -17,7 +17,7 @@ const REQUESTS_PER_CLIENT = 1_000_000_000n;
 /** Samplers and samples. */
 export function addSamplingRoutes(app: App, core: Core): void {
   app.post("/api/v1/create_sampling_session", async (context) => {
-    const request = await jsonBody(context, core.limits, schemas.createSamplingSession);
+    const request = await jsonBody(context, core, schemas.createSamplingSession);
     const identity = context.get("identity");
     const session = core.sessions.use(identity, request.session_id);
     const { info, weights } = weightsFor(core, identity, request.base_model, request.model_path);
@@ -32,7 +32,7 @@ export function addSamplingRoutes(app: App, core: Core): void {
   });
 
   app.post("/api/v1/join_sampling_session", async (context) => {
-    const request = await jsonBody(context, core.limits, z.object({ sampling_session_id: z.string() }));
+    const request = await jsonBody(context, core, z.object({ sampling_session_id: z.string() }));
     const sampler = core.samplers.use(context.get("identity"), request.sampling_session_id);
     sampler.clients += 1;
     return context.json({ type: "join_sampling_session", client_counter: sampler.clients });
@@ -52,7 +52,7 @@ export function addSamplingRoutes(app: App, core: Core): void {
   });
 
   app.post("/api/v1/asample", async (context) => {
-    const { value, text } = await readJsonObject(context.req.raw, core.limits);
+    const { value, text } = await readJsonObject(context.req.raw, core);
     const identity = context.get("identity");
     const { prompt, target_prompt_logprobs: targetsJson, ...rest } = value;
     const fields = parseWith(sampleSchema, rest);

@@ -52,7 +52,7 @@ export function addServiceRoutes(app: App, core: Core): void {
   });
 
   app.post("/api/v1/telemetry", async (context) => {
-    await jsonBody(context, core.limits, schemas.telemetry);
+    await jsonBody(context, core, schemas.telemetry);
     return context.json({ status: "accepted" });
   });
 
@@ -67,7 +67,7 @@ export function addServiceRoutes(app: App, core: Core): void {
   });
 
   app.post("/api/v1/create_session", async (context) => {
-    const request = await jsonBody(context, core.limits, schemas.createSession);
+    const request = await jsonBody(context, core, schemas.createSession);
     const session = await core.sessions.open(context.get("identity"), {
       tags: request.tags,
       userMetadata: textMetadata(request.user_metadata),
@@ -79,7 +79,7 @@ export function addServiceRoutes(app: App, core: Core): void {
   });
 
   app.post("/api/v1/session_heartbeat", async (context) => {
-    const request = await jsonBody(context, core.limits, z.object({ session_id: z.string() }));
+    const request = await jsonBody(context, core, z.object({ session_id: z.string() }));
     core.sessions.use(context.get("identity"), request.session_id);
     return context.json({ type: "session_heartbeat" });
   });

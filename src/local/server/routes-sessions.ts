@@ -26,7 +26,7 @@ export function addSessionRoutes(app: App, core: Core): void {
   });
 
   app.post("/api/v1/sessions/search", async (context) => {
-    const request = await jsonBody(context, core.limits, schemas.searchSessions);
+    const request = await jsonBody(context, core, schemas.searchSessions);
     const identity = context.get("identity");
     const matches = sessions
       .list()
@@ -58,7 +58,7 @@ export function addSessionRoutes(app: App, core: Core): void {
   app.put("/api/v1/sessions/:id/project", async (context) => {
     const identity = context.get("identity");
     const session = own(identity, context.req.param("id"));
-    const request = await jsonBody(context, core.limits, schemas.assignProject);
+    const request = await jsonBody(context, core, schemas.assignProject);
     session.projectId = request.project_id;
     await sessions.save(session);
     for (const run of runs.list()) {
@@ -75,7 +75,7 @@ export function addSessionRoutes(app: App, core: Core): void {
   app.post("/api/v1/sessions/:id/finish", async (context) => {
     const identity = context.get("identity");
     const session = own(identity, context.req.param("id"));
-    const request = await jsonBody(context, core.limits, schemas.finishSession);
+    const request = await jsonBody(context, core, schemas.finishSession);
     const live = core.sessions.get(session.id);
     if (live !== undefined) await core.sessions.finish(live, request.reason.type, request.detail ?? null);
     return context.body(null, 204);

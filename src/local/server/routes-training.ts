@@ -3,8 +3,17 @@ import { decodeForwardBackwardRequest, encodeForwardBackwardOutput } from "../..
 import { TensorData } from "../../wire/tensor-data.js";
 import type { ForwardBackwardRequest } from "../../wire/training-types.js";
 import type { ForwardBackwardResult, LoraSettings } from "../engine/engine.js";
-import { contentType, jsonBody, parseJsonObject, parseWith, readBody, readJsonObject } from "./body.js";
+import {
+  BodyTooLargeError,
+  contentType,
+  jsonBody,
+  parseJsonObject,
+  parseWith,
+  readBody,
+  readJsonObject,
+} from "./body.js";
 import { type App, type AppContext, type Core, modelInfo, textMetadata } from "./core.js";
+import { changing, markCorrupted } from "./corruption.js";
 import type { Outcome } from "./future-store.js";
 import { HttpError, invalid } from "./http-error.js";
 import type { Identity } from "./identity.js";
@@ -19,7 +28,7 @@ const DEFAULT_RANK = 32;
 /** Models and what trains them: create, forward, backward, optimizer step, unload. */
 export function addTrainingRoutes(app: App, core: Core): void {
   app.post("/api/v1/create_model", async (context) => {
-    const request = await jsonBody(context, core.limits, schemas.createModel);
+    const request = await jsonBody(context, core, schemas.createModel);
     const session = core.sessions.use(context.get("identity"), request.session_id);
     const info = modelInfo(core, request.base_model, "base_model");
     const rank = request.lora_config?.rank ?? DEFAULT_RANK;
@@ -52,7 +61,7 @@ export function addTrainingRoutes(app: App, core: Core): void {
   });
 
   app.post("/api/v1/get_info", async (context) => {
-    const request = await jsonBody(context, core.limits, schemas.modelOnly);
+    const request = await jsonBody(context, core, schemas.modelOnly);
     const { run, info } = core.sessions.model(context.get("identity"), request.model_id);
     return context.json({
       type: "get_info",
@@ -67,7 +76,7 @@ export function addTrainingRoutes(app: App, core: Core): void {
 
   app.post("/api/v1/unload_model", async (context) => {
     const identity = context.get("identity");
-    const request = await jsonBody(context, core.limits, schemas.modelOnly);
+    const request = await jsonBody(context, core, schemas.modelOnly);
     const model = core.sessions.model(identity, request.model_id);
     const future = submitTo(core, model, {
       seqId: undefined,
@@ -85,8 +94,15 @@ export function addTrainingRoutes(app: App, core: Core): void {
   });
 
   app.post("/api/v1/forward_backward", async (context) => {
-    const body = await readBody(context.req.raw, core.limits);
-    if (contentType(context.req.raw) === "application/x-protobuf") {
+    const isProtobuf = contentType(context.req.raw) === "application/x-protobuf";
+    const body = await readBody(context.req.raw, core).catch((error: unknown) => {
+      if (isProtobuf && error instanceof BodyTooLargeError) {
+        const { modelId, seqId } = peekRequest(error.head);
+        giveUpNumber(core, context.get("identity"), modelId, seqId);
+      }
+      throw error;
+    });
+    if (isProtobuf) {
       const peeked = peekRequest(body);
       return refusing(core, context, peeked.modelId, peeked.seqId, () =>
         runPass(core, context, decodeForwardBackwardRequest(body)),
@@ -97,12 +113,12 @@ export function addTrainingRoutes(app: App, core: Core): void {
   });
 
   app.post("/api/v1/forward", async (context) => {
-    const { value } = await readJsonObject(context.req.raw, core.limits);
+    const { value } = await readJsonObject(context.req.raw, core);
     return runJsonPass(core, context, value, true);
   });
 
   app.post("/api/v1/optim_step", async (context) => {
-    const { value } = await readJsonObject(context.req.raw, core.limits);
+    const { value } = await readJsonObject(context.req.raw, core);
     return refusing(core, context, value["model_id"], value["seq_id"], () => {
       const family = value["optimizer_params"] ?? value["optim_params"];
       if (typeof family === "object" && family !== null && "type" in family && family.type !== "adamw") {
@@ -120,14 +136,17 @@ export function addTrainingRoutes(app: App, core: Core): void {
         fingerprint: fingerprintJson(["optim_step", adam]),
         bytes: 0,
         execute: async () => {
-          const { metrics } = await core.engine.optimStep(model.adapterId, {
-            learningRate: adam.learning_rate,
-            beta1: adam.beta1,
-            beta2: adam.beta2,
-            eps: adam.eps,
-            weightDecay: adam.weight_decay,
-            gradClipNorm: adam.grad_clip_norm,
-          });
+          const { metrics } = await changing(core, model, "optim_step", () =>
+            core.engine.optimStep(model.adapterId, {
+              learningRate: adam.learning_rate,
+              beta1: adam.beta1,
+              beta2: adam.beta2,
+              eps: adam.eps,
+              weightDecay: adam.weight_decay,
+              gradClipNorm: adam.grad_clip_norm,
+            }),
+          );
+          await checkFinite(core, model, metrics);
           return { type: "json", body: { type: "optim_step", metrics } };
         },
       });
@@ -176,13 +195,9 @@ function runPass(
         datum.targetsPerToken === 1 ? [datum.tokens.length] : [datum.tokens.length, datum.targetsPerToken],
       );
       const { data, tokens } = batch;
-      const result = await core.engine.forwardBackward({
-        adapterId: model.adapterId,
-        data,
-        lossFn,
-        lossFnConfig,
-        forwardOnly,
-      });
+      const call = { adapterId: model.adapterId, data, lossFn, lossFnConfig, forwardOnly };
+      const pass = () => core.engine.forwardBackward(call);
+      const result = await (forwardOnly ? pass() : changing(core, model, kind, pass));
       core.store.usage.add(core.clock.wallNow(), {
         owner: model.run.owner,
         sessionId: model.session.record.id,
@@ -194,6 +209,18 @@ function runPass(
     },
   });
   return context.json({ request_id: future.requestId, model_id: model.run.id });
+}
+
+/** A step along gradients that are not numbers leaves weights that are none, and no later step mends them. */
+async function checkFinite(core: Core, model: LiveModel, metrics: Record<string, number>): Promise<void> {
+  const gradNorm = metrics["grad_norm:mean"];
+  if (gradNorm === undefined || Number.isFinite(gradNorm)) return;
+  const why = `its gradients were not finite (norm ${gradNorm})`;
+  await markCorrupted(core, model, why);
+  throw new HttpError(
+    422,
+    `This step left model ${model.run.id} without usable weights: ${why}. Create a new one from its last checkpoint, with a smaller learning rate or gradient clipping.`,
+  );
 }
 
 function toOutcome(result: ForwardBackwardResult, shapes: readonly number[][]): Outcome {

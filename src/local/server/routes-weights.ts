@@ -33,7 +33,7 @@ interface SaveRequest {
 /** Weights in and out of models: save, save for sampling, export, load. */
 export function addWeightsRoutes(app: App, core: Core): void {
   app.post("/api/v1/save_weights", async (context) => {
-    const { value } = await readJsonObject(context.req.raw, core.limits);
+    const { value } = await readJsonObject(context.req.raw, core);
     return refusing(core, context, value["model_id"], value["seq_id"], () => {
       const request = parseWith(schemas.saveWeights, value);
       const identity = context.get("identity");
@@ -61,7 +61,7 @@ export function addWeightsRoutes(app: App, core: Core): void {
   });
 
   app.post("/api/v1/save_weights_for_sampler", async (context) => {
-    const { value } = await readJsonObject(context.req.raw, core.limits);
+    const { value } = await readJsonObject(context.req.raw, core);
     return refusing(core, context, value["model_id"], value["seq_id"], () => {
       const request = parseWith(schemas.saveForSampler, value);
       const identity = context.get("identity");
@@ -109,7 +109,7 @@ export function addWeightsRoutes(app: App, core: Core): void {
   });
 
   app.post("/api/v1/save_weights_external", async (context) => {
-    const { value } = await readJsonObject(context.req.raw, core.limits);
+    const { value } = await readJsonObject(context.req.raw, core);
     return refusing(core, context, value["model_id"], value["seq_id"], () => {
       const request = parseWith(schemas.saveExternal, value);
       const identity = context.get("identity");
@@ -142,7 +142,7 @@ export function addWeightsRoutes(app: App, core: Core): void {
   });
 
   app.post("/api/v1/load_weights", async (context) => {
-    const { value } = await readJsonObject(context.req.raw, core.limits);
+    const { value } = await readJsonObject(context.req.raw, core);
     const identity = context.get("identity");
     return refusing(core, context, value["model_id"], value["seq_id"], () => {
       const request = parseWith(schemas.loadWeights, value);

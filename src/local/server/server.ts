@@ -8,7 +8,6 @@ import { audit, type Core, tinkerPath } from "./core.js";
 import { FutureStore } from "./future-store.js";
 import { Identities } from "./identity.js";
 import { defaultLimits, type Limits } from "./limits.js";
-import type { ModelQueue } from "./model-queue.js";
 import { Samplers } from "./samplers.js";
 import { type LiveSession, Sessions } from "./sessions.js";
 import { UrlSigner } from "./url-signer.js";
@@ -83,22 +82,23 @@ export async function createServer(options: ServerOptions): Promise<Server> {
     sessions,
     samplers,
     budget: { queuedBytes: 0 },
+    bodies: { bytes: 0 },
     clientConfig: { ...DEFAULT_CLIENT_CONFIG, ...options.clientConfig },
   };
 
+  /** The engine frees a model behind what it is doing; a server that is being closed does not wait for that. */
   async function endSession(session: LiveSession, reason: string): Promise<void> {
     for (const model of session.models.values()) model.queue.close(reason);
-    await samplers.endSession(session);
-    for (const model of session.models.values()) {
-      await idleOrClosing(model.queue);
-      await engine.removeAdapter(model.adapterId).catch(() => undefined);
-    }
+    await Promise.race([free(session), graceOver]);
     session.models.clear();
   }
 
-  /** An operation can take minutes; a server that is being closed does not wait that long for it. */
-  function idleOrClosing(queue: ModelQueue): Promise<unknown> {
-    return Promise.race([queue.whenIdle(), graceOver]);
+  async function free(session: LiveSession): Promise<void> {
+    await samplers.endSession(session);
+    for (const model of session.models.values()) {
+      await model.queue.whenIdle();
+      await engine.removeAdapter(model.adapterId).catch(() => undefined);
+    }
   }
 
   async function sweep(): Promise<void> {

@@ -17,6 +17,8 @@ export interface LiveModel {
   readonly info: BaseModelInfo;
   readonly queue: ModelQueue;
   readonly session: LiveSession;
+  /** Set once a failure has left its weights in no state that anybody asked for. */
+  corruptedBecause?: string;
 }
 
 /** A session with somebody at the other end. */

@@ -4,6 +4,8 @@ import { HttpError } from "./http-error.js";
 
 const FRAME_MAGIC = 0xfd2fb528;
 const LARGEST_BLOCK_BYTES = 128 * 1024;
+/** What every decoder has to take. */
+const EVERYDAY_WINDOW_BYTES = 8 * 2 ** 20;
 
 function tooLarge(limitBytes: number): HttpError {
   return new HttpError(
@@ -14,6 +16,52 @@ function tooLarge(limitBytes: number): HttpError {
 
 function broken(why: string): HttpError {
   return new HttpError(400, `The request body is not valid zstd: ${why}.`);
+}
+
+interface FrameHeader {
+  /** Where the first block begins. */
+  readonly end: number;
+  readonly windowBytes: number;
+  readonly contentBytes: number | undefined;
+  readonly hasChecksum: boolean;
+}
+
+function readFrameHeader(bytes: Uint8Array, start: number): FrameHeader {
+  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+  let offset = start;
+  const need = (count: number) => {
+    if (offset + count > bytes.length) throw broken("it ends too early");
+  };
+  need(5);
+  if (view.getUint32(offset, true) !== FRAME_MAGIC)
+    throw broken("a frame does not begin with the magic number");
+  const flags = bytes[offset + 4]!;
+  offset += 5;
+  const singleSegment = (flags >> 5) & 1;
+  const sizeFlag = flags >> 6;
+  let windowBytes = 0;
+  if (singleSegment === 0) {
+    need(1);
+    const descriptor = bytes[offset++]!;
+    const base = 2 ** (10 + (descriptor >> 3));
+    windowBytes = base + (base / 8) * (descriptor & 7);
+  }
+  offset += [0, 1, 2, 4][flags & 3]!;
+  const sizeBytes = sizeFlag === 0 ? singleSegment : 2 ** sizeFlag;
+  need(sizeBytes);
+  let contentBytes: number | undefined;
+  if (sizeBytes === 1) contentBytes = bytes[offset]!;
+  else if (sizeBytes === 2) contentBytes = view.getUint16(offset, true) + 256;
+  else if (sizeBytes === 4) contentBytes = view.getUint32(offset, true);
+  else if (sizeBytes === 8)
+    contentBytes = view.getUint32(offset, true) + view.getUint32(offset + 4, true) * 2 ** 32;
+  if (singleSegment === 1) windowBytes = contentBytes ?? 0;
+  return {
+    end: offset + sizeBytes,
+    windowBytes,
+    contentBytes,
+    hasChecksum: ((flags >> 2) & 1) === 1,
+  };
 }
 
 /**
@@ -29,40 +77,17 @@ export function checkZstdFrames(bytes: Uint8Array, limitBytes: number): number {
   };
   while (offset < bytes.length) {
     need(4);
-    const magic = view.getUint32(offset, true);
-    offset += 4;
-    if (magic >>> 4 === 0x184d2a5) {
-      need(4);
-      offset += 4 + view.getUint32(offset, true);
-      if (offset > bytes.length) throw broken("it ends too early");
+    if (view.getUint32(offset, true) >>> 4 === 0x184d2a5) {
+      need(8);
+      offset += 8 + view.getUint32(offset + 4, true);
+      need(0);
       continue;
     }
-    if (magic !== FRAME_MAGIC) throw broken("a frame does not begin with the magic number");
-    need(1);
-    const flags = bytes[offset++]!;
-    const singleSegment = (flags >> 5) & 1;
-    const sizeFlag = flags >> 6;
-    let windowBytes = 0;
-    if (singleSegment === 0) {
-      need(1);
-      const descriptor = bytes[offset++]!;
-      const base = 2 ** (10 + (descriptor >> 3));
-      windowBytes = base + (base / 8) * (descriptor & 7);
-    }
-    offset += [0, 1, 2, 4][flags & 3]!;
-    const sizeBytes = sizeFlag === 0 ? singleSegment : 2 ** sizeFlag;
-    need(sizeBytes);
-    let contentBytes: number | undefined;
-    if (sizeBytes === 1) contentBytes = bytes[offset]!;
-    else if (sizeBytes === 2) contentBytes = view.getUint16(offset, true) + 256;
-    else if (sizeBytes === 4) contentBytes = view.getUint32(offset, true);
-    else if (sizeBytes === 8)
-      contentBytes = view.getUint32(offset, true) + view.getUint32(offset + 4, true) * 2 ** 32;
-    offset += sizeBytes;
-    if (singleSegment === 1) windowBytes = contentBytes ?? 0;
+    const { end, windowBytes, contentBytes, hasChecksum } = readFrameHeader(bytes, offset);
+    offset = end;
     if ((contentBytes ?? 0) > limitBytes) throw tooLarge(limitBytes);
-    // Compressors round the window up to a power of two; 8 MiB is what every decoder has to take.
-    if (windowBytes > Math.max(2 * limitBytes, 8 * 2 ** 20)) throw tooLarge(limitBytes);
+    // Compressors round the window up to a power of two.
+    if (windowBytes > Math.max(2 * limitBytes, EVERYDAY_WINDOW_BYTES)) throw tooLarge(limitBytes);
     let frameBytes = 0;
     for (let last = false; !last; ) {
       need(3);
@@ -72,13 +97,13 @@ export function checkZstdFrames(bytes: Uint8Array, limitBytes: number): number {
       const type = (header >> 1) & 3;
       const size = header >> 3;
       if (type === 3) throw broken("a block has the reserved type");
-      need(type === 1 ? 1 : size);
-      offset += type === 1 ? 1 : size;
-      frameBytes += type === 2 ? LARGEST_BLOCK_BYTES : size;
       if (size > LARGEST_BLOCK_BYTES) throw broken("a block is larger than 128 KiB");
+      offset += type === 1 ? 1 : size;
+      need(0);
+      frameBytes += type === 2 ? LARGEST_BLOCK_BYTES : size;
     }
-    if ((flags >> 2) & 1) offset += 4;
-    if (offset > bytes.length) throw broken("it ends too early");
+    if (hasChecksum) offset += 4;
+    need(0);
     total += contentBytes ?? frameBytes;
     if (contentBytes !== undefined && total > limitBytes) throw tooLarge(limitBytes);
   }
@@ -99,6 +124,23 @@ export function zstdDecompress(bytes: Uint8Array, limitBytes: number): Uint8Arra
     if (isTooLargeForZlib(error)) throw tooLarge(limitBytes);
     throw broken(error instanceof Error ? error.message : String(error));
   }
+}
+
+/** What can be read of the beginning of a body that is cut off; nothing when it is broken. */
+export function zstdHead(bytes: Uint8Array): Uint8Array {
+  const parts: Uint8Array[] = [];
+  try {
+    if (readFrameHeader(bytes, 0).windowBytes > EVERYDAY_WINDOW_BYTES) return new Uint8Array(0);
+    const decoder = new Decompress((part) => {
+      parts.push(part);
+      // One block will do; a few bytes more can hold gigabytes.
+      if (part.length > 0) throw new Error("enough");
+    });
+    decoder.push(bytes, false);
+  } catch {
+    // Whatever was read until then is the head.
+  }
+  return Buffer.concat(parts);
 }
 
 function decompressPortably(bytes: Uint8Array, limitBytes: number): Uint8Array {
