@@ -3,23 +3,22 @@ import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { SafetensorsFile } from "../../checkpoints/safetensors-file.node.js";
 import { type ModelConfig, readModelConfig } from "./config.js";
-import { type DecoderWeights, decoderLayout, separateHead } from "./decoder-weights.js";
+import { type DecoderWeights, decoderLayout, packWeights } from "./decoder-weights.js";
 import type { BaseModelInfo } from "./engine.js";
 import { EngineInputError } from "./errors.js";
-import type { F32, Kernels } from "./kernels/kernels.js";
+import type { Kernels, Matrix } from "./kernels/kernels.js";
 import { RopeTables } from "./rope.js";
 import { type Piece, writePiece } from "./tensor-layout.js";
 
 /** What the decoder needs of a model, frozen or trained. */
 export interface DecoderModel {
   config: ModelConfig;
-  weights: DecoderWeights;
+  weights: DecoderWeights<Matrix>;
   rope: RopeTables;
 }
 
 export interface BaseModel extends DecoderModel {
   info: BaseModelInfo;
-  flat: F32;
 }
 
 export function loadBaseModel(kernels: Kernels, name: string, folder: string): BaseModel {
@@ -29,8 +28,7 @@ export function loadBaseModel(kernels: Kernels, name: string, folder: string): B
   readWeights(folder, layout.pieces, kernels.view(flat));
   return {
     config,
-    flat,
-    weights: separateHead(kernels, layout.bind(flat), config),
+    weights: packWeights(kernels, layout.bind(flat), config),
     rope: new RopeTables(kernels, config),
     info: {
       name,

@@ -1,31 +1,32 @@
 /** All weights of a decoder in one flat buffer: the matrices first (they decay in full training), then the vectors. */
 import type { ModelConfig } from "./config.js";
-import { type F32, type Kernels, slice } from "./kernels/kernels.js";
+import { type F32, type Kernels, type Matrix, slice } from "./kernels/kernels.js";
 import { LayoutBuilder, type Piece } from "./tensor-layout.js";
 
-export interface LayerWeights {
+/** `M` is F32 where weights are trained, and may be packed where they are frozen. */
+export interface LayerWeights<M extends Matrix = F32> {
   inputNorm: F32;
   /** [hidden, q + k + v]. */
-  qkv: F32;
+  qkv: M;
   qkvBias: F32 | null;
   qNorm: F32 | null;
   kNorm: F32 | null;
   /** [q, hidden]. */
-  output: F32;
+  output: M;
   outputBias: F32 | null;
   postNorm: F32;
   /** [hidden, gate + up]. */
-  gateUp: F32;
+  gateUp: M;
   /** [intermediate, hidden]. */
-  down: F32;
+  down: M;
 }
 
-export interface DecoderWeights {
+export interface DecoderWeights<M extends Matrix = F32> {
   embedding: F32;
-  layers: LayerWeights[];
+  layers: LayerWeights<M>[];
   finalNorm: F32;
   /** [hidden, vocab], or [vocab, hidden] when `headIsEmbedding`. */
-  head: F32;
+  head: M;
   headIsEmbedding: boolean;
 }
 
@@ -118,17 +119,48 @@ export function decoderLayout(config: ModelConfig): DecoderLayout {
   };
 }
 
-/** A tied head gets its own transposed copy up to this size, because decoding is faster with it. */
-const maxHeadCopyBytes = 64 << 20;
+/** Larger matrices stay as they are: packing takes a second copy for a moment, a tied head one for good. */
+const maxPackedBytes = 64 << 20;
 
-export function separateHead(kernels: Kernels, weights: DecoderWeights, config: ModelConfig): DecoderWeights {
-  const { vocabSize, hiddenSize } = config;
-  if (!weights.headIsEmbedding || 4 * vocabSize * hiddenSize > maxHeadCopyBytes) return weights;
-  const head = kernels.alloc(vocabSize * hiddenSize);
-  const from = kernels.view(weights.embedding);
-  const to = kernels.view(head);
-  for (let token = 0; token < vocabSize; token++) {
-    for (let i = 0; i < hiddenSize; i++) to[i * vocabSize + token] = from[token * hiddenSize + i]!;
-  }
-  return { ...weights, head, headIsEmbedding: false };
+/** Frozen weights as products read them fastest; rearranges `weights` where they lie. */
+export function packWeights(
+  kernels: Kernels,
+  weights: DecoderWeights,
+  config: ModelConfig,
+): DecoderWeights<Matrix> {
+  const { hiddenSize, heads, kvHeads, headDim, intermediateSize, vocabSize } = config;
+  const queryWidth = heads * headDim;
+  const fits = (rows: number, cols: number) => 4 * rows * cols <= maxPackedBytes;
+  const pack = (matrix: F32, rows: number, cols: number): Matrix => {
+    if (!fits(rows, cols)) return matrix;
+    const mark = kernels.mark();
+    const copy = kernels.scratch(rows * cols);
+    kernels.copy(copy, matrix);
+    const packed = kernels.pack(matrix, copy, rows, cols);
+    kernels.release(mark);
+    return packed;
+  };
+  const packHead = (): Pick<DecoderWeights<Matrix>, "head" | "headIsEmbedding"> => {
+    const { head, headIsEmbedding } = weights;
+    if (!headIsEmbedding) return { head: pack(head, hiddenSize, vocabSize), headIsEmbedding };
+    if (!fits(hiddenSize, vocabSize)) return { head, headIsEmbedding };
+    const turned = kernels.alloc(hiddenSize * vocabSize);
+    const from = kernels.view(head);
+    const to = kernels.view(turned);
+    for (let token = 0; token < vocabSize; token++) {
+      for (let i = 0; i < hiddenSize; i++) to[i * vocabSize + token] = from[token * hiddenSize + i]!;
+    }
+    return { head: pack(turned, hiddenSize, vocabSize), headIsEmbedding: false };
+  };
+  return {
+    ...weights,
+    layers: weights.layers.map((layer) => ({
+      ...layer,
+      qkv: pack(layer.qkv, hiddenSize, queryWidth + 2 * kvHeads * headDim),
+      output: pack(layer.output, queryWidth, hiddenSize),
+      gateUp: pack(layer.gateUp, hiddenSize, 2 * intermediateSize),
+      down: pack(layer.down, intermediateSize, hiddenSize),
+    })),
+    ...packHead(),
+  };
 }

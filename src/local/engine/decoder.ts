@@ -2,7 +2,7 @@
 import type { DecoderModel } from "./base-model.js";
 import type { ModelConfig } from "./config.js";
 import type { LayerWeights } from "./decoder-weights.js";
-import { type F32, type I32, type Kernels, type Rows, slice } from "./kernels/kernels.js";
+import { type F32, type I32, type Kernels, type Matrix, type Rows, slice } from "./kernels/kernels.js";
 import { type AdaptedRows, from, linearForward } from "./linear.js";
 import type { LoraGroup, LoraLayer, LoraWeights } from "./lora.js";
 
@@ -130,7 +130,7 @@ export function decoderForward(
 function layerForward(
   kernels: Kernels,
   model: DecoderModel,
-  layer: LayerWeights,
+  layer: LayerWeights<Matrix>,
   packed: PackedRows,
   input: F32,
   lora: LoraWeights | null,
@@ -151,7 +151,7 @@ function layerForward(
   const linear = (
     out: F32,
     x: F32,
-    weight: F32,
+    weight: Matrix,
     inputs: number,
     outputs: number,
     name: keyof LoraLayer,

@@ -1,5 +1,5 @@
 /** A linear layer with low-rank adapters on it, forward and backward. */
-import { type F32, type I32, type Kernels, slice } from "./kernels/kernels.js";
+import { type F32, type I32, type Kernels, type Matrix, slice } from "./kernels/kernels.js";
 import type { LoraGroup } from "./lora.js";
 
 export const from = <T extends F32 | I32>(buffer: T, start: number): T =>
@@ -30,7 +30,7 @@ export function linearForward(
   kernels: Kernels,
   out: F32,
   x: F32,
-  weight: F32,
+  weight: Matrix,
   shape: LinearShape,
   adapted: AdaptedRows[],
   options: { accumulate?: boolean; keep?: F32 | null } = {},
@@ -74,7 +74,7 @@ export function linearBackward(
   dx: F32 | null,
   dy: F32,
   x: F32,
-  weight: F32,
+  weight: Matrix,
   shape: LinearShape,
   adapted: AdaptedRows,
   kept: F32 | null,

@@ -17,19 +17,22 @@ interface Product {
   n: number;
   k: number;
   options: MatmulOptions;
+  packed?: boolean;
 }
 
 /** The whole buffer behind c, padding between rows included, so that stray writes show. */
-function product(kernels: Kernels, { m, n, k, options }: Product): Float32Array {
+function product(kernels: Kernels, { m, n, k, options, packed = false }: Product): Float32Array {
   const lda = options.lda ?? (options.transA ? m : k);
   const ldb = options.ldb ?? (options.transB ? k : n);
   const ldc = options.ldc ?? n;
   const a = put(kernels, randomFloats((options.transA ? k : m) * lda, 1));
   const b = put(kernels, randomFloats((options.transB ? n : k) * ldb, 2));
   const c = put(kernels, randomFloats(m * ldc, 3));
-  kernels.matmul(c, a, b, m, n, k, options);
+  const room = kernels.alloc(b.length);
+  const [rows, cols] = options.transB ? [n, k] : [k, n];
+  kernels.matmul(c, a, packed ? kernels.pack(room, b, rows, cols) : b, m, n, k, options);
   const result = kernels.view(c).slice();
-  for (const buffer of [a, b, c]) kernels.free(buffer);
+  for (const buffer of [a, b, c, room]) kernels.free(buffer);
   return new Float32Array(result);
 }
 
@@ -46,6 +49,8 @@ shapes.push(
   [4, 8, 600],
   [6, 40, 0],
   [257, 8, 9],
+  [260, 45, 300],
+  [2, 515, 9],
 );
 
 describe("matmul", () => {
@@ -56,12 +61,11 @@ describe("matmul", () => {
           const call = { m, n, k, options: { ...layout, accumulate } };
           const expected = product(reference, call);
           for (const kernels of plain) {
-            const difference = firstBitDifference(product(kernels, call), expected);
-            expect({ call, threads: kernels.threads, difference }).toEqual({
-              call,
-              threads: kernels.threads,
-              difference: null,
-            });
+            for (const packed of [false, true]) {
+              const difference = firstBitDifference(product(kernels, { ...call, packed }), expected);
+              const where = { call, packed, threads: kernels.threads };
+              expect({ ...where, difference }).toEqual({ ...where, difference: null });
+            }
           }
         }
       }
@@ -92,6 +96,7 @@ describe("matmul", () => {
         [12, 700, 80],
         [1, 4000, 160],
         [900, 14, 64],
+        [300, 50, 75],
       ] as const) {
         const call = { m, n, k, options: layout };
         const expected = product(reference, call);
@@ -99,9 +104,11 @@ describe("matmul", () => {
           for (let repeat = 0; repeat < 3; repeat++) {
             expect(firstBitDifference(product(kernels, call), expected)).toBeNull();
           }
+          expect(firstBitDifference(product(kernels, { ...call, packed: true }), expected)).toBeNull();
         }
         const fused = product(relaxed[0]!, call);
         expect(firstBitDifference(product(relaxed[1]!, call), fused)).toBeNull();
+        expect(firstBitDifference(product(relaxed[1]!, { ...call, packed: true }), fused)).toBeNull();
       }
     }
   });
@@ -124,6 +131,10 @@ describe("matmul", () => {
     expect(() => kernels.matmul(c, a, b, 2, 2, 4)).toThrow("a has 6 elements, the operation needs 8");
     expect(() => kernels.matmul(c, a, b, 2, 2, 3, { ldc: 1 })).toThrow(
       "c has rows 1 apart, but they are 2 wide",
+    );
+    const packed = kernels.pack(kernels.alloc(6), b, 3, 2);
+    expect(() => kernels.matmul(c, a, packed, 1, 3, 2)).toThrow(
+      "b is packed as 3 x 2, the operation needs 2 x 3",
     );
   });
 });

@@ -7,6 +7,8 @@ import {
   type I32,
   type Kernels,
   type MatmulOptions,
+  type Matrix,
+  type Packed,
   type Rows,
 } from "./kernels.js";
 
@@ -85,12 +87,18 @@ export class ReferenceKernels implements Kernels {
 
   async close(): Promise<void> {}
 
-  matmul(c: F32, a: F32, b: F32, m: number, n: number, k: number, options: MatmulOptions = {}): void {
+  pack(out: F32, x: F32, rows: number, cols: number): Packed {
+    this.view(out).set(this.view(x).subarray(0, rows * cols));
+    return { kind: "packed", offset: out.offset, rows, cols };
+  }
+
+  matmul(c: F32, a: F32, b: Matrix, m: number, n: number, k: number, options: MatmulOptions = {}): void {
     const { transA = false, transB = false, accumulate = false } = options;
     const lda = options.lda ?? (transA ? m : k);
     const ldb = options.ldb ?? (transB ? k : n);
     const ldc = options.ldc ?? n;
-    const [cv, av, bv] = [this.view(c), this.view(a), this.view(b)];
+    const plainB: F32 = b.kind === "packed" ? { kind: "f32", offset: b.offset, length: b.rows * b.cols } : b;
+    const [cv, av, bv] = [this.view(c), this.view(a), this.view(plainB)];
     const bColumn = new Float32Array(k);
     for (let j = 0; j < n; j++) {
       for (let l = 0; l < k; l++) bColumn[l] = transB ? bv[j * ldb + l]! : bv[l * ldb + j]!;

@@ -8,6 +8,8 @@ import {
   type I32,
   type Kernels,
   type MatmulOptions,
+  type Matrix,
+  type Packed,
   type Rows,
 } from "./kernels.js";
 import { WasmMemory } from "./wasm-memory.js";
@@ -129,26 +131,27 @@ class WasmKernels implements Kernels {
     return this.#workers.close();
   }
 
-  matmul(c: F32, a: F32, b: F32, m: number, n: number, k: number, options: MatmulOptions = {}): void {
+  pack(out: F32, x: F32, rows: number, cols: number): Packed {
+    expect("out", out, rows * cols);
+    expect("x", x, rows * cols);
+    this.#wasm["packMatrix"]!(out.offset, x.offset, rows, cols);
+    return { kind: "packed", offset: out.offset, rows, cols };
+  }
+
+  matmul(c: F32, a: F32, b: Matrix, m: number, n: number, k: number, options: MatmulOptions = {}): void {
     const { transA = false, transB = false, accumulate = false } = options;
     const lda = options.lda ?? (transA ? m : k);
-    const ldb = options.ldb ?? (transB ? k : n);
     const ldc = options.ldc ?? n;
     if (m === 0 || n === 0) return;
     expectRows("c", c, m, ldc, n);
-    if (k > 0) {
-      expectRows("a", a, transA ? k : m, lda, transA ? m : k);
-      expectRows("b", b, transB ? n : k, ldb, transB ? k : n);
-    }
+    if (k > 0) expectRows("a", a, transA ? k : m, lda, transA ? m : k);
     this.#wasm["matmul"]!(
       c.offset,
       4 * ldc,
       a.offset,
       transA ? 4 : 4 * lda,
       transA ? 4 * lda : 4,
-      b.offset,
-      transB ? 4 : 4 * ldb,
-      transB ? 4 * ldb : 4,
+      ...rightSide(b, n, k, transB, options.ldb),
       m,
       n,
       k,
@@ -549,6 +552,25 @@ class WasmKernels implements Kernels {
       }
     }
   }
+}
+
+/** Layout, offset and two strides (or the packed matrix' height and width), as matmul in wasm/gemm.ts wants them. */
+function rightSide(
+  b: Matrix,
+  n: number,
+  k: number,
+  transB: boolean,
+  ldb = transB ? k : n,
+): [number, number, number, number] {
+  const [rows, cols] = transB ? [n, k] : [k, n];
+  if (b.kind === "packed") {
+    if (b.rows !== rows || b.cols !== cols) {
+      throw new RangeError(`b is packed as ${b.rows} x ${b.cols}, the operation needs ${rows} x ${cols}`);
+    }
+    return [transB ? 2 : 1, b.offset, rows, cols];
+  }
+  if (k > 0) expectRows("b", b, rows, ldb, cols);
+  return [0, b.offset, transB ? 4 : 4 * ldb, transB ? 4 * ldb : 4];
 }
 
 function threadCount(asked: number | undefined): number {
