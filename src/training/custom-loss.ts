@@ -1,5 +1,6 @@
 import { TinkerError, ValidationError } from "../errors.js";
 import { Datum, type ForwardBackwardOutput, TensorData } from "../wire/index.js";
+import { firstNonFinite } from "./autograd/backward.js";
 import { backward, fromGradients, isTensor, type Operand, Tensor } from "./autograd/index.js";
 import type { RegularizerReport } from "./regularizers/report.js";
 
@@ -52,7 +53,7 @@ export function withGradients(
   return (data, logprobs) =>
     lossFn(
       data,
-      logprobs.map((each) => new Float32Array(each.data)),
+      logprobs.map((each) => new Float32Array(each.values)),
     );
 }
 
@@ -121,13 +122,14 @@ export function forwardData(data: readonly Datum[]): Datum[] {
 export function backwardData(data: readonly Datum[], gradients: readonly Float64Array[]): Datum[] {
   return data.map((datum, index) => {
     const targetTokens = targetsOf(datum, index);
+    const gradient = gradients[index]!;
+    const weights = new Float32Array(gradient.length);
     // 0 - x and not -x, which would send -0 for all that does not count.
-    const weights = new Float32Array(gradients[index]!);
-    for (let i = 0; i < weights.length; i++) weights[i] = 0 - weights[i]!;
-    const position = weights.findIndex((each) => !Number.isFinite(each));
+    for (let i = 0; i < weights.length; i++) weights[i] = 0 - gradient[i]!;
+    const position = firstNonFinite(weights);
     if (position >= 0) {
       throw new TinkerError(
-        `The gradient by data[${index}].logprobs is ${gradients[index]![position]} at position ${position}, ` +
+        `The gradient by data[${index}].logprobs is ${gradient[position]} at position ${position}, ` +
           "which is too large for a 32-bit float.",
       );
     }
@@ -159,7 +161,7 @@ export function logprobVariables(data: readonly Datum[], output: ForwardBackward
           `whose targetTokens have the shape [${shape.join(", ")}].`,
       );
     }
-    return new Tensor(new Float64Array(values), shape, {
+    return new Tensor(values instanceof Float32Array ? values : new Float64Array(values), shape, {
       requiresGradient: true,
       label: `data[${index}].logprobs`,
     });

@@ -48,7 +48,7 @@ export function jaxLoss<A = JaxArray>(
       { hasAux: true },
     );
     const arrays = logprobs.map((each) => {
-      const flat = jax.numpy.array(new Float32Array(each.data));
+      const flat = jax.numpy.array(new Float32Array(each.values));
       return each.shape.length === 1 ? flat : flat.reshape([...each.shape]);
     });
     const [[loss, metrics], gradients] = differentiate(arrays as never) as [

@@ -18,10 +18,7 @@ export function reshape(operand: Operand, shape: readonly number[]): Tensor {
   if (!isPossible || elementCount(wanted) !== input.size) {
     throw shapeError("reshape", `${describeTensor(input)} cannot become ${shapeText(shape)}`);
   }
-  return result("reshape", input.data, wanted, [input], (dy, [dx], [isFresh]) => {
-    if (isFresh) dx!.set(dy);
-    else for (let i = 0; i < dy.length; i++) dx![i]! += dy[i]!;
-  });
+  return result("reshape", input.values, wanted, [input], (dy, dx) => dx.set(dy));
 }
 
 /** Joins tensors along an axis they have; the other sizes must agree. */
@@ -86,12 +83,13 @@ export function slice(
     y.set(input.data.subarray(place(block), place(block) + width), block * width);
   }
   const shape = input.shape.map((each, index) => (index === axis ? to - from : each));
-  return result("slice", y, shape, [input], (dy, [dx]) => {
+  const backward = (dy: Float64Array, dx: Float64Array) => {
     for (let block = 0; block < outer; block++) {
       const offset = place(block);
-      for (let i = 0; i < width; i++) dx![offset + i]! += dy[block * width + i]!;
+      for (let i = 0; i < width; i++) dx[offset + i]! += dy[block * width + i]!;
     }
-  });
+  };
+  return result("slice", y, shape, [input], backward, { accumulates: true });
 }
 
 /**
@@ -123,9 +121,10 @@ export function gather(operand: Operand, indices: Operand, options: { readonly a
   }
   const y = new Float64Array(sources.length);
   for (let i = 0; i < y.length; i++) y[i] = input.data[sources[i]!]!;
-  return result("gather", y, picks.shape, [input], (dy, [dx]) => {
-    for (let i = 0; i < sources.length; i++) dx![sources[i]!]! += dy[i]!;
-  });
+  const backward = (dy: Float64Array, dx: Float64Array) => {
+    for (let i = 0; i < sources.length; i++) dx[sources[i]!]! += dy[i]!;
+  };
+  return result("gather", y, picks.shape, [input], backward, { accumulates: true });
 }
 
 function toTensors(operation: string, operands: readonly Operand[]): Tensor[] {
@@ -144,24 +143,24 @@ function join(
   },
 ): Tensor {
   const { shape, outer, widths } = plan;
-  const total = widths.reduce((all, width) => all + width, 0);
+  let total = 0;
+  const starts = widths.map((width) => {
+    total += width;
+    return total - width;
+  });
   const y = new Float64Array(outer * total);
-  /** Calls back for each run of elements that lie together in an input and in the result. */
-  const eachRun = (visit: (input: number, from: number, to: number, width: number) => void) => {
+  for (const [input, { values }] of tensors.entries()) {
+    const [start, width] = [starts[input]!, widths[input]!];
     for (let block = 0; block < outer; block++) {
-      let to = block * total;
-      for (const [input, width] of widths.entries()) {
-        visit(input, block * width, to, width);
-        to += width;
-      }
+      const [from, to] = [block * width, block * total + start];
+      for (let i = 0; i < width; i++) y[to + i] = values[from + i]!;
     }
-  };
-  eachRun((input, from, to, width) => y.set(tensors[input]!.data.subarray(from, from + width), to));
-  return result(operation, y, shape, tensors, (dy, gradients) => {
-    eachRun((input, from, to, width) => {
-      const into = gradients[input];
-      if (into === undefined) return;
-      for (let i = 0; i < width; i++) into[from + i]! += dy[to + i]!;
-    });
+  }
+  return result(operation, y, shape, tensors, (dy, into, input) => {
+    const [start, width] = [starts[input]!, widths[input]!];
+    for (let block = 0; block < outer; block++) {
+      const [from, to] = [block * total + start, block * width];
+      for (let i = 0; i < width; i++) into[to + i] = dy[from + i]!;
+    }
   });
 }

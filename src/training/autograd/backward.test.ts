@@ -41,6 +41,27 @@ describe("backward", () => {
     expect([...gradients.of(y)]).toEqual([0, 0]);
   });
 
+  it("gives every variable an array of its own, and leaves constants alone", () => {
+    const [x, y] = [variable([1, 2]), variable([3, 4])];
+    const scale = new Float64Array([5, 6]);
+    const shared = add(x, y);
+    const gradients = backward(sum(add(mul(shared, scale), add(shared, reshape(shared, [2])))));
+    gradients.of(x).fill(0);
+    expect([...gradients.of(y)]).toEqual([7, 8]);
+    expect([...scale]).toEqual([5, 6]);
+  });
+
+  it("adds up what many slices of one tensor give", () => {
+    const x = variable(Float64Array.from({ length: 500 }, (_, index) => index));
+    const squares = Array.from({ length: 499 }, (_, start) => {
+      const pair = slice(x, start, start + 2);
+      return sum(mul(pair, pair));
+    });
+    const gradient = backward(sum(stack(squares))).of(x);
+    expect(gradient.slice(0, 3)).toEqual(new Float64Array([0, 4, 8]));
+    expect(gradient[499]).toBe(998);
+  });
+
   it("goes through a chain of any length", () => {
     const x = variable(1);
     let loss: Tensor = x;

@@ -1,6 +1,6 @@
 import { TinkerError, ValidationError } from "../../errors.js";
-import { describeTensor, elementCount, originText, shapeError, shapeText } from "./shape.js";
-import { isTensor, type Operand, result, type Tensor, toTensor } from "./tensor.js";
+import { describeTensor, originText, shapeError, shapeText } from "./shape.js";
+import { isTensor, type Operand, result, type Tensor, toTensor, type Values } from "./tensor.js";
 
 /** The gradients of a loss by the variables it was computed from. */
 export class Gradients {
@@ -42,10 +42,10 @@ export function backward(loss: Tensor): Gradients {
     );
   }
   const order = inputsFirst(loss);
-  if (!Number.isFinite(loss.data[0])) throw nonFiniteValue(loss, order);
+  if (!Number.isFinite(loss.item())) throw nonFiniteValue(loss, order);
   const gradients = propagate(loss, order, () => {});
   for (const [variable, gradient] of gradients) {
-    if (areFinite(gradient)) continue;
+    if (firstNonFinite(gradient) < 0) continue;
     // Gone through once more, slowly, to find the place.
     propagate(loss, order, refuseNonFinite);
     throw new TinkerError(`The gradient by ${variable.label ?? "a variable"} is not finite.`);
@@ -68,28 +68,25 @@ export function fromGradients(
   }
   const known = gradients.map((gradient, index) => {
     const input = inputs[index]!;
-    const { data, shape } = toTensor(gradient, operation);
-    if (data.length !== elementCount(input.shape)) {
+    const { values, shape } = toTensor(gradient, operation);
+    if (values.length !== input.size) {
       throw shapeError(
         operation,
         `the gradient of ${input.label ?? `input ${index}`} must have the shape ${shapeText(input.shape)}, ` +
           `got ${shapeText(shape)}`,
       );
     }
-    const bad = data.findIndex((each) => !Number.isFinite(each));
+    const bad = firstNonFinite(values);
     if (bad >= 0) {
       throw new TinkerError(
-        `${operation}: the gradient of ${input.label ?? `input ${index}`} is ${data[bad]} at position ${bad}`,
+        `${operation}: the gradient of ${input.label ?? `input ${index}`} is ${values[bad]} at position ${bad}`,
       );
     }
-    return data;
+    return values;
   });
-  return result(operation, Float64Array.of(value), [], inputs, ([factor], into) => {
-    for (const [index, gradient] of known.entries()) {
-      const target = into[index];
-      if (target === undefined) continue;
-      for (let i = 0; i < target.length; i++) target[i]! += factor! * gradient[i]!;
-    }
+  return result(operation, Float64Array.of(value), [], inputs, ([factor], into, input) => {
+    const gradient = known[input]!;
+    for (let i = 0; i < into.length; i++) into[i] = factor! * gradient[i]!;
   });
 }
 
@@ -117,49 +114,65 @@ function inputsFirst(loss: Tensor): Tensor[] {
   return order;
 }
 
+/**
+ * Goes from the loss to the variables. A gradient is needed no more once it has gone through its operation, so the
+ * last input takes over its array, and what is left serves for others of the same size.
+ */
 function propagate(
   loss: Tensor,
   order: readonly Tensor[],
-  check: (tensor: Tensor, gradients: readonly (Float64Array | undefined)[]) => void,
+  check: (tensor: Tensor, gradients: ReadonlyMap<Tensor, Float64Array>) => void,
 ): Map<Tensor, Float64Array> {
   const gradients = new Map<Tensor, Float64Array>();
-  // Gradients of what was computed on the way, passed on and no longer needed: nobody else has seen them.
   const spent = new Map<number, Float64Array[]>();
+  const take = (size: number) => spent.get(size)?.pop() ?? new Float64Array(size);
+  const giveBack = (array: Float64Array) => {
+    const sameSize = spent.get(array.length);
+    if (sameSize === undefined) spent.set(array.length, [array]);
+    else sameSize.push(array);
+  };
   if (loss.requiresGradient) gradients.set(loss, Float64Array.of(1));
   for (const tensor of order.toReversed()) {
     const { node } = tensor;
     const gradient = gradients.get(tensor);
     if (node === undefined || gradient === undefined) continue;
-    const isFresh: boolean[] = [];
-    const inputGradients = node.inputs.map((input) => {
-      const known = gradients.get(input);
-      isFresh.push(known === undefined);
-      if (!input.requiresGradient) return undefined;
-      if (known !== undefined) return known;
-      const fresh =
-        (input.node === undefined ? undefined : spent.get(input.size)?.pop()?.fill(0)) ??
-        new Float64Array(input.size);
-      gradients.set(input, fresh);
-      return fresh;
-    });
-    node.backward(gradient, inputGradients, isFresh);
-    check(tensor, inputGradients);
     gradients.delete(tensor);
-    const sameSize = spent.get(gradient.length);
-    if (sameSize === undefined) spent.set(gradient.length, [gradient]);
-    else sameSize.push(gradient);
+    const last = node.inputs.findLastIndex((input) => input.requiresGradient);
+    let isTaken = false;
+    for (const [index, input] of node.inputs.entries()) {
+      if (!input.requiresGradient) continue;
+      const known = gradients.get(input);
+      if (node.accumulates) {
+        const into = known ?? take(input.size).fill(0);
+        node.backward(gradient, into, index);
+        gradients.set(input, into);
+        continue;
+      }
+      const canTake = index === last && input.size === gradient.length;
+      const into = canTake ? gradient : take(input.size);
+      node.backward(gradient, into, index);
+      if (known === undefined) {
+        gradients.set(input, into);
+        isTaken = canTake;
+      } else {
+        for (let i = 0; i < known.length; i++) known[i]! += into[i]!;
+        if (!canTake) giveBack(into);
+      }
+    }
+    check(tensor, gradients);
+    if (!isTaken) giveBack(gradient);
   }
   return gradients;
 }
 
-function refuseNonFinite(tensor: Tensor, gradients: readonly (Float64Array | undefined)[]): void {
-  for (const [index, gradient] of gradients.entries()) {
-    const position = gradient?.findIndex((each) => !Number.isFinite(each)) ?? -1;
+function refuseNonFinite(tensor: Tensor, gradients: ReadonlyMap<Tensor, Float64Array>): void {
+  for (const input of tensor.node!.inputs) {
+    const gradient = gradients.get(input);
+    const position = gradient === undefined ? -1 : firstNonFinite(gradient);
     if (position < 0) continue;
-    const input = tensor.node!.inputs[index]!;
     throw new TinkerError(
       `The gradient of ${tensor.node!.operation} is ${gradient![position]} at position ${position} of its input ` +
-        `${describeTensor(input)}, where the value is ${input.data[position]}.`,
+        `${describeTensor(input)}, where the value is ${input.values[position]}.`,
     );
   }
 }
@@ -167,12 +180,12 @@ function refuseNonFinite(tensor: Tensor, gradients: readonly (Float64Array | und
 function nonFiniteValue(loss: Tensor, order: readonly Tensor[]): TinkerError {
   // Infinity is often harmless on the way (exp(-Infinity) is 0), so the first NaN is the better lead.
   const firstNaN = order.find(({ data }) => data.some(Number.isNaN));
-  const culprit = firstNaN ?? order.find(({ data }) => !areFinite(data));
+  const culprit = firstNaN ?? order.find(({ values }) => firstNonFinite(values) >= 0);
   if (culprit === undefined) {
     return new TinkerError(`The loss is ${loss.data[0]}, and no operation that led to it needs a gradient.`);
   }
   const { node, data, shape } = culprit;
-  const position = data.findIndex(firstNaN === undefined ? (each) => !Number.isFinite(each) : Number.isNaN);
+  const position = firstNaN === undefined ? firstNonFinite(data) : data.findIndex(Number.isNaN);
   const what = node === undefined ? (culprit.label ?? "a variable") : `the result of ${node.operation}`;
   const origin = node === undefined ? "" : originText(culprit);
   return new TinkerError(
@@ -181,9 +194,9 @@ function nonFiniteValue(loss: Tensor, order: readonly Tensor[]): TinkerError {
   );
 }
 
-function areFinite(values: Float64Array): boolean {
-  let sum = 0;
+/** @internal The position of the first value that is NaN or infinite, or -1. */
+export function firstNonFinite(values: Values): number {
   // 0 for every finite value, NaN for all others.
-  for (let i = 0; i < values.length; i++) sum += values[i]! * 0;
-  return sum === 0;
+  for (let i = 0; i < values.length; i++) if (values[i]! * 0 !== 0) return i;
+  return -1;
 }

@@ -17,20 +17,21 @@ export function matmul(left: Operand, right: Operand): Tensor {
       for (let j = 0; j < columns; j++) y[i * columns + j]! += factor * b.data[k * columns + j]!;
     }
   }
-  return result("matmul", y, [rows, columns], [a, b], (dy, [da, db]) => {
+  const backward = (dy: Float64Array, into: Float64Array, input: number) => {
     for (let i = 0; i < rows; i++) {
       for (let k = 0; k < depth; k++) {
-        let dot = 0;
-        const factor = a.data[i * depth + k]!;
-        for (let j = 0; j < columns; j++) {
-          const gradient = dy[i * columns + j]!;
-          dot += gradient * b.data[k * columns + j]!;
-          if (db !== undefined) db[k * columns + j]! += gradient * factor;
+        if (input === 0) {
+          let dot = 0;
+          for (let j = 0; j < columns; j++) dot += dy[i * columns + j]! * b.data[k * columns + j]!;
+          into[i * depth + k]! += dot;
+        } else {
+          const factor = a.data[i * depth + k]!;
+          for (let j = 0; j < columns; j++) into[k * columns + j]! += dy[i * columns + j]! * factor;
         }
-        if (da !== undefined) da[i * depth + k]! += dot;
       }
     }
-  });
+  };
+  return result("matmul", y, [rows, columns], [a, b], backward, { accumulates: true });
 }
 
 /** A matrix with rows and columns exchanged. */
@@ -44,9 +45,10 @@ export function transpose(operand: Operand): Tensor {
   for (let i = 0; i < rows; i++) {
     for (let j = 0; j < columns; j++) y[j * rows + i] = input.data[i * columns + j]!;
   }
-  return result("transpose", y, [columns, rows], [input], (dy, [dx]) => {
+  const backward = (dy: Float64Array, dx: Float64Array) => {
     for (let i = 0; i < rows; i++) {
-      for (let j = 0; j < columns; j++) dx![i * columns + j]! += dy[j * rows + i]!;
+      for (let j = 0; j < columns; j++) dx[i * columns + j]! += dy[j * rows + i]!;
     }
-  });
+  };
+  return result("transpose", y, [columns, rows], [input], backward, { accumulates: true });
 }

@@ -199,6 +199,22 @@ describe("gradients agree with finite differences", () => {
     },
   );
 
+  it.each(cases.map((each) => [`${each.name} ${JSON.stringify(each.shapes)}`, each] as const))(
+    "%s, the same for 32-bit values read in place",
+    (_, { shapes, run, low, high }) => {
+      const arrays = shapes.map((shape, index) =>
+        Float32Array.from(numbers(size(shape), index + 1, low, high)),
+      );
+      const [narrow, wide] = [arrays, arrays.map((each) => Float64Array.from(each))].map((held) => {
+        const inputs = held.map((data, index) => ag.variable({ data, shape: shapes[index]! }));
+        const output = run(...inputs);
+        const gradients = ag.backward(ag.sum(ag.mul(output, output)));
+        return [output.toArray(), output.shape, ...inputs.map((each) => [...gradients.of(each)])];
+      });
+      expect(narrow).toEqual(wide);
+    },
+  );
+
   it("and a wrong gradient would be seen", () => {
     const wrong: Case = {
       name: "wrong",
@@ -261,6 +277,14 @@ describe("values", () => {
     ).toEqual([2, 2]);
     expect(ag.tensor({ data: [1, 2], shape: [2, 1] }).shape).toEqual([2, 1]);
     expect(ag.tensor(7).item()).toBe(7);
+    expect(ag.tensor({ data: new Float32Array([0.5]) }).data).toEqual(new Float64Array([0.5]));
+  });
+
+  it("of a bare 32-bit array are copied, so that it may be filled anew", () => {
+    const x = ag.variable([1, 2]);
+    const scratch = new Float32Array(2);
+    const parts = [3, 4].map((value) => ag.sum(ag.mul(x, scratch.fill(value))));
+    expect([...ag.backward(ag.sum(ag.stack(parts))).of(x)]).toEqual([7, 7]);
   });
 });
 

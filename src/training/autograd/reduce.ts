@@ -33,7 +33,7 @@ export function logSumExp(operand: Operand, options: ReduceOptions = {}): Tensor
   const reduction = plan("logSumExp", operand, options);
   refuseEmpty("logSumExp", reduction);
   const { input, shape, groups, groupSize, groupOf } = reduction;
-  const x = input.data;
+  const x = input.values;
   const most = new Float64Array(groups).fill(Number.NEGATIVE_INFINITY);
   const y = new Float64Array(groups);
   for (let i = 0; i < x.length; i++) {
@@ -49,10 +49,10 @@ export function logSumExp(operand: Operand, options: ReduceOptions = {}): Tensor
     const isInfinite = Math.abs(most[group]!) === Number.POSITIVE_INFINITY;
     y[group] = isInfinite ? most[group]! : most[group]! + Math.log(y[group]!);
   }
-  return result("logSumExp", y, shape, [input], (dy, [dx]) => {
+  return result("logSumExp", y, shape, [input], (dy, dx) => {
     for (let i = 0; i < x.length; i++) {
       const group = groupOf === undefined ? Math.floor(i / groupSize) : groupOf[i]!;
-      if (x[i] !== Number.NEGATIVE_INFINITY) dx![i]! += dy[group]! * Math.exp(x[i]! - y[group]!);
+      dx[i] = x[i] === Number.NEGATIVE_INFINITY ? 0 : dy[group]! * Math.exp(x[i]! - y[group]!);
     }
   });
 }
@@ -62,7 +62,7 @@ export function softmax(operand: Operand, options: { readonly axis?: number | un
   const input = toTensor(operand, "softmax");
   const axis = resolveAxis("softmax", options.axis ?? -1, input);
   const { outer, size, inner } = aroundAxis(input.shape, axis);
-  const x = input.data;
+  const x = input.values;
   const y = new Float64Array(x.length);
   for (let block = 0; block < outer * inner; block++) {
     const start = Math.floor(block / inner) * size * inner + (block % inner);
@@ -75,19 +75,19 @@ export function softmax(operand: Operand, options: { readonly axis?: number | un
     }
     for (let k = 0, i = start; k < size; k++, i += inner) y[i]! /= total;
   }
-  return result("softmax", y, input.shape, [input], (dy, [dx]) => {
+  return result("softmax", y, input.shape, [input], (dy, dx) => {
     for (let block = 0; block < outer * inner; block++) {
       const start = Math.floor(block / inner) * size * inner + (block % inner);
       let dot = 0;
       for (let k = 0, i = start; k < size; k++, i += inner) dot += dy[i]! * y[i]!;
-      for (let k = 0, i = start; k < size; k++, i += inner) dx![i]! += y[i]! * (dy[i]! - dot);
+      for (let k = 0, i = start; k < size; k++, i += inner) dx[i] = y[i]! * (dy[i]! - dot);
     }
   });
 }
 
 function weightedSum(operation: string, reduction: Reduction, factor: number): Tensor {
   const { input, shape, groups, groupSize, groupOf } = reduction;
-  const x = input.data;
+  const x = input.values;
   const y = new Float64Array(groups);
   if (groupOf === undefined) {
     for (let group = 0, i = 0; group < groups; group++) {
@@ -99,19 +99,13 @@ function weightedSum(operation: string, reduction: Reduction, factor: number): T
     for (let i = 0; i < x.length; i++) y[groupOf[i]!]! += x[i]!;
     for (let group = 0; group < groups; group++) y[group]! *= factor;
   }
-  return result(operation, y, shape, [input], (dy, [dx], [isFresh]) => {
+  return result(operation, y, shape, [input], (dy, dx) => {
     if (groupOf === undefined) {
-      for (let group = 0, i = 0; group < groups; group++) {
-        const gradient = dy[group]! * factor;
-        if (isFresh) {
-          dx!.fill(gradient, group * groupSize, (group + 1) * groupSize);
-          continue;
-        }
-        i = group * groupSize;
-        for (const end = i + groupSize; i < end; i++) dx![i]! += gradient;
+      for (let group = 0; group < groups; group++) {
+        dx.fill(dy[group]! * factor, group * groupSize, (group + 1) * groupSize);
       }
     } else {
-      for (let i = 0; i < x.length; i++) dx![i]! += dy[groupOf[i]!]! * factor;
+      for (let i = 0; i < dx.length; i++) dx[i] = dy[groupOf[i]!]! * factor;
     }
   });
 }
@@ -119,7 +113,11 @@ function weightedSum(operation: string, reduction: Reduction, factor: number): T
 function plan(operation: string, operand: Operand, { axis, keepDims }: ReduceOptions): Reduction {
   const input = toTensor(operand, operation);
   const rank = input.shape.length;
-  const axes = axis === undefined ? input.shape.map((_, each) => each) : [axis].flat();
+  if (axis === undefined) {
+    const shape = keepDims === true ? input.shape.map(() => 1) : [];
+    return { input, shape, groups: 1, groupSize: input.size, groupOf: undefined };
+  }
+  const axes = [axis].flat();
   const reduced = new Set(axes.map((each) => resolveAxis(operation, each, input)));
   if (reduced.size !== axes.length) throw shapeError(operation, `an axis is named twice in [${axes}]`);
   const kept = input.shape.map((size, each) => (reduced.has(each) ? 1 : size));

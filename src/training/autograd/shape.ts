@@ -9,8 +9,10 @@ export function elementCount(shape: readonly number[]): number {
 
 export const shapeText = (shape: readonly number[]): string => `[${shape.join(", ")}]`;
 
-export const sameShape = (left: readonly number[], right: readonly number[]): boolean =>
-  left.length === right.length && left.every((size, axis) => size === right[axis]);
+export function sameShape(left: readonly number[], right: readonly number[]): boolean {
+  if (left === right) return true;
+  return left.length === right.length && left.every((size, axis) => size === right[axis]);
+}
 
 const MOST_ORIGINS_NAMED = 3;
 

@@ -1,30 +1,38 @@
 import { ValidationError } from "../../errors.js";
 import { elementCount, shapeText } from "./shape.js";
 
+/**
+ * Makes the gradient of one input (counted from 0) of that of the result. It overwrites whatever `into` holds, which
+ * may be `gradient` itself where both have one size: each element must be read before it is written.
+ */
+export type Backward = (gradient: Float64Array, into: Float64Array, input: number) => void;
+
 /** How a tensor was computed, and how the gradient of a loss goes back through that. */
 export interface GraphNode {
   readonly operation: string;
   readonly inputs: readonly Tensor[];
+  readonly backward: Backward;
   /**
-   * Adds to the gradient of each input; undefined stands for an input that needs none. One that is fresh holds only
-   * zeros as yet, so it may be filled in place of being added to.
+   * True where `backward` adds to what `into` holds, which is never `gradient`: for operations that use a part of
+   * their input, so that a thousand slices of one tensor do not cost a thousand times its size.
    */
-  backward(
-    gradient: Float64Array,
-    inputGradients: readonly (Float64Array | undefined)[],
-    isFresh: readonly boolean[],
-  ): void;
+  readonly accumulates: boolean;
 }
+
+/** What operations read: 32-bit floats are widened one by one, in registers. */
+export type Values = Float64Array | Float32Array;
 
 // The SDK and its subpaths may be bundled apart, so tensors are known by this and not by their class.
 const MARKER = Symbol.for("tinkerts.autograd.tensor");
 
 /**
- * Numbers with a shape that remember how they were computed. Values are 64-bit floats: that is what JavaScript
- * computes with, and a loss is often a small difference of large sums.
+ * Numbers with a shape that remember how they were computed. All that is computed is a 64-bit float: JavaScript has no
+ * other, and a loss is often a small difference of large sums.
  */
 export class Tensor {
-  readonly data: Float64Array;
+  /** @internal As they came: logprobs and masks come as 32-bit floats, and most of them are read but once. */
+  readonly values: Values;
+  #data: Float64Array | undefined;
   readonly shape: readonly number[];
   /** True for variables and for all that was computed from one. */
   readonly requiresGradient: boolean;
@@ -33,7 +41,7 @@ export class Tensor {
   readonly node: GraphNode | undefined;
 
   constructor(
-    data: Float64Array,
+    values: Values,
     shape: readonly number[],
     origin: {
       readonly requiresGradient?: boolean;
@@ -41,13 +49,13 @@ export class Tensor {
       readonly node?: GraphNode | undefined;
     } = {},
   ) {
-    if (elementCount(shape) !== data.length) {
+    if (elementCount(shape) !== values.length) {
       throw new ValidationError(
         "shape",
-        `Tensor: ${data.length} values do not fill the shape ${shapeText(shape)}`,
+        `Tensor: ${values.length} values do not fill the shape ${shapeText(shape)}`,
       );
     }
-    this.data = data;
+    this.values = values;
     this.shape = shape;
     this.requiresGradient = origin.requiresGradient ?? false;
     this.label = origin.label;
@@ -58,24 +66,29 @@ export class Tensor {
     return true;
   }
 
+  get data(): Float64Array {
+    this.#data ??= this.values instanceof Float64Array ? this.values : new Float64Array(this.values);
+    return this.#data;
+  }
+
   get size(): number {
-    return this.data.length;
+    return this.values.length;
   }
 
   /** The value of a tensor of one element. */
   item(): number {
-    if (this.data.length !== 1) {
+    if (this.values.length !== 1) {
       throw new ValidationError(
         "item",
         `item: the tensor must have one element, got shape ${shapeText(this.shape)}`,
       );
     }
-    return this.data[0]!;
+    return this.values[0]!;
   }
 
   /** All values, row by row. */
   toArray(): number[] {
-    return Array.from(this.data);
+    return Array.from(this.values);
   }
 }
 
@@ -110,13 +123,13 @@ export type Operand = Tensor | number | TypedNumbers | NestedList | ShapedValues
 /** A constant, over the same array where it is one of 64-bit floats; a tensor is returned as it is. */
 export function tensor(value: Operand, shape?: readonly number[]): Tensor {
   const converted = toTensor(value, "tensor");
-  return shape === undefined ? converted : new Tensor(converted.data, shape, converted);
+  return shape === undefined ? converted : new Tensor(converted.values, shape, converted);
 }
 
 /** A tensor that a loss can be differentiated by, over the same array where it is one of 64-bit floats. */
 export function variable(value: Operand, options: { readonly label?: string } = {}): Tensor {
-  const { data, shape } = toTensor(value, "variable");
-  return new Tensor(data, shape, { requiresGradient: true, label: options.label });
+  const { values, shape } = toTensor(value, "variable");
+  return new Tensor(values, shape, { requiresGradient: true, label: options.label });
 }
 
 /** @internal */
@@ -129,7 +142,9 @@ export function toTensor(value: Operand, operation: string): Tensor {
   }
   if (typeof value === "object" && value !== null && "data" in value) {
     const dense = value.isSparse === true && value.toDense !== undefined ? value.toDense() : value;
-    return new Tensor(toFloats(dense.data), [...(dense.shape ?? [dense.data.length])]);
+    const shape = [...(dense.shape ?? [dense.data.length])];
+    // What a datum holds stays as it is, so it is read in place; a bare array may be filled anew before the gradients.
+    return new Tensor(dense.data instanceof Float32Array ? dense.data : toFloats(dense.data), shape);
   }
   throw new ValidationError(
     operation,
@@ -170,11 +185,15 @@ function fromNested(list: NestedList, operation: string): Tensor {
 /** @internal The result of an operation; it stays out of the graph when no input needs a gradient. */
 export function result(
   operation: string,
-  data: Float64Array,
+  values: Values,
   shape: readonly number[],
   inputs: readonly Tensor[],
-  backward: GraphNode["backward"],
+  backward: Backward,
+  { accumulates = false }: { readonly accumulates?: boolean } = {},
 ): Tensor {
-  if (!inputs.some((input) => input.requiresGradient)) return new Tensor(data, shape);
-  return new Tensor(data, shape, { requiresGradient: true, node: { operation, inputs, backward } });
+  if (!inputs.some((input) => input.requiresGradient)) return new Tensor(values, shape);
+  return new Tensor(values, shape, {
+    requiresGradient: true,
+    node: { operation, inputs, backward, accumulates },
+  });
 }

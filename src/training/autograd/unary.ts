@@ -1,7 +1,5 @@
 import { shapeError } from "./shape.js";
-import { type Operand, result, Tensor, toTensor } from "./tensor.js";
-
-type Values = Float64Array;
+import { type Operand, result, Tensor, toTensor, type Values } from "./tensor.js";
 
 /**
  * An operation on each element. The loops stand in the operations themselves: shared by all of them, one loop that
@@ -10,14 +8,14 @@ type Values = Float64Array;
 function elementwise(
   operation: string,
   operand: Operand,
-  forward: (x: Values, y: Values) => void,
-  backward: (x: Values, y: Values, dy: Values, dx: Values) => void,
+  forward: (x: Values, y: Float64Array) => void,
+  backward: (x: Values, y: Float64Array, dy: Float64Array, dx: Float64Array) => void,
 ): Tensor {
   const input = toTensor(operand, operation);
   const output = new Float64Array(input.size);
-  forward(input.data, output);
-  return result(operation, output, input.shape, [input], (gradient, [into]) =>
-    backward(input.data, output, gradient, into!),
+  forward(input.values, output);
+  return result(operation, output, input.shape, [input], (gradient, into) =>
+    backward(input.values, output, gradient, into),
   );
 }
 
@@ -29,7 +27,7 @@ export function neg(operand: Operand): Tensor {
       for (let i = 0; i < x.length; i++) y[i] = -x[i]!;
     },
     (x, _, dy, dx) => {
-      for (let i = 0; i < x.length; i++) dx[i]! -= dy[i]!;
+      for (let i = 0; i < x.length; i++) dx[i] = -dy[i]!;
     },
   );
 }
@@ -42,7 +40,7 @@ export function exp(operand: Operand): Tensor {
       for (let i = 0; i < x.length; i++) y[i] = Math.exp(x[i]!);
     },
     (x, y, dy, dx) => {
-      for (let i = 0; i < x.length; i++) dx[i]! += dy[i]! * y[i]!;
+      for (let i = 0; i < x.length; i++) dx[i] = dy[i]! * y[i]!;
     },
   );
 }
@@ -55,7 +53,7 @@ export function log(operand: Operand): Tensor {
       for (let i = 0; i < x.length; i++) y[i] = Math.log(x[i]!);
     },
     (x, _, dy, dx) => {
-      for (let i = 0; i < x.length; i++) dx[i]! += dy[i]! / x[i]!;
+      for (let i = 0; i < x.length; i++) dx[i] = dy[i]! / x[i]!;
     },
   );
 }
@@ -68,7 +66,7 @@ export function sigmoid(operand: Operand): Tensor {
       for (let i = 0; i < x.length; i++) y[i] = sigmoidOf(x[i]!);
     },
     (x, y, dy, dx) => {
-      for (let i = 0; i < x.length; i++) dx[i]! += dy[i]! * y[i]! * sigmoidOf(-x[i]!);
+      for (let i = 0; i < x.length; i++) dx[i] = dy[i]! * y[i]! * sigmoidOf(-x[i]!);
     },
   );
 }
@@ -81,7 +79,7 @@ export function logSigmoid(operand: Operand): Tensor {
       for (let i = 0; i < x.length; i++) y[i] = -softplusOf(-x[i]!);
     },
     (x, _, dy, dx) => {
-      for (let i = 0; i < x.length; i++) dx[i]! += dy[i]! * sigmoidOf(-x[i]!);
+      for (let i = 0; i < x.length; i++) dx[i] = dy[i]! * sigmoidOf(-x[i]!);
     },
   );
 }
@@ -94,7 +92,7 @@ export function softplus(operand: Operand): Tensor {
       for (let i = 0; i < x.length; i++) y[i] = softplusOf(x[i]!);
     },
     (x, _, dy, dx) => {
-      for (let i = 0; i < x.length; i++) dx[i]! += dy[i]! * sigmoidOf(x[i]!);
+      for (let i = 0; i < x.length; i++) dx[i] = dy[i]! * sigmoidOf(x[i]!);
     },
   );
 }
@@ -107,7 +105,7 @@ export function tanh(operand: Operand): Tensor {
       for (let i = 0; i < x.length; i++) y[i] = Math.tanh(x[i]!);
     },
     (x, y, dy, dx) => {
-      for (let i = 0; i < x.length; i++) dx[i]! += dy[i]! * (1 - y[i]! * y[i]!);
+      for (let i = 0; i < x.length; i++) dx[i] = dy[i]! * (1 - y[i]! * y[i]!);
     },
   );
 }
@@ -121,7 +119,7 @@ export function abs(operand: Operand): Tensor {
       for (let i = 0; i < x.length; i++) y[i] = Math.abs(x[i]!);
     },
     (x, _, dy, dx) => {
-      for (let i = 0; i < x.length; i++) dx[i]! += dy[i]! * Math.sign(x[i]!);
+      for (let i = 0; i < x.length; i++) dx[i] = dy[i]! * Math.sign(x[i]!);
     },
   );
 }
@@ -134,7 +132,7 @@ export function sqrt(operand: Operand): Tensor {
       for (let i = 0; i < x.length; i++) y[i] = Math.sqrt(x[i]!);
     },
     (x, y, dy, dx) => {
-      for (let i = 0; i < x.length; i++) dx[i]! += dy[i]! / (2 * y[i]!);
+      for (let i = 0; i < x.length; i++) dx[i] = dy[i]! / (2 * y[i]!);
     },
   );
 }
@@ -155,15 +153,15 @@ export function clamp(
       for (let i = 0; i < x.length; i++) y[i] = Math.min(Math.max(x[i]!, min), max);
     },
     (x, _, dy, dx) => {
-      for (let i = 0; i < x.length; i++) if (x[i]! >= min && x[i]! <= max) dx[i]! += dy[i]!;
+      for (let i = 0; i < x.length; i++) dx[i] = x[i]! >= min && x[i]! <= max ? dy[i]! : 0;
     },
   );
 }
 
 /** The same values as a constant: no gradient goes through. */
 export function stopGradient(operand: Operand): Tensor {
-  const { data, shape } = toTensor(operand, "stopGradient");
-  return new Tensor(data, shape);
+  const { values, shape } = toTensor(operand, "stopGradient");
+  return new Tensor(values, shape);
 }
 
 function sigmoidOf(x: number): number {
