@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { TinkerError, ValidationError } from "../errors.js";
-import { HOSTED_BASE_URL, resolveAuth, StaticKeyAuth } from "./auth.js";
+import { type CredentialSource, HOSTED_BASE_URL, resolveAuth, StaticKeyAuth } from "./auth.js";
 import type { Platform } from "./platform-types.js";
 
 const JWT = "eyJhbGciOiJub25lIn0.e30.x";
@@ -34,26 +34,54 @@ const resolve = (world: World, apiKey?: string | (() => string | Promise<string>
 const CMD = { TINKER_CREDENTIAL_CMD: "print-key" };
 
 describe("resolveAuth", () => {
-  it.each<[string, World, string | undefined, string]>([
+  it.each<[string, World, string | undefined, string, CredentialSource]>([
     [
       "the apiKey option",
       { env: { TINKER_API_KEY: "tml-env", ...CMD }, stored: "tml-stored" },
       "tml-option",
       "tml-option",
+      "apiKey",
     ],
     [
       "TINKER_API_KEY",
       { env: { TINKER_API_KEY: "tml-env", ...CMD }, stored: "tml-stored" },
       undefined,
       "tml-env",
+      "TINKER_API_KEY",
     ],
-    ["TINKER_API_KEY when the option is empty", { env: { TINKER_API_KEY: "tml-env" } }, "", "tml-env"],
-    ["the command", { env: CMD, stored: "tml-stored", prints: ["tml-cmd\n"] }, undefined, "tml-cmd"],
-    ["the command when the key is malformed", { env: CMD, prints: ["tml-cmd"] }, "wrong", "tml-cmd"],
-    ["the stored key", { env: { TINKER_API_KEY: "" }, stored: "tml-stored" }, undefined, "tml-stored"],
-    ["a JWT", { env: CMD }, JWT, JWT],
-  ])("takes %s", async (_name, world, apiKey, expected) => {
-    expect(await resolve(world, apiKey).token()).toBe(expected);
+    [
+      "TINKER_API_KEY when the option is empty",
+      { env: { TINKER_API_KEY: "tml-env" } },
+      "",
+      "tml-env",
+      "TINKER_API_KEY",
+    ],
+    [
+      "the command",
+      { env: CMD, stored: "tml-stored", prints: ["tml-cmd\n"] },
+      undefined,
+      "tml-cmd",
+      "TINKER_CREDENTIAL_CMD",
+    ],
+    [
+      "the command when the key is malformed",
+      { env: CMD, prints: ["tml-cmd"] },
+      "wrong",
+      "tml-cmd",
+      "TINKER_CREDENTIAL_CMD",
+    ],
+    [
+      "the stored key",
+      { env: { TINKER_API_KEY: "" }, stored: "tml-stored" },
+      undefined,
+      "tml-stored",
+      "stored key",
+    ],
+    ["a JWT", { env: CMD }, JWT, JWT, "apiKey"],
+  ])("takes %s, and says so", async (_name, world, apiKey, expected, source) => {
+    const auth = resolve(world, apiKey);
+    expect(await auth.token()).toBe(expected);
+    expect(auth.source).toBe(source);
   });
 
   it("refuses a key of another service", () => {

@@ -1,8 +1,12 @@
 import { TinkerError, ValidationError } from "../errors.js";
 import type { Platform } from "./platform-types.js";
 
+/** Where a credential was found. */
+export type CredentialSource = "apiKey" | "TINKER_API_KEY" | "TINKER_CREDENTIAL_CMD" | "stored key" | "none";
+
 /** Where the credential of a request comes from. */
 export interface AuthProvider {
+  readonly source?: CredentialSource;
   /** The value for X-API-Key, asked before every attempt; undefined sends none. */
   token(): Promise<string | undefined> | string | undefined;
   close?(): void;
@@ -15,9 +19,11 @@ export const HOSTED_BASE_URL = "https://tinker.thinkingmachines.dev/services/tin
 /** A key that never changes. */
 export class StaticKeyAuth implements AuthProvider {
   readonly apiKey: string;
+  readonly source: CredentialSource;
 
-  constructor(apiKey: string) {
+  constructor(apiKey: string, source: CredentialSource = "apiKey") {
     this.apiKey = apiKey;
+    this.source = source;
   }
 
   token(): string {
@@ -26,10 +32,11 @@ export class StaticKeyAuth implements AuthProvider {
 }
 
 /** For servers that want no credential. */
-export const noAuth: AuthProvider = { token: () => undefined };
+export const noAuth: AuthProvider = { source: "none", token: () => undefined };
 
 function keyFunctionAuth(keyFunction: () => string | Promise<string>): AuthProvider {
   return {
+    source: "apiKey",
     async token() {
       const key: unknown = await keyFunction();
       if (typeof key === "string" && key.trim() !== "") return key.trim();
@@ -40,6 +47,7 @@ function keyFunctionAuth(keyFunction: () => string | Promise<string>): AuthProvi
 
 function commandAuth(command: string, platform: Platform): AuthProvider {
   return {
+    source: "TINKER_CREDENTIAL_CMD",
     async token() {
       if (platform.runCommand === undefined) {
         throw new TinkerError(
@@ -72,8 +80,9 @@ export function resolveAuth(sources: CredentialSources): AuthProvider {
     throw new ValidationError("apiKey", `apiKey must be a string or a function, got ${typeof apiKey}`);
   }
   const key = (apiKey || platform.env("TINKER_API_KEY") || "").trim();
+  const source = apiKey ? "apiKey" : "TINKER_API_KEY";
   const command = platform.env("TINKER_CREDENTIAL_CMD") || undefined;
-  if (key.startsWith("eyJ")) return new StaticKeyAuth(key);
+  if (key.startsWith("eyJ")) return new StaticKeyAuth(key, source);
   if (sources.enforceCommand) {
     if (command !== undefined) return commandAuth(command, platform);
     throw new TinkerError(
@@ -82,7 +91,7 @@ export function resolveAuth(sources: CredentialSources): AuthProvider {
   }
   const hosted = sources.baseURL === HOSTED_BASE_URL;
   const usable = key !== "" && (!hosted || key.startsWith("tml-"));
-  if (usable) return new StaticKeyAuth(key);
+  if (usable) return new StaticKeyAuth(key, source);
   if (command !== undefined) return commandAuth(command, platform);
   if (key !== "") {
     throw new ValidationError(
@@ -91,7 +100,7 @@ export function resolveAuth(sources: CredentialSources): AuthProvider {
     );
   }
   const stored = platform.readStoredCredential?.();
-  if (stored !== undefined) return new StaticKeyAuth(stored);
+  if (stored !== undefined) return new StaticKeyAuth(stored, "stored key");
   // Self-hosted servers (SkyRL, the built-in backend) know no keys.
   if (!hosted) return noAuth;
   throw new TinkerError(

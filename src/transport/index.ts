@@ -5,6 +5,7 @@ export { APIPromise, type ParsedAnswer } from "./api-promise.js";
 export {
   type ApiKeyOption,
   type AuthProvider,
+  type CredentialSource,
   HOSTED_BASE_URL,
   noAuth,
   resolveAuth,
