@@ -69,7 +69,17 @@ describe("APIError.from", () => {
     [{ error: "b", category: "user" }, "b"],
     [{ error: { message: "c" } }, "c"],
     ["plain text", "plain text"],
-    [{ detail: [{ loc: ["body"], msg: "missing" }] }, '[{"loc":["body"],"msg":"missing"}]'],
+    [{ detail: [{ loc: ["body"], msg: "missing" }] }, "body: missing"],
+    [
+      {
+        detail: [
+          { loc: ["body", "a", "b"], msg: "Field required" },
+          { loc: ["body", "c"], msg: "c is no number" },
+        ],
+      },
+      "a.b: Field required; c is no number",
+    ],
+    [{ detail: [{ loc: ["body"] }] }, '[{"loc":["body"]}]'],
     [{ other: 1 }, '{"other":1}'],
   ])("finds the sentence in %j", (body, sentence) => {
     expect(from(400, body).message).toContain(`answered 400: ${sentence}`);

@@ -224,8 +224,22 @@ function detailOf(body: unknown): string {
     if (inner === undefined || inner === null) break;
     detail = inner;
   }
-  const text = (typeof detail === "string" ? detail : (JSON.stringify(detail) ?? "")).trim();
+  const said = typeof detail === "string" ? detail : (complaints(detail) ?? JSON.stringify(detail) ?? "");
+  const text = said.trim();
   return text.length > MAX_DETAIL_CHARACTERS ? `${text.slice(0, MAX_DETAIL_CHARACTERS)}…` : text;
+}
+
+/** FastAPI's list of what is wrong with a request, as a sentence; undefined when it is something else. */
+function complaints(detail: unknown): string | undefined {
+  if (!Array.isArray(detail) || detail.length === 0) return undefined;
+  const parts = detail.map((item: { loc?: unknown; msg?: unknown } | null) => {
+    if (typeof item?.msg !== "string") return undefined;
+    const place = Array.isArray(item.loc) ? item.loc.map(String) : [];
+    // Some servers name the field in the message, too.
+    if (place.length === 0 || item.msg.includes(place.at(-1)!)) return item.msg;
+    return `${place.slice(place.length > 1 ? 1 : 0).join(".")}: ${item.msg}`;
+  });
+  return parts.includes(undefined) ? undefined : parts.join("; ");
 }
 
 /** No answer came: the connection could not be made, or broke. `cause` holds what the network said. */

@@ -3,8 +3,10 @@ import {
   type APIError,
   APITimeoutError,
   AuthenticationError,
+  BadRequestError,
   NotFoundError,
   PermissionDeniedError,
+  UnprocessableEntityError,
 } from "../errors.js";
 import { HOSTED_BASE_URL } from "../transport/auth.js";
 import type { CommandContext } from "./context.js";
@@ -35,6 +37,9 @@ export function explainFailure(error: unknown, options: GlobalOptions): string {
     return `${server} does not allow this with the key in use: ${detail(error)}`;
   }
   if (error instanceof NotFoundError) return `${server} does not know that: ${detail(error)}`;
+  if (error instanceof BadRequestError || error instanceof UnprocessableEntityError) {
+    return `${server} refuses this: ${detail(error)}`;
+  }
   return error.message;
 }
 
