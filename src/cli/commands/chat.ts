@@ -1,0 +1,135 @@
+import { createInterface } from "node:readline";
+import { APIUserAbortError } from "../../errors.js";
+import { type Answer, Conversation } from "../chat/conversation.js";
+import {
+  type ChatState,
+  isSlashCommand,
+  runSlashCommand,
+  slashCommandNames,
+} from "../chat/slash-commands.js";
+import { TerminalInput } from "../chat/terminal-input.js";
+import type { CommandContext, CommandModule } from "../context.js";
+import { whileWaiting } from "../output/waiting.js";
+import {
+  addModelOptions,
+  addSamplingOptions,
+  modelName,
+  openSampler,
+  type SamplingOptions,
+  samplingParams,
+} from "../sampling-options.js";
+
+interface ChatOptions extends SamplingOptions {
+  readonly system?: string;
+}
+
+/** Where messages come from, and what may stop an answer. */
+interface Input {
+  read(): Promise<string | undefined>;
+  during<T>(work: (signal: AbortSignal) => Promise<T>): Promise<T>;
+  close(): void;
+}
+
+export const define: CommandModule["define"] = (command, context) => {
+  addModelOptions(command).option("--system <text>", "the system message");
+  addSamplingOptions(command, {})
+    .addHelpText(
+      "after",
+      `
+At a terminal, /help lists what else can be typed. From a pipe, each line is one message, and only the answers are
+printed; with --json each answer is a line of JSON.
+
+Examples:
+  tinkerts chat --base-model tinkerts/nano
+  echo "What is the capital of France?" | tinkerts chat --base-model tinkerts/nano --temperature 0`,
+    )
+    .action((options: ChatOptions) => chat(options, context));
+};
+
+async function chat(options: ChatOptions, context: CommandContext): Promise<void> {
+  const { stdin, stderr } = context;
+  const model = modelName(options);
+  const interrupted = context.interruption();
+  const service = await context.serviceClient();
+  const sampler = await whileWaiting(stderr, `opening ${model}`, openSampler(service, options, interrupted));
+  if (!sampler.tokenizer.hasChatTemplate) {
+    throw new Error(
+      `${model} has no chat template, so it cannot take part in a conversation: let it continue a text with tinkerts sample`,
+    );
+  }
+  const conversation = new Conversation(sampler, samplingParams(options), options.system);
+  const state: ChatState = { model, conversation, saved: new Set() };
+  const isTerminal = stdin.isTTY === true && stderr.isTTY === true;
+  const input = isTerminal
+    ? new TerminalInput(stdin, stderr, slashCommandNames)
+    : pipedInput(stdin, interrupted);
+  const close = () => input.close();
+  interrupted.addEventListener("abort", close);
+  if (isTerminal) stderr.write(`Talking to ${model}. /help lists commands, Ctrl-D leaves.\n\n`);
+  try {
+    for (;;) {
+      const message = await input.read();
+      interrupted.throwIfAborted();
+      if (message === undefined) return;
+      if (isSlashCommand(message)) {
+        const reply = await runSlashCommand(state, message);
+        if (reply === undefined) return;
+        stderr.write(`${reply}\n`);
+      } else if (message.trim() !== "") {
+        try {
+          const ask = (signal: AbortSignal) =>
+            conversation.ask(message, AbortSignal.any([signal, interrupted]));
+          show(
+            await input.during((signal) => whileWaiting(stderr, "answering", ask(signal))),
+            options,
+            context,
+          );
+        } catch (error) {
+          if (!isTerminal || interrupted.aborted) throw error;
+          stderr.write(await whyNoAnswer(error, context));
+        }
+      }
+      if (isTerminal) stderr.write("\n");
+    }
+  } finally {
+    interrupted.removeEventListener("abort", close);
+    input.close();
+  }
+}
+
+function show(
+  { text, tokens, stopReason }: Answer,
+  { maxTokens }: ChatOptions,
+  context: CommandContext,
+): void {
+  const { stdout, stderr, globals } = context;
+  const line =
+    globals().format === "json"
+      ? JSON.stringify({ role: "assistant", content: text, tokens, stopReason })
+      : text;
+  stdout.write(`${line}\n`);
+  if (stopReason !== "length") return;
+  const advice =
+    maxTokens === undefined ? "there is no room for more; /reset makes some" : "see --max-tokens";
+  stderr.write(`(cut off after ${tokens} tokens: ${advice})\n`);
+}
+
+async function whyNoAnswer(error: unknown, context: CommandContext): Promise<string> {
+  if (error instanceof APIUserAbortError) return "(stopped; your message is not part of the conversation)\n";
+  const { explainFailure } = await import("../failure.js");
+  return `error: ${explainFailure(error, context.globals())}\n`;
+}
+
+/** Each line of a pipe or a file is a message. */
+function pipedInput(stdin: NodeJS.ReadStream, interrupted: AbortSignal): Input {
+  const readline = createInterface({ input: stdin, terminal: false });
+  const lines = readline[Symbol.asyncIterator]();
+  return {
+    read: async () => {
+      const { value, done } = await lines.next();
+      return done ? undefined : value;
+    },
+    during: (work) => work(interrupted),
+    close: () => readline.close(),
+  };
+}

@@ -1,0 +1,25 @@
+/** Where to show it, and whether there is anybody to see it. */
+type Screen = Pick<NodeJS.WriteStream, "write" | "isTTY">;
+
+const FRAMES = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"];
+const FRAME_MS = 100;
+/** What is over sooner needs no sign. */
+const PATIENCE_MS = 300;
+
+/** Until `work` ends, a terminal shows what is waited for and for how long; elsewhere nothing is shown. */
+export async function whileWaiting<T>(screen: Screen, what: string, work: PromiseLike<T>): Promise<T> {
+  if (screen.isTTY !== true) return await work;
+  const started = performance.now();
+  let frame = 0;
+  const timer = setInterval(() => {
+    const waitedMs = performance.now() - started;
+    if (waitedMs < PATIENCE_MS) return;
+    screen.write(`\r\x1b[K${FRAMES[frame++ % FRAMES.length]} ${what} ${Math.floor(waitedMs / 1000)} s`);
+  }, FRAME_MS);
+  try {
+    return await work;
+  } finally {
+    clearInterval(timer);
+    if (frame > 0) screen.write("\r\x1b[K");
+  }
+}
