@@ -43,6 +43,18 @@ export const commands: readonly (CommandEntry | CommandGroup)[] = [
       { name: "info", summary: "show one training run", load: () => import("./run-info.js") },
     ],
   },
+  { name: "sample", summary: "let a model continue a text", load: () => import("./sample.js") },
+  { name: "chat", summary: "talk to a model", load: () => import("./chat.js") },
+  {
+    name: "doctor",
+    summary: "check that everything a program needs is there",
+    load: () => import("./doctor.js"),
+  },
+  {
+    name: "completion",
+    summary: "print a script that completes commands in your shell",
+    load: () => import("./completion.js"),
+  },
   {
     name: "checkpoint",
     summary: "manage checkpoints: list, download, publish, delete, merge",

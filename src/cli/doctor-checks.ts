@@ -1,0 +1,147 @@
+import { HttpClient, type ServiceClient } from "tinkerts";
+import { type CredentialSource, noAuth } from "../transport/auth.js";
+import type { CommandContext } from "./context.js";
+import { explainFailure } from "./failure.js";
+
+export interface Check {
+  readonly name: string;
+  /** "skipped" where it makes no sense because another one failed. */
+  readonly status: "ok" | "failed" | "skipped";
+  /** What was found, or what is wrong and what to do. */
+  readonly detail: string;
+}
+
+/** As package.json says. */
+export const OLDEST_NODE = "20.18.1";
+/** A server that knows the time of a token would refuse one from further away. */
+const LARGEST_SKEW_S = 60;
+const PATIENCE_MS = 10_000;
+
+/** Looks at everything a program with the SDK needs, one thing after the other; each is told as soon as it is known. */
+export async function* runChecks(context: CommandContext): AsyncGenerator<Check> {
+  const globals = context.globals();
+  const request = {
+    signal: context.interruption(),
+    timeout: globals.timeoutMs ?? PATIENCE_MS,
+    maxRetries: 0,
+  };
+  const attempt = async (name: string, look: () => Promise<string>): Promise<Check> => {
+    try {
+      return { name, status: "ok", detail: await look() };
+    } catch (error) {
+      request.signal.throwIfAborted();
+      return { name, status: "failed", detail: explainFailure(error, globals) };
+    }
+  };
+  const skipped = (name: string, why: string): Check => ({ name, status: "skipped", detail: why });
+
+  yield await attempt("Node", async () => checkNode(process.versions.node));
+
+  const key = await attempt("API key", () => checkKey(context));
+  yield key;
+
+  let skew: Check | undefined;
+  // Whether a server is there can be told without a key.
+  const http = new HttpClient({ baseURL: globals.baseURL, apiKey: () => "" });
+  const server = await attempt("Server", async () => {
+    const health = {
+      ...request,
+      method: "GET",
+      path: "/api/v1/healthz",
+      pool: "session",
+      auth: noAuth,
+    } as const;
+    // The first exchange makes the connection; the second tells how far away the server is.
+    await http.exchange(health);
+    const started = performance.now();
+    const { headers } = await http.exchange(health);
+    const elapsedMs = performance.now() - started;
+    const date = headers.get("date");
+    skew = await attempt("Clock", async () => describeSkew(date, Date.now() - elapsedMs / 2));
+    return `${http.baseURL} answered in ${Math.round(elapsedMs)} ms`;
+  });
+  await http.close();
+  yield server;
+  yield skew ?? skipped("Clock", "needs the server");
+
+  const missing = [server, key].find(({ status }) => status === "failed");
+  if (missing !== undefined) {
+    const why = `needs the ${missing === key ? "key" : "server"}`;
+    yield skipped("Models", why);
+    yield skipped("Session", why);
+    return;
+  }
+  const service = await context.serviceClient();
+  const models = await attempt("Models", async () => {
+    const { supportedModels } = await service.getServerCapabilities(request);
+    return describeModels(supportedModels.map(({ modelName }) => modelName ?? "unnamed"));
+  });
+  yield models;
+  yield models.status === "failed"
+    ? skipped("Session", "needs a server that answers")
+    : await attempt("Session", () => checkSession(service, request));
+}
+
+export function checkNode(version: string): string {
+  const order = (text: string) =>
+    text.split(".").reduce((sum, part) => 1000 * sum + Number.parseInt(part, 10), 0);
+  if (order(version) < order(OLDEST_NODE)) {
+    throw new Error(`${version} is too old: install ${OLDEST_NODE} or newer from https://nodejs.org`);
+  }
+  return version;
+}
+
+const FOUND: Readonly<Record<CredentialSource, string>> = {
+  apiKey: "from --api-key",
+  TINKER_API_KEY: "from TINKER_API_KEY",
+  TINKER_CREDENTIAL_CMD: "printed by the command in TINKER_CREDENTIAL_CMD",
+  "stored key": "stored by `tinker auth login` in ~/.tinker/credentials.json",
+  none: "none, and none is needed for a server of your own",
+};
+
+/** Never the key itself. */
+async function checkKey(context: CommandContext): Promise<string> {
+  const { baseURL, apiKey } = context.globals();
+  await context.restClient();
+  const http = new HttpClient({ baseURL, apiKey });
+  try {
+    await http.auth.token();
+    return FOUND[http.auth.source ?? "none"];
+  } finally {
+    await http.close();
+  }
+}
+
+export function describeSkew(date: string | null, nowMs: number): string {
+  if (date === null) return "the server does not tell the time";
+  // The header knows whole seconds only.
+  const seconds = Math.round((nowMs - Date.parse(date)) / 1000 - 0.5);
+  const distance = Math.abs(seconds);
+  const text = `${distance} s ${seconds < 0 ? "behind" : "ahead of"} the server's`;
+  if (distance > LARGEST_SKEW_S) {
+    throw new Error(`this machine's clock is ${text}: set it, or let the system do so (NTP)`);
+  }
+  return distance <= 2 ? "the same as the server's" : text;
+}
+
+const SHOWN_MODELS = 3;
+
+function describeModels(names: readonly string[]): string {
+  if (names.length === 0) throw new Error("the server offers none: ask whoever runs it");
+  const rest = names.length - SHOWN_MODELS;
+  const shown = names.slice(0, SHOWN_MODELS).join(", ");
+  return rest > 0 ? `${shown} and ${rest} more (see tinkerts models)` : shown;
+}
+
+async function checkSession(
+  service: ServiceClient,
+  request: { signal: AbortSignal; timeout: number },
+): Promise<string> {
+  const started = performance.now();
+  const sessionId = await service.getSessionId();
+  await service.post("/api/v1/session_heartbeat", {
+    ...request,
+    body: { session_id: sessionId, type: "session_heartbeat" },
+  });
+  return `opened and alive in ${Math.round(performance.now() - started)} ms`;
+}
