@@ -17,12 +17,13 @@ beforeAll(async () => {
   folder = mkdtempSync(join(tmpdir(), "tinkerts-completion-"));
   mkdirSync(join(folder, "some-folder"));
   writeFileSync(join(folder, "some-file.txt"), "");
-  for (const shell of ["bash", "zsh", "fish"]) {
+  const write = async (shell: string) => {
     const { code, stdout, stderr } = await run(["completion", shell]);
     expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
     writeFileSync(script(shell), stdout);
-  }
-});
+  };
+  await Promise.all(["bash", "zsh", "fish"].map(write));
+}, 60_000);
 afterAll(() => rmSync(folder, { recursive: true }));
 
 /** What is typed, with the cursor at its end, and some of what is offered. */

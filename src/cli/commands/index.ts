@@ -26,6 +26,11 @@ export const commands: readonly (CommandEntry | CommandGroup)[] = [
     load: () => import("./serve.js"),
   },
   {
+    name: "doctor",
+    summary: "check that everything a program needs is there",
+    load: () => import("./doctor.js"),
+  },
+  {
     name: "models",
     summary: "list the models a server offers",
     load: () => import("./models.js"),
@@ -35,6 +40,8 @@ export const commands: readonly (CommandEntry | CommandGroup)[] = [
     summary: "show who the API key belongs to",
     load: () => import("./whoami.js"),
   },
+  { name: "sample", summary: "let a model continue a text", load: () => import("./sample.js") },
+  { name: "chat", summary: "talk to a model", load: () => import("./chat.js") },
   {
     name: "run",
     summary: "look at training runs",
@@ -42,18 +49,6 @@ export const commands: readonly (CommandEntry | CommandGroup)[] = [
       { name: "list", summary: "list training runs, the latest first", load: () => import("./run-list.js") },
       { name: "info", summary: "show one training run", load: () => import("./run-info.js") },
     ],
-  },
-  { name: "sample", summary: "let a model continue a text", load: () => import("./sample.js") },
-  { name: "chat", summary: "talk to a model", load: () => import("./chat.js") },
-  {
-    name: "doctor",
-    summary: "check that everything a program needs is there",
-    load: () => import("./doctor.js"),
-  },
-  {
-    name: "completion",
-    summary: "print a script that completes commands in your shell",
-    load: () => import("./completion.js"),
   },
   {
     name: "checkpoint",
@@ -131,6 +126,11 @@ export const commands: readonly (CommandEntry | CommandGroup)[] = [
     name: "audit",
     summary: "show who did what on a day",
     load: () => import("./audit.js"),
+  },
+  {
+    name: "completion",
+    summary: "print a script that completes commands in your shell",
+    load: () => import("./completion.js"),
   },
   {
     name: "version",

@@ -1,7 +1,7 @@
 import { InvalidArgumentError } from "commander";
 import { defaultModel } from "../../local/default-model.js";
 import type { ModelSource } from "../../local/model-source.js";
-import { isLoopback, type LocalBackend, startLocalBackend } from "../../local/start.js";
+import type { LocalBackend, LocalBackendOptions } from "../../local/start.js";
 import { type CommandModule, UsageError } from "../context.js";
 import { gathered, wholeNumber } from "../option-values.js";
 
@@ -37,6 +37,7 @@ async function serve(
   { port, host, dataDir, model: models = [defaultModel], apiKey: apiKeys = [], threads }: ServeOptions,
   { stdout, stderr, interruption }: Parameters<CommandModule["define"]>[1],
 ): Promise<void> {
+  const { isLoopback } = await import("../../local/start.js");
   if (apiKeys.length === 0 && !isLoopback(host)) {
     throw new UsageError(
       `listening on ${host} lets other machines in, which needs an API key: give --api-key, or leave --host out to stay on this machine`,
@@ -62,7 +63,8 @@ async function serve(
   }
 }
 
-async function start(options: Parameters<typeof startLocalBackend>[0] & object): Promise<LocalBackend> {
+async function start(options: LocalBackendOptions): Promise<LocalBackend> {
+  const { startLocalBackend } = await import("../../local/start.js");
   try {
     return await startLocalBackend(options);
   } catch (error) {
