@@ -56,20 +56,16 @@ export class Attempt {
 
   /** The whole body, in memory of its own. */
   async read(answer: Answer): Promise<Uint8Array> {
-    const chunks: Uint8Array[] = [];
     try {
-      for (;;) {
-        const chunk = await Promise.race([answer.read(), this.#interruption]);
-        if (chunk === undefined) break;
+      const body = answer.readAll((bytes) => {
         this.#lastProgressMs = this.#clock.now();
-        this.responseBytes += chunk.byteLength;
-        chunks.push(chunk);
-      }
+        this.responseBytes += bytes;
+      });
+      return await Promise.race([body, this.#interruption]);
     } catch (error) {
       answer.cancel();
       throw this.#explain(error);
     }
-    return concatenate(chunks, this.responseBytes);
   }
 
   /**
@@ -159,16 +155,6 @@ function networkReason(error: unknown): { text: string; isTimeout: boolean } {
   const message = inner instanceof Error ? inner.message : String(inner);
   const text = typeof code === "string" && !message.includes(code) ? `${message} (${code})` : message;
   return { text: (text || "no reason given").replace(/\.$/, ""), isTimeout: TIMEOUT_CODES.has(code) };
-}
-
-function concatenate(chunks: readonly Uint8Array[], byteLength: number): Uint8Array {
-  const bytes = new Uint8Array(byteLength);
-  let offset = 0;
-  for (const chunk of chunks) {
-    bytes.set(chunk, offset);
-    offset += chunk.byteLength;
-  }
-  return bytes;
 }
 
 /** Statuses whose answers have no body, and to which `Response` allows none. */

@@ -1,6 +1,6 @@
 import { Interruption } from "./interruption.js";
 import type { Connections } from "./platform-types.js";
-import type { Sender } from "./sender.js";
+import { readPieces, type Sender } from "./sender.js";
 
 /** Every pool over one `fetch`, which has connections of its own. */
 export function connectionsOver(fetchFunction: typeof fetch): Connections {
@@ -23,6 +23,7 @@ function fetchSender(fetchFunction: typeof fetch): Sender {
     }
     const response = await fetchFunction(url, init);
     const reader = response.body?.getReader();
+    const read = async () => (await reader?.read())?.value;
     return {
       url: response.url || url,
       status: response.status,
@@ -30,7 +31,8 @@ function fetchSender(fetchFunction: typeof fetch): Sender {
       headers: response.headers,
       header: (name) => response.headers.get(name),
       hidesRedirect: response.type === "opaqueredirect",
-      read: async () => (await reader?.read())?.value,
+      read,
+      readAll: (onProgress) => readPieces({ read }, onProgress),
       cancel: () => void reader?.cancel().catch(() => {}),
     };
   };

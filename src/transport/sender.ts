@@ -23,9 +23,34 @@ export interface Answer {
   readonly hidesRedirect: boolean;
   /** The next piece of the body, undefined at its end. */
   read(): Promise<Uint8Array | undefined>;
+  /** The whole body, in memory of its own; `onProgress` hears of each piece. */
+  readAll(onProgress: (bytes: number) => void): Promise<Uint8Array>;
   /** Gives up the rest of the body and frees the connection. */
   cancel(): void;
 }
 
 /** Writes one request and resolves with the headers of its answer. */
 export type Sender = (request: OutgoingRequest) => Promise<Answer>;
+
+/** `readAll` of whoever can `read`. */
+export async function readPieces(
+  { read }: Pick<Answer, "read">,
+  onProgress: (bytes: number) => void,
+): Promise<Uint8Array> {
+  const pieces: Uint8Array[] = [];
+  let byteLength = 0;
+  for (;;) {
+    const piece = await read();
+    if (piece === undefined) break;
+    byteLength += piece.byteLength;
+    pieces.push(piece);
+    onProgress(piece.byteLength);
+  }
+  const bytes = new Uint8Array(byteLength);
+  let offset = 0;
+  for (const piece of pieces) {
+    bytes.set(piece, offset);
+    offset += piece.byteLength;
+  }
+  return bytes;
+}

@@ -1,9 +1,11 @@
 import type { IncomingHttpHeaders } from "node:http";
 import type { Dispatcher } from "undici";
 import { onAbort } from "./abort.js";
-import type { Answer, OutgoingRequest } from "./sender.js";
+import { type Answer, type OutgoingRequest, readPieces } from "./sender.js";
 
 const ACCEPTED_ENCODINGS = "gzip, deflate, br";
+/** A body announced to be larger is not believed before it comes. */
+const MOST_BYTES_ON_TRUST = 64 << 20;
 /** Unread bytes after which the connection is told to wait. */
 const PAUSE_ABOVE_BYTES = 1 << 20;
 
@@ -36,7 +38,7 @@ export function sendThrough(
 }
 
 /** Turns undici's callbacks into an Answer. */
-class AnswerHandler implements Dispatcher.DispatchHandler, Pick<Answer, "read" | "cancel"> {
+class AnswerHandler implements Dispatcher.DispatchHandler {
   readonly #request: OutgoingRequest;
   readonly #onConnected: () => void;
   readonly #resolve: (answer: Answer) => void;
@@ -46,6 +48,8 @@ class AnswerHandler implements Dispatcher.DispatchHandler, Pick<Answer, "read" |
   #controller: Dispatcher.DispatchController | undefined;
   #unsubscribe = () => {};
   #wakeReader: (() => void) | undefined;
+  /** Takes each piece as it comes, once somebody reads the whole body. */
+  #sink: ((piece: Uint8Array) => void) | undefined;
   #ended = false;
   #error: Error | undefined;
 
@@ -84,6 +88,10 @@ class AnswerHandler implements Dispatcher.DispatchHandler, Pick<Answer, "read" |
   }
 
   onResponseData(controller: Dispatcher.DispatchController, chunk: Uint8Array): void {
+    if (this.#sink !== undefined) {
+      this.#sink(chunk);
+      return;
+    }
     this.#chunks.push(chunk);
     this.#unreadBytes += chunk.byteLength;
     if (this.#wakeReader !== undefined) this.#wake();
@@ -117,6 +125,25 @@ class AnswerHandler implements Dispatcher.DispatchHandler, Pick<Answer, "read" |
     }
   }
 
+  /** The body copied piece by piece to where it stays, when its length is known. */
+  async readAll(announcedBytes: number, onProgress: (bytes: number) => void): Promise<Uint8Array> {
+    if (!(announcedBytes > 0 && announcedBytes <= MOST_BYTES_ON_TRUST))
+      return readPieces({ read: () => this.read() }, onProgress);
+    const body = new Uint8Array(announcedBytes);
+    let offset = 0;
+    const sink = (piece: Uint8Array) => {
+      body.set(piece, offset);
+      offset += piece.byteLength;
+      onProgress(piece.byteLength);
+    };
+    for (const piece of this.#chunks.splice(0)) sink(piece);
+    this.#unreadBytes = 0;
+    this.#sink = sink;
+    // Waits for the end: from here on no piece is left for `read`.
+    await this.read();
+    return body;
+  }
+
   cancel(): void {
     if (!this.#ended) this.#controller?.abort(new Error("cancelled"));
   }
@@ -139,12 +166,12 @@ class UndiciAnswer implements Answer {
   readonly url: string;
   readonly status: number;
   readonly statusText: string;
-  readonly #body: Pick<Answer, "read" | "cancel">;
+  readonly #body: AnswerHandler;
   readonly #rawHeaders: IncomingHttpHeaders;
   #headers: Headers | undefined;
 
   constructor(
-    body: Pick<Answer, "read" | "cancel">,
+    body: AnswerHandler,
     url: string,
     status: number,
     statusText: string,
@@ -170,6 +197,10 @@ class UndiciAnswer implements Answer {
 
   read(): Promise<Uint8Array | undefined> {
     return this.#body.read();
+  }
+
+  readAll(onProgress: (bytes: number) => void): Promise<Uint8Array> {
+    return this.#body.readAll(Number(this.header("content-length")), onProgress);
   }
 
   cancel(): void {
@@ -207,6 +238,11 @@ function decoded(answer: Answer, encoding: keyof typeof DECODERS): Answer {
     pipeline(Readable.from(piecesOf(answer)), decoder, () => {});
     return decoder[Symbol.asyncIterator]() as AsyncIterator<Uint8Array>;
   };
+  const read = async () => {
+    pieces ??= await open();
+    const { done, value } = await pieces.next();
+    return done ? undefined : value;
+  };
   const { url, status, statusText, headers, hidesRedirect } = answer;
   return {
     url,
@@ -216,11 +252,8 @@ function decoded(answer: Answer, encoding: keyof typeof DECODERS): Answer {
     hidesRedirect,
     header: (name) => answer.header(name),
     cancel: () => answer.cancel(),
-    async read() {
-      pieces ??= await open();
-      const { done, value } = await pieces.next();
-      return done ? undefined : value;
-    },
+    read,
+    readAll: (onProgress) => readPieces({ read }, onProgress),
   };
 }
 
