@@ -65,6 +65,11 @@ export async function createCompleteProgram(context: CommandContext): Promise<Co
 async function loadCommand(command: Command, entry: CommandEntry, context: CommandContext): Promise<void> {
   (await entry.load()).define(command, context);
   addGlobalOptions(command);
+  const { examples } = entry;
+  command.addHelpText(
+    "after",
+    `\n${[`Example${examples.length > 1 ? "s" : ""}:`, ...examples].join("\n  ")}`,
+  );
 }
 
 /** `help run list` means `run list --help`, which loads the command before it shows the help. */

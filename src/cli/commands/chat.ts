@@ -36,12 +36,8 @@ export const define: CommandModule["define"] = (command, context) => {
     .addHelpText(
       "after",
       `
-At a terminal, /help lists what else can be typed. From a pipe, each line is one message, and only the answers are
-printed; with --json each answer is a line of JSON.
-
-Examples:
-  tinkerts chat --base-model tinkerts/nano
-  echo "What is the capital of France?" | tinkerts chat --base-model tinkerts/nano --temperature 0`,
+At a terminal, /help lists what else can be typed. From a pipe, each line is a message, and only the answers are
+printed; with --json each as a line of JSON.`,
     )
     .action((options: ChatOptions) => chat(options, context));
 };

@@ -13,11 +13,8 @@ export const define: CommandModule["define"] = (command, context) => {
     .addHelpText(
       "after",
       `
-Prints a script that completes commands, options and their values. To have it in every new shell:
-
-  bash  echo 'source <(tinkerts completion bash)' >> ~/.bashrc
-  zsh   echo 'source <(tinkerts completion zsh)' >> ~/.zshrc
-  fish  tinkerts completion fish > ~/.config/fish/completions/tinkerts.fish`,
+The script completes commands, options and their values. In bash and zsh, a line such as the first below in ~/.bashrc
+or ~/.zshrc loads it into every new shell.`,
     )
     .action(async (shell: keyof typeof SCRIPTS) => {
       const { createCompleteProgram } = await import("../program.js");

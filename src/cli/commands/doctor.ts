@@ -9,9 +9,7 @@ const columns: readonly Column<Check>[] = [
 ];
 
 export const define: CommandModule["define"] = (command, context) => {
-  command
-    .addHelpText("after", "\nExample:\n  tinkerts doctor --base-url http://127.0.0.1:8642")
-    .action(() => doctor(context));
+  command.action(() => doctor(context));
 };
 
 async function doctor(context: CommandContext): Promise<void> {

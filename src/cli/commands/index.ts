@@ -4,6 +4,8 @@ import type { CommandModule } from "../context.js";
 export interface CommandEntry {
   readonly name: string;
   readonly summary: string;
+  /** Lines to copy, which its help and the documentation show. */
+  readonly examples: readonly string[];
   readonly load: () => Promise<CommandModule>;
 }
 
@@ -18,36 +20,70 @@ export const commands: readonly (CommandEntry | CommandGroup)[] = [
   {
     name: "quickstart",
     summary: "teach a small model something on this machine, in about a minute",
+    examples: ["tinkerts quickstart", "tinkerts quickstart --rl"],
     load: () => import("./quickstart.js"),
   },
   {
     name: "serve",
     summary: "run a Tinker server on this machine",
+    examples: ["tinkerts serve", "tinkerts serve --model Qwen/Qwen3-0.6B --port 9000"],
     load: () => import("./serve.js"),
   },
   {
     name: "doctor",
     summary: "check that everything a program needs is there",
+    examples: ["tinkerts doctor", "tinkerts doctor --base-url http://127.0.0.1:8642"],
     load: () => import("./doctor.js"),
   },
   {
     name: "models",
     summary: "list the models a server offers",
+    examples: ["tinkerts models", "tinkerts models qwen --json"],
     load: () => import("./models.js"),
   },
   {
     name: "whoami",
     summary: "show who the API key belongs to",
+    examples: ["tinkerts whoami"],
     load: () => import("./whoami.js"),
   },
-  { name: "sample", summary: "let a model continue a text", load: () => import("./sample.js") },
-  { name: "chat", summary: "talk to a model", load: () => import("./chat.js") },
+  {
+    name: "sample",
+    summary: "let a model continue a text",
+    examples: [
+      "tinkerts sample --base-model tinkerts/nano --prompt \"20+31=\" --temperature 0 --stop '\\n'",
+      "tinkerts sample --base-model tinkerts/nano --num-samples 4 --json < prompt.txt",
+    ],
+    load: () => import("./sample.js"),
+  },
+  {
+    name: "chat",
+    summary: "talk to a model",
+    examples: [
+      "tinkerts chat --base-model tinkerts/nano",
+      "echo 'What is the capital of France?' | tinkerts chat --base-model tinkerts/nano --temperature 0",
+    ],
+    load: () => import("./chat.js"),
+  },
   {
     name: "run",
     summary: "look at training runs",
     commands: [
-      { name: "list", summary: "list training runs, the latest first", load: () => import("./run-list.js") },
-      { name: "info", summary: "show one training run", load: () => import("./run-info.js") },
+      {
+        name: "list",
+        summary: "list training runs, the latest first",
+        examples: [
+          "tinkerts run list --limit 5",
+          "tinkerts run list --columns id,model,checkpoint --format csv",
+        ],
+        load: () => import("./run-list.js"),
+      },
+      {
+        name: "info",
+        summary: "show one training run",
+        examples: ["tinkerts run info 0b7c1c1e-5e3f-4c5e-9a53-8d1a1f0f6a6e:train:0"],
+        load: () => import("./run-info.js"),
+      },
     ],
   },
   {
@@ -57,42 +93,61 @@ export const commands: readonly (CommandEntry | CommandGroup)[] = [
       {
         name: "list",
         summary: "list checkpoints, the latest first",
+        examples: ["tinkerts checkpoint list", "tinkerts checkpoint list --run-id RUN --limit 0 --json"],
         load: () => import("./checkpoint-list.js"),
       },
-      { name: "info", summary: "show one checkpoint", load: () => import("./checkpoint-info.js") },
+      {
+        name: "info",
+        summary: "show one checkpoint",
+        examples: ["tinkerts checkpoint info tinker://RUN/weights/final"],
+        load: () => import("./checkpoint-info.js"),
+      },
       {
         name: "download",
         summary: "download a checkpoint into a folder; goes on where an earlier try stopped",
+        examples: ["tinkerts checkpoint download tinker://RUN/sampler_weights/final --output adapters"],
         load: () => import("./checkpoint-download.js"),
       },
       {
         name: "push-hf",
         summary: "publish a checkpoint on the Hugging Face Hub as a PEFT adapter",
+        examples: ["tinkerts checkpoint push-hf tinker://RUN/sampler_weights/final --repo me/my-adapter"],
         load: () => import("./checkpoint-push-hf.js"),
       },
       {
         name: "merge",
         summary: "add an adapter to the weights of its base model",
+        examples: ["tinkerts checkpoint merge tinker://RUN/sampler_weights/final --output merged"],
         load: () => import("./checkpoint-merge.js"),
       },
       {
         name: "publish",
         summary: "let everybody read a checkpoint",
+        examples: ["tinkerts checkpoint publish tinker://RUN/sampler_weights/final"],
         load: () => import("./checkpoint-publish.js"),
       },
       {
         name: "unpublish",
         summary: "keep a published checkpoint to yourself again",
+        examples: ["tinkerts checkpoint unpublish tinker://RUN/sampler_weights/final"],
         load: () => import("./checkpoint-unpublish.js"),
       },
       {
         name: "set-ttl",
         summary: "say when a checkpoint expires, or that it never does",
+        examples: [
+          "tinkerts checkpoint set-ttl tinker://RUN/weights/step-100 --ttl 7d",
+          "tinkerts checkpoint set-ttl tinker://RUN/weights/final --remove",
+        ],
         load: () => import("./checkpoint-set-ttl.js"),
       },
       {
         name: "delete",
         summary: "delete checkpoints for good, by their paths or all of a run",
+        examples: [
+          "tinkerts checkpoint delete tinker://RUN/weights/step-100 tinker://RUN/weights/step-200",
+          "tinkerts checkpoint delete --run-id RUN --type training --before 30d",
+        ],
         load: () => import("./checkpoint-delete.js"),
       },
     ],
@@ -101,11 +156,22 @@ export const commands: readonly (CommandEntry | CommandGroup)[] = [
     name: "session",
     summary: "look at sessions and what they did",
     commands: [
-      { name: "list", summary: "list sessions, the latest first", load: () => import("./session-list.js") },
-      { name: "info", summary: "show one session", load: () => import("./session-info.js") },
+      {
+        name: "list",
+        summary: "list sessions, the latest first",
+        examples: ["tinkerts session list --limit 5", "tinkerts session list --name experiment"],
+        load: () => import("./session-list.js"),
+      },
+      {
+        name: "info",
+        summary: "show one session",
+        examples: ["tinkerts session info SESSION"],
+        load: () => import("./session-info.js"),
+      },
       {
         name: "export-trace",
         summary: "download the timeline of a session, for ui.perfetto.dev",
+        examples: ["tinkerts session export-trace SESSION --output trace.pftrace"],
         load: () => import("./session-export-trace.js"),
       },
     ],
@@ -114,10 +180,19 @@ export const commands: readonly (CommandEntry | CommandGroup)[] = [
     name: "billing",
     summary: "see what was used and what it costs",
     commands: [
-      { name: "usage", summary: "show usage hour by hour", load: () => import("./billing-usage.js") },
+      {
+        name: "usage",
+        summary: "show usage hour by hour",
+        examples: [
+          "tinkerts billing usage 2026-01-01 2026-01-08",
+          "tinkerts billing usage 2026-01-01 2026-01-08 --csv usage.csv",
+        ],
+        load: () => import("./billing-usage.js"),
+      },
       {
         name: "checkpoint-storage",
         summary: "show how much checkpoints take now, and what that costs",
+        examples: ["tinkerts billing checkpoint-storage"],
         load: () => import("./billing-checkpoint-storage.js"),
       },
     ],
@@ -125,16 +200,22 @@ export const commands: readonly (CommandEntry | CommandGroup)[] = [
   {
     name: "audit",
     summary: "show who did what on a day",
+    examples: ["tinkerts audit", "tinkerts audit --day 2026-01-31 --type checkpoints"],
     load: () => import("./audit.js"),
   },
   {
     name: "completion",
     summary: "print a script that completes commands in your shell",
+    examples: [
+      "source <(tinkerts completion bash)",
+      "tinkerts completion fish > ~/.config/fish/completions/tinkerts.fish",
+    ],
     load: () => import("./completion.js"),
   },
   {
     name: "version",
     summary: "print the version",
+    examples: ["tinkerts version"],
     load: () => import("./version.js"),
   },
 ];

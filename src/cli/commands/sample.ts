@@ -52,11 +52,7 @@ export const define: CommandModule["define"] = (command, context) => {
 };
 
 const HELP = `
-The model continues the prompt as it is, less a new line at the end of a file; to talk to it, use tinkerts chat.
-
-Examples:
-  tinkerts sample --base-model tinkerts/nano --prompt "20+31=" --temperature 0 --stop '\\n'
-  tinkerts sample --base-model tinkerts/nano --num-samples 4 --json < prompt.txt`;
+The model continues the prompt as it is, less a new line at the end of a file. To talk to it, use tinkerts chat.`;
 
 async function sample(options: SampleOptions, context: CommandContext): Promise<void> {
   const model = modelName(options);

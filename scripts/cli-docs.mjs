@@ -1,0 +1,105 @@
+// `npm run docs:cli`: writes docs/cli.md from the definitions that --help shows; with --print to the standard output.
+import { writeFileSync } from "node:fs";
+import { commands } from "../dist/cli/commands/index.js";
+import { GLOBAL_HEADING } from "../dist/cli/global-options.js";
+import { createCompleteProgram } from "../dist/cli/program.js";
+
+const INTRODUCTION = `# Command line
+
+<!-- Made by \`npm run docs:cli\` from the definitions of the commands. Change those, not this page. -->
+
+\`npx tinkerts\` works in any folder; \`npm install --global tinkerts\` makes \`tinkerts\` a command of its own. \`tinkerts COMMAND --help\` shows
+what this page shows.
+
+\`\`\`sh
+npx tinkerts serve      # in one terminal: a server on this machine, with a small model
+export TINKER_BASE_URL=http://127.0.0.1:8642
+npx tinkerts doctor     # in another: is everything there?
+npx tinkerts chat --base-model tinkerts/nano
+\`\`\`
+
+With \`TINKER_API_KEY\` instead of \`TINKER_BASE_URL\`, the same commands speak to the hosted service.
+
+- Results go to the standard output, everything else to the standard error. \`--json\` and \`--format csv\` are for programs; there, times are exact
+  and sizes are bytes. Tables fit the terminal and are for people.
+- Exit codes: 0 done, 1 failed, 2 called in a wrong way, 130 interrupted.
+- Errors are one sentence that says what to do. \`--verbose\` adds every request and where the error came from; no key is ever shown.`;
+
+const program = await createCompleteProgram({
+  stdin: process.stdin,
+  stdout: process.stdout,
+  stderr: process.stderr,
+});
+const helper = program.createHelp();
+const isGlobal = (option) => option.helpGroupHeading === GLOBAL_HEADING;
+const cell = (text) => text.replaceAll("|", "\\|").replaceAll("<", "\\<");
+const sentence = (text) => `${text[0].toUpperCase()}${text.slice(1)}.`;
+const fullName = (command) =>
+  command.parent === null ? command.name() : `${fullName(command.parent)} ${command.name()}`;
+const anchor = (command) => `#${fullName(command).replaceAll(" ", "-")}`;
+
+const table = (heading, rows) =>
+  [`| ${heading} | |`, "|---|---|", ...rows.map((row) => `| ${row.join(" | ")} |`)].join("\n");
+const optionRows = (options) =>
+  options.map((option) => [`\`${option.flags}\``, cell(helper.optionDescription(option))]);
+
+/** The commands that do something: those within groups, not the groups. */
+function leaves(command) {
+  return command.commands.length === 0 ? [command] : command.commands.flatMap(leaves);
+}
+
+/** What its help says below the options, but for the examples. */
+function notes(command) {
+  let help = "";
+  command.configureOutput({ writeOut: (text) => (help += text) }).outputHelp();
+  const [text] = help.slice(command.helpInformation().length).split(/\nExamples?:\n/);
+  return text.trim();
+}
+
+function examples(command) {
+  const path = fullName(command).split(" ").slice(1);
+  let entry = { commands };
+  for (const name of path) entry = entry.commands.find((child) => child.name === name);
+  return entry.examples;
+}
+
+function section(command) {
+  const options = helper
+    .visibleOptions(command)
+    .filter((option) => !isGlobal(option) && option.long !== "--help");
+  const { registeredArguments } = command;
+  return [
+    `## ${fullName(command)}`,
+    sentence(command.description()),
+    `\`\`\`\n${helper.commandUsage(command)}\n\`\`\``,
+    registeredArguments.length > 0 &&
+      table(
+        "argument",
+        registeredArguments.map((argument) => [
+          `\`${argument.name()}\``,
+          cell(helper.argumentDescription(argument)),
+        ]),
+      ),
+    options.length > 0 && table("option", optionRows(options)),
+    notes(command),
+    `\`\`\`sh\n${examples(command).join("\n")}\n\`\`\``,
+  ]
+    .filter(Boolean)
+    .join("\n\n");
+}
+
+const all = leaves(program).filter((command) => command.name() !== "help");
+const page = [
+  INTRODUCTION,
+  table(
+    "command",
+    all.map((command) => [`[${fullName(command)}](${anchor(command)})`, cell(command.description())]),
+  ),
+  "## Options of every command",
+  "They may stand before the command or after it.",
+  table("option", optionRows(helper.visibleOptions(program).filter(isGlobal))),
+  ...all.map(section),
+].join("\n\n");
+
+if (process.argv.includes("--print")) process.stdout.write(`${page}\n`);
+else writeFileSync(new URL("../docs/cli.md", import.meta.url), `${page}\n`);
