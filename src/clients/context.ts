@@ -1,12 +1,11 @@
 import { TinkerError } from "../errors.js";
 import {
-  BillingPause,
   CancelQueue,
   type FutureContext,
   QueueStateLogger,
   type QueueStateObserver,
 } from "../futures/index.js";
-import type { Session } from "../session/index.js";
+import { BillingPause, type Session } from "../session/index.js";
 import { ByteBudget, platform } from "../transport/index.js";
 import { SamplingLimits } from "./sampling-limits.js";
 

@@ -80,6 +80,7 @@ export class RestClient {
       method: "GET",
       path: "/api/v1/healthz",
       pool: "session",
+      expect: "json",
     });
     return fromWireJson<{ status: string }>(response.json());
   }

@@ -1,5 +1,4 @@
-import { BillingPause } from "../futures/index.js";
-import { type Metrics, Session } from "../session/index.js";
+import { BillingPause, type Metrics, Session } from "../session/index.js";
 import {
   APIPromise,
   type ApiRequest,
@@ -37,14 +36,7 @@ export class RestConnection {
     const { clock, logger } = this.http;
     const maxPauseMs = config.billingExceptionMaxPauseDurationSec * 1000;
     this.#billing ??= new BillingPause({ clock, logger, maxPauseMs });
-    for (;;) {
-      try {
-        return await this.http.exchange(request);
-      } catch (error) {
-        if (!this.#billing.shouldPause(error)) throw error;
-        await this.#billing.wait(request.signal);
-      }
-    }
+    return this.#billing.outlast(() => this.http.exchange(request), request.signal);
   }
 
   /** A request with a JSON body, or none; the server is told which SDK method asks. */
@@ -61,6 +53,7 @@ export class RestConnection {
       ...extra,
       method,
       path: `/api/v1${path}`,
+      expect: "json",
       headers: { ...sdkHeaders(sdkMethod), ...options.headers },
       ...(json === undefined ? {} : { json }),
     });

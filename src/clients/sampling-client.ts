@@ -91,6 +91,7 @@ export class SamplingClient {
           method: "POST",
           path: "/api/v1/create_sampling_session",
           pool: "session",
+          expect: "json",
           signal: options.signal,
           timeout: options.timeout,
           maxRetries: options.maxRetries,
@@ -157,7 +158,7 @@ export class SamplingClient {
     const path = `/api/v1/samplers/${encodeURIComponent(this.samplingSessionId)}`;
     const response = await submitWithRetries(
       this.#context,
-      () => this.#context.http.exchange({ ...options, method: "GET", path, pool: "train" }),
+      () => this.#context.http.exchange({ ...options, method: "GET", path, pool: "train", expect: "json" }),
       { signal: options.signal },
     );
     return fromWireJson<SamplerInfo>(response.json());
@@ -309,6 +310,7 @@ export class SamplingClient {
           method: "POST",
           path: "/api/v1/join_sampling_session",
           pool: "session",
+          expect: "json",
           signal: this.#context.closed,
           json: { sampling_session_id: this.samplingSessionId, type: "join_sampling_session" },
         }),

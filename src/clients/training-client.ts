@@ -1,4 +1,4 @@
-import { type ConflictError, TinkerError, ValidationError } from "../errors.js";
+import { TinkerError, ValidationError } from "../errors.js";
 import { type APIFuture, futureKinds, submitWithRetries } from "../futures/index.js";
 import type { LoadTokenizerOptions, Tokenizer } from "../tokenizers/index.js";
 import type { CustomLossFn, CustomLossResult } from "../training/custom-loss.js";
@@ -27,7 +27,7 @@ import { type ClientContext, queueLogger } from "./context.js";
 import { startForwardBackward } from "./forward-backward.js";
 import { startForwardBackwardCustom } from "./forward-backward-custom.js";
 import { SamplingClient, type SamplingClientOptions } from "./sampling-client.js";
-import { TrainingQueue } from "./training-queue.js";
+import { type Refusal, TrainingQueue } from "./training-queue.js";
 
 export interface SaveOptions extends RequestOptions {
   /** Seconds until the checkpoint expires; absent = never. */
@@ -149,7 +149,7 @@ export class TrainingClient {
     return this.#queue.start({
       kind: futureKinds.saveWeights,
       options,
-      onConflict: this.#onNameConflict(name, "weights", (path) => ({ path })),
+      refusal: this.#nameTaken(name, "weights"),
       send: (seqId, settings) =>
         this.#post("/api/v1/save_weights", settings, {
           model_id: this.modelId,
@@ -197,7 +197,7 @@ export class TrainingClient {
     return this.#queue.start({
       kind: futureKinds.saveWeightsForSampler,
       options,
-      onConflict: this.#onNameConflict(name, "sampler_weights", (path) => ({ path })),
+      refusal: this.#nameTaken(name, "sampler_weights"),
       finish: ({ path }) => {
         if (path === undefined) throw new TinkerError(`The server saved "${name}" but did not say where.`);
         return { path };
@@ -276,7 +276,12 @@ export class TrainingClient {
   async getInfo(options: RequestOptions = {}): Promise<ModelInfo> {
     const response = await submitWithRetries(
       this.#context,
-      () => this.#post("/api/v1/get_info", options, { model_id: this.modelId, type: "get_info" }),
+      () =>
+        this.#post(
+          "/api/v1/get_info",
+          { ...options, expect: "json" },
+          { model_id: this.modelId, type: "get_info" },
+        ),
       { signal: options.signal },
     );
     return fromWireJson<ModelInfo>(response.json());
@@ -296,6 +301,7 @@ export class TrainingClient {
     return this.#queue.startUnnumbered({
       kind: futureKinds.unloadModel,
       options,
+      refusal: ALREADY_UNLOADED,
       finish: () => undefined,
       send: (settings) =>
         this.#post("/api/v1/unload_model", settings, { model_id: this.modelId, type: "unload_model" }),
@@ -309,20 +315,32 @@ export class TrainingClient {
 
   #post(
     path: string,
-    settings: Pick<ApiRequest, "signal" | "maxRetries" | "timeout" | "headers">,
+    settings: Pick<ApiRequest, "signal" | "maxRetries" | "timeout" | "headers" | "expect">,
     json: object,
   ) {
     return this.#context.http.exchange({ ...settings, method: "POST", path, json, pool: "train" });
   }
 
   /** An attempt whose answer was lost may have saved already; then the name is taken by ourselves. */
-  #onNameConflict<T>(name: string, folder: string, answer: (path: string) => T) {
-    return (error: ConflictError, mayHaveArrived: boolean): T => {
-      if (mayHaveArrived) return answer(`tinker://${this.modelId}/${folder}/${name}`);
-      throw error;
+  #nameTaken(name: string, folder: string): Refusal<{ path: string }> {
+    return {
+      statuses: [409],
+      answer: (error, mayHaveArrived) => {
+        if (mayHaveArrived) return { path: `tinker://${this.modelId}/${folder}/${name}` };
+        throw error;
+      },
     };
   }
 }
+
+/** An attempt whose answer was lost may have unloaded the model already. */
+const ALREADY_UNLOADED: Refusal<Record<string, unknown>> = {
+  statuses: [404, 410],
+  answer: (error, mayHaveArrived) => {
+    if (mayHaveArrived) return {};
+    throw error;
+  },
+};
 
 function checkData(data: unknown): void {
   if (!Array.isArray(data) || data.length === 0) {

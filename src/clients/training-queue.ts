@@ -1,8 +1,9 @@
-import { APIConnectionError, APIError, APIUserAbortError, ConflictError } from "../errors.js";
+import { APIError, APIUserAbortError, ConflictError } from "../errors.js";
 import {
   type Accepted,
   type APIFuture,
   type FutureKind,
+  isDoubtful,
   type QueueStateLogger,
   readAcceptance,
   startOperation,
@@ -17,6 +18,13 @@ export type SendNumbered = (
   seqId: number,
   request: Pick<ApiRequest, "signal" | "maxRetries" | "timeout" | "headers">,
 ) => Promise<ApiResponse>;
+
+/** Answers of the server that say something about the request itself when an earlier try of it may have arrived. */
+export interface Refusal<T> {
+  readonly statuses: readonly number[];
+  /** The answer to the caller; throws what the caller must know. */
+  answer(error: APIError, mayHaveArrived: boolean): T;
+}
 
 /** Sends one model's requests to the server in order, and starts polling each as soon as it is accepted. */
 export class TrainingQueue {
@@ -36,8 +44,7 @@ export class TrainingQueue {
     send: SendNumbered;
     finish?: (result: T) => R;
     options?: RequestOptions | undefined;
-    /** What to answer when the server says "conflict" to a request that an earlier attempt may have delivered. */
-    onConflict?: (error: ConflictError, mayHaveArrived: boolean) => T;
+    refusal?: Refusal<T>;
   }): APIFuture<R> {
     let number: number | undefined;
     return startOperation<T, R>(this.#context, {
@@ -62,6 +69,7 @@ export class TrainingQueue {
     send: (settings: Parameters<SendNumbered>[1]) => Promise<ApiResponse>;
     finish: (result: T) => R;
     options: RequestOptions;
+    refusal?: Refusal<T>;
   }): APIFuture<R> {
     const send: SendNumbered = (_, settings) => request.send(settings);
     return startOperation<T, R>(this.#context, {
@@ -98,7 +106,7 @@ export class TrainingQueue {
       } catch (error) {
         // The request that was lost under this number had arrived after all: it is used up.
         if (number.doubtful && error instanceof ConflictError) continue;
-        this.#order.giveBack(number.seqId, mayHaveArrived(error));
+        this.#order.giveBack(number.seqId, isDoubtful(error) || error instanceof APIUserAbortError);
         throw error;
       }
     }
@@ -118,13 +126,13 @@ export class TrainingQueue {
       kind: { requestType: string };
       send: SendNumbered;
       options?: RequestOptions | undefined;
-      onConflict?: ((error: ConflictError, mayHaveArrived: boolean) => unknown) | undefined;
+      refusal?: Refusal<unknown> | undefined;
       doubtful?: boolean;
     },
     signal: AbortSignal,
   ): Promise<Accepted<T>> {
-    const { options } = request;
-    const conflictIsAnAnswer = request.doubtful === true || request.onConflict !== undefined;
+    const { options, refusal, doubtful } = request;
+    const finalStatuses = doubtful ? [409] : (refusal?.statuses ?? []);
     return submitWithRetries(
       this.#context,
       async ({ mayHaveArrived: earlierMayHaveArrived }) => {
@@ -133,21 +141,17 @@ export class TrainingQueue {
             signal,
             timeout: options?.timeout,
             headers: options?.headers,
-            maxRetries: conflictIsAnAnswer ? 0 : options?.maxRetries,
+            // Each try must be seen here where its outcome changes the meaning of the next one's.
+            maxRetries: finalStatuses.length > 0 ? 0 : options?.maxRetries,
           });
           return readAcceptance(response, request.kind.requestType) as Accepted<T>;
         } catch (error) {
-          if (!(error instanceof ConflictError) || request.onConflict === undefined || request.doubtful)
-            throw error;
-          return { requestId: "", result: request.onConflict(error, earlierMayHaveArrived) as T };
+          const isRefusal = error instanceof APIError && refusal?.statuses.includes(error.status);
+          if (!isRefusal || doubtful) throw error;
+          return { requestId: "", result: refusal?.answer(error, earlierMayHaveArrived) as T };
         }
       },
-      { signal, finalStatuses: conflictIsAnAnswer ? [409] : [] },
+      { signal, finalStatuses },
     );
   }
-}
-
-function mayHaveArrived(error: unknown): boolean {
-  if (error instanceof APIError) return error.status === 408 || error.status >= 500;
-  return error instanceof APIConnectionError || error instanceof APIUserAbortError;
 }

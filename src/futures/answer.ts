@@ -51,7 +51,7 @@ export function answerOfError(error: unknown): Answer {
   if (!(error instanceof APIError)) return { type: "fatal", error };
   const { status } = error;
   if (status === 408) return tryAgain(isRecord(error.body) ? error.body : {});
-  if (status >= 500) return { type: "server-trouble" };
+  if (status === 425 || status >= 500) return { type: "server-trouble" };
   if (status === 429) return { type: "back-off" };
   if (status === 400) return { type: "bad-request", error };
   if (status === 402) return { type: "payment-required", error };

@@ -1,4 +1,4 @@
-import type { Session, Telemetry } from "../session/index.js";
+import type { BillingPause, Session, Telemetry } from "../session/index.js";
 import type { ByteBudget, Clock, HttpClient, Logger } from "../transport/index.js";
 import {
   type ForwardBackwardOutput,
@@ -9,7 +9,6 @@ import {
   type SampleResponse,
   sampleResponseFromJson,
 } from "../wire/index.js";
-import type { BillingPause } from "./billing-pause.js";
 
 /** What every long operation of one session shares. */
 export interface FutureContext {

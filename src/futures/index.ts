@@ -1,7 +1,6 @@
 /** Long operations: submitting them, polling their answers, telling queue state, combining chunked results. */
 export { readAcceptance } from "./acceptance.js";
 export { APIFuture, type ResultOptions } from "./api-future.js";
-export { BillingPause } from "./billing-pause.js";
 export { CancelQueue } from "./cancel-queue.js";
 export { combineForwardBackwardOutputs } from "./combine.js";
 export { type FutureContext, type FutureKind, futureKinds } from "./context.js";
@@ -14,4 +13,4 @@ export {
   type QueueStateObserver,
 } from "./queue-state.js";
 export { SessionFuturesPoller } from "./session-poller.js";
-export { submitWithRetries } from "./submit.js";
+export { isDoubtful, submitWithRetries } from "./submit.js";

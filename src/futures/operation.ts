@@ -62,7 +62,8 @@ async function run<T, R>(
       if (accepted.result !== undefined) return operation.finish(accepted.result, accepted);
       const submitMs = context.clock.now() - startedAt;
       try {
-        const knownSizeBytes = await poller?.waitFor(requestId, link.signal);
+        // A server that still knew the request has told of its end already, and does not tell again.
+        const knownSizeBytes = resends > 0 ? undefined : await poller?.waitFor(requestId, link.signal);
         const result = await pollFuture(context, {
           requestId,
           kind,

@@ -5,7 +5,7 @@ import type { FutureContext } from "./context.js";
 
 const POLL_TIMEOUT_MS = 45_000;
 const RETRY_MS = 1_000;
-const MAX_BAD_REQUESTS = 3;
+const MAX_BAD_ANSWERS = 3;
 
 interface Waiter {
   resolve(sizeBytes: number | undefined): void;
@@ -63,41 +63,49 @@ export class SessionFuturesPoller {
   #start(): void {
     if (this.#running) return;
     this.#running = true;
-    this.#run()
-      .catch((error) => this.#fail(error))
-      .finally(() => {
-        this.#running = false;
-      });
+    void this.#run();
   }
 
   async #run(): Promise<void> {
-    const { clock, closed } = this.#context;
-    let badRequests = 0;
-    while ((this.#waiters.size > 0 || this.#retrieved.size > 0) && !closed.aborted) {
-      const retrieved = [...this.#retrieved];
-      try {
-        const answer = await this.#poll(retrieved);
-        badRequests = 0;
-        for (const requestId of retrieved) this.#retrieved.delete(requestId);
-        this.#cursor = answer.cursor;
-        for (const completion of answer.completions) {
-          const size =
-            completion.state === "finished"
-              ? (completion.responsePayloadUncompressedSize ?? undefined)
-              : undefined;
-          const waiter = this.#waiters.get(completion.requestId);
-          if (waiter === undefined) this.#early.set(completion.requestId, size);
-          else waiter.resolve(size);
-          this.#waiters.delete(completion.requestId);
+    const { clock, closed, billing } = this.#context;
+    let badAnswers = 0;
+    try {
+      while ((this.#waiters.size > 0 || this.#retrieved.size > 0) && !closed.aborted) {
+        try {
+          await this.#learn();
+          badAnswers = 0;
+        } catch (error) {
+          if (closed.aborted) break;
+          // Proxies inject both: a 400 of their own, or a page of theirs as a success.
+          const badAnswer = error instanceof APIError && (error.status === 400 || error.status < 300);
+          if (billing.shouldPause(error)) await billing.wait(closed);
+          else if (isRetryableError(error) || (badAnswer && badAnswers++ < MAX_BAD_ANSWERS))
+            await clock.sleep(RETRY_MS, closed);
+          else throw error;
         }
-      } catch (error) {
-        if (closed.aborted) return;
-        const badRequest = error instanceof APIError && error.status === 400;
-        if (this.#context.billing.shouldPause(error)) await this.#context.billing.wait(closed);
-        else if (isRetryableError(error) || (badRequest && badRequests++ < MAX_BAD_REQUESTS))
-          await clock.sleep(RETRY_MS, closed);
-        else throw error;
       }
+    } catch (error) {
+      this.#fail(error);
+    }
+    // In the same turn as the last look at the waiters: one that comes later must find the loop ended.
+    this.#running = false;
+  }
+
+  /** One poll, and whom it concerns. */
+  async #learn(): Promise<void> {
+    const retrieved = [...this.#retrieved];
+    const answer = await this.#poll(retrieved);
+    for (const requestId of retrieved) this.#retrieved.delete(requestId);
+    this.#cursor = answer.cursor;
+    for (const completion of answer.completions) {
+      const size =
+        completion.state === "finished"
+          ? (completion.responsePayloadUncompressedSize ?? undefined)
+          : undefined;
+      const waiter = this.#waiters.get(completion.requestId);
+      if (waiter === undefined) this.#early.set(completion.requestId, size);
+      else waiter.resolve(size);
+      this.#waiters.delete(completion.requestId);
     }
   }
 

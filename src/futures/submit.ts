@@ -38,12 +38,17 @@ export async function submitWithRetries<T>(
         attempt: retries,
       });
       if (!retryable || leftMs <= 0) throw error;
-      mayHaveArrived ||=
-        error instanceof APIConnectionError || (error instanceof APIError && error.status >= 500);
+      mayHaveArrived ||= isDoubtful(error);
       await context.clock.sleep(Math.min(2 ** retries * 1000, 30_000, leftMs), options.signal);
       retries += 1;
     }
   }
+}
+
+/** Whether the request that ended so may have reached the server all the same. */
+export function isDoubtful(error: unknown): boolean {
+  if (error instanceof APIError) return error.status === 408 || error.status >= 500;
+  return error instanceof APIConnectionError;
 }
 
 function isRetryableSubmitError(error: unknown, finalStatuses: readonly number[]): boolean {

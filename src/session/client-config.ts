@@ -10,6 +10,7 @@ import {
   fromWireJson,
   toWireJson,
 } from "../wire/index.js";
+import { startupExchange } from "./startup-exchange.js";
 
 const MIN_REFRESH_INTERVAL_MS = 10_000;
 const MAX_REFRESH_INTERVAL_MS = 24 * 3600 * 1000;
@@ -38,7 +39,7 @@ async function postSdkVersion(
   options: { timeout?: number; maxRetries?: number; signal?: AbortSignal },
 ): Promise<unknown> {
   try {
-    const response = await http.exchange({
+    const response = await startupExchange(http, {
       method: "POST",
       path,
       json: toWireJson({ sdkVersion: PROTOCOL_VERSION } satisfies ClientConfigRequest),

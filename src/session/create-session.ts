@@ -7,6 +7,7 @@ import {
   fromWireJson,
   toWireJson,
 } from "../wire/index.js";
+import { startupExchange } from "./startup-exchange.js";
 
 export interface SessionOptions {
   /** Added to those of TINKER_TAGS. */
@@ -30,7 +31,7 @@ export async function createSession(http: HttpClient, options: SessionOptions): 
     ...(projectId !== undefined && { projectId }),
     ...(options.displayName !== undefined && { displayName: options.displayName }),
   };
-  const response = await http.exchange({
+  const response = await startupExchange(http, {
     method: "POST",
     path: PATH,
     json: { ...(toWireJson(request) as object), type: "create_session" },

@@ -56,6 +56,23 @@ function setUp(routes: Record<string, Route> = {}, options: HttpClientOptions = 
 const heartbeats = (routes: string[]) => routes.filter((route) => route.endsWith("session_heartbeat")).length;
 
 describe("opening a session", () => {
+  it("waits out a billing pause, and a page that some proxy answers in the server's place", async () => {
+    const page = () => new Response("<html></html>", { headers: { "content-type": "text/html" } });
+    const unpaid = () => answer(402, { detail: "no credit" });
+    const scripts: Record<string, (() => Response)[]> = {
+      "POST /api/v1/client/config": [unpaid, page, () => answer(404)],
+      "POST /api/v1/create_session": [page, unpaid, () => answer(200, { session_id: "paid" })],
+    };
+    const routes = Object.fromEntries(
+      Object.entries(scripts).map(([route, script]) => [route, () => script.shift()!()]),
+    );
+    const { http, logs } = setUp(routes, { clock: new FakeClock({ auto: true }) });
+    const session = await Session.open(http);
+    expect(session.id).toBe("paid");
+    expect(logs.filter((line) => line.startsWith("warn: Paused because"))).toHaveLength(2);
+    await session.close();
+  });
+
   it("asks for settings, gets a JWT, asks for changeable settings, creates the session, then beats", async () => {
     const jwt = jwtExpiringAt(Date.UTC(2026, 0, 2), "first");
     const { http, clock, sent, routesSent } = setUp({

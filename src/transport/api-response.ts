@@ -13,6 +13,7 @@ export function mediaType(contentType: string | null): string {
 export function createApiResponse(answer: Answer, bytes: Uint8Array, what: string): ApiResponse {
   const { status } = answer;
   const contentType = mediaType(answer.header("content-type"));
+  let parsed: unknown;
   return {
     status,
     get headers() {
@@ -21,10 +22,11 @@ export function createApiResponse(answer: Answer, bytes: Uint8Array, what: strin
     contentType,
     bytes,
     json() {
-      if (bytes.byteLength === 0) return undefined;
+      if (bytes.byteLength === 0 || parsed !== undefined) return parsed;
       const text = decoder.decode(bytes);
       try {
-        return JSON.parse(text) as unknown;
+        parsed = JSON.parse(text) as unknown;
+        return parsed;
       } catch {
         throw new APIError({
           status,

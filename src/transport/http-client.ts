@@ -31,6 +31,7 @@ import { randomUuid } from "./uuid.js";
 
 const DEFAULT_TIMEOUT_MS = 60_000;
 const DEFAULT_MAX_RETRIES = 10;
+const MAX_UNREADABLE_ANSWERS = 3;
 
 /** An answer below 400, with the attempt that can still read its body. */
 interface Answered {
@@ -115,7 +116,9 @@ export class HttpClient {
   exchange(request: ApiRequest): Promise<ApiResponse> {
     return this.#call(request, async ({ answer, attempt, scope }) => {
       const bytes = await attempt.read(answer);
-      return { value: createApiResponse(answer, bytes, scope.what) };
+      const response = createApiResponse(answer, bytes, scope.what);
+      if (request.expect === "json") response.json();
+      return { value: response };
     });
   }
 
@@ -192,6 +195,7 @@ export class HttpClient {
         idempotencyKey:
           request.method === "GET" ? undefined : (request.idempotencyKey ?? `tinkerts-retry-${randomUuid()}`),
       };
+      let unreadableAnswers = 0;
       for (let attempt = 0; ; attempt += 1) {
         const outcome = await this.#try(call, attempt, finish);
         if (outcome.ok) {
@@ -199,7 +203,9 @@ export class HttpClient {
           return outcome.value;
         }
         scope.throwIfInterrupted();
-        if (!outcome.retryable || attempt >= call.maxRetries) throw outcome.error;
+        if (outcome.unreadable) unreadableAnswers += 1;
+        const isOver = attempt >= call.maxRetries || unreadableAnswers > MAX_UNREADABLE_ANSWERS;
+        if (!outcome.retryable || isOver) throw outcome.error;
         await this.#backOff(call, attempt, outcome.error);
       }
     } finally {
@@ -256,7 +262,9 @@ export class HttpClient {
     } catch (error) {
       if (!(error instanceof TinkerError)) throw error;
       failure = error;
-      return { ok: false, error, retryable: error instanceof APIConnectionError };
+      // Refusals were dealt with above: what is left is a success whose body is not what it should be.
+      const unreadable = error instanceof APIError;
+      return { ok: false, error, retryable: unreadable || error instanceof APIConnectionError, unreadable };
     } finally {
       if (!keepOpen) attempt.release();
       const durationMs = this.clock.now() - startedMs;
@@ -316,6 +324,7 @@ interface Failed {
   readonly ok: false;
   readonly error: TinkerError;
   readonly retryable: boolean;
+  readonly unreadable?: boolean;
 }
 
 type Outcome<T> = { readonly ok: true; readonly value: T; readonly keepOpen: boolean } | Failed;

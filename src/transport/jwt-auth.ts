@@ -86,6 +86,7 @@ export class JwtAuthProvider implements AuthProvider {
         method: "POST",
         path: "/api/v1/auth/token",
         pool: "session",
+        expect: "json",
         auth: this.#credential,
       });
       const answer = response.json() as { jwt?: unknown } | null | undefined;

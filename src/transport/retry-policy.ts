@@ -1,8 +1,10 @@
 import { APIConnectionError, APIError } from "../errors.js";
 
+const RETRYABLE_STATUSES: ReadonlySet<number> = new Set([408, 409, 425, 429]);
+
 /** Statuses after which the same request may be sent again. */
 export function isRetryableStatus(status: number): boolean {
-  return status === 408 || status === 409 || status === 429 || status >= 500;
+  return RETRYABLE_STATUSES.has(status) || status >= 500;
 }
 
 /** Whether an answer is worth another attempt; the server's own word decides over the status. */

@@ -52,6 +52,8 @@ export interface ApiRequest extends RequestOptions {
   /** Content type of `body`, where the body does not carry its own. */
   readonly contentType?: string | undefined;
   readonly accept?: string | undefined;
+  /** A success that is not JSON is then taken for the page of some proxy, and asked for again a few times. */
+  readonly expect?: "json" | undefined;
   /** "train" when absent. */
   readonly pool?: PoolName | undefined;
   /** Stays the same over all retries; made up when absent and the method is not GET. */

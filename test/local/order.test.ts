@@ -146,6 +146,17 @@ describe("training requests of one model", () => {
     expect(engine.adapters.size).toBe(0);
     expect((await client.post("/optim_step", stepBody(modelId, 3))).status).toBe(410);
   });
+
+  it("may be unloaded twice: a client that lost the first answer learns that it is done", async () => {
+    const [first, second] = await Promise.all([
+      client.ok("/unload_model", { model_id: modelId }),
+      client.ok("/unload_model", { model_id: modelId }),
+    ]);
+    expect(second).toEqual(first);
+    expect(await client.result(first)).toEqual({ type: "unload_model", model_id: modelId });
+    const third = client.ok("/unload_model", { model_id: modelId });
+    expect(await client.result(third)).toEqual({ type: "unload_model", model_id: modelId });
+  });
 });
 
 describe("a training request whose body is too large", () => {

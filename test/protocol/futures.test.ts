@@ -116,8 +116,8 @@ describe("polling a future", () => {
     });
   });
 
-  it("comes back soon, but not in a tight loop, after a 5xx", async () => {
-    await step({ status: 503 }, { status: 500 }, { status: 502, text: "<html>bad gateway</html>" }, done);
+  it("comes back soon, but not in a tight loop, after a 5xx or a 425", async () => {
+    await step({ status: 503 }, { status: 425 }, { status: 502, text: "<html>bad gateway</html>" }, done);
     expect(client.clock.sleeps.slice(-3)).toEqual([50, 100, 200]);
   });
 

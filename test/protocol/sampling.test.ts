@@ -297,6 +297,19 @@ describe("sampling", () => {
       .toBeGreaterThanOrEqual(20);
   });
 
+  it("does not wait for a second completion of a request that it had to send again", async () => {
+    await start({ sample_use_retrieve_futures: true });
+    // A server that still knows the request gives it the same id, and has told of its end already.
+    server.on(SAMPLE, { json: { request_id: "future-x" } });
+    server.future("future-x", { status: 410, json: { detail: "gone" } }, answer());
+    const page = { headers: { "content-type": "text/html" }, text: "<html>Please log in</html>" };
+    const told = { json: { completions: [{ state: "finished", request_id: "future-x" }], cursor: 1 } };
+    const nothing = { json: { completions: [], cursor: 1 }, delayMs: 5 };
+    server.on("POST /api/v1/retrieve_futures", [page, { status: 400, text: "no" }, told, nothing]);
+    expect((await sampler.sample({ prompt: [1] })).sequences).toHaveLength(1);
+    expect(sent()).toHaveLength(2);
+  });
+
   it("goes to another thread as plain data and samples there under numbers of its own", async () => {
     await start();
     server.on("GET /api/v1/samplers/*", {

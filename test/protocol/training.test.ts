@@ -513,4 +513,12 @@ describe("training requests", () => {
     const paths = server.requests.map((request) => request.path);
     expect(paths.indexOf("/api/v1/unload_model")).toBeGreaterThan(paths.indexOf("/api/v1/optim_step"));
   });
+
+  it("takes a model that is gone for unloaded only when an earlier try may have done it", async () => {
+    await start();
+    const gone = { status: 410, json: { detail: "no longer loaded" } };
+    server.on("POST /api/v1/unload_model", [{ drop: "before" }, gone]);
+    await training.unloadModel();
+    await expect(training.unloadModel()).rejects.toMatchObject({ status: 410 });
+  });
 });

@@ -14,7 +14,7 @@ import { clientForTest, REQUEST, ROUTE, serverForTest } from "./helpers.js";
 const OK = { json: { ok: true } };
 
 describe("retries", () => {
-  it.each([408, 409, 429, 500, 502, 503])("sends again after %i", async (status) => {
+  it.each([408, 409, 425, 429, 500, 502, 503])("sends again after %i", async (status) => {
     const server = await serverForTest();
     server.on(ROUTE, [{ status, json: { detail: "later" } }, OK]);
     const client = clientForTest(server);
@@ -62,6 +62,20 @@ describe("retries", () => {
     ]);
     await client.exchange(REQUEST);
     expect(client.clock.sleeps).toEqual([1500, 2500, 40_000, 4000]);
+  });
+
+  it("asks again for JSON where a proxy answered with a page of its own, three times", async () => {
+    const page = { headers: { "content-type": "text/html" }, text: "<html>Please log in</html>" };
+    const server = await serverForTest();
+    const client = clientForTest(server);
+    server.on(ROUTE, [{ status: 503 }, page, page, { json: "cut", text: '{"ok":' }, { status: 503 }, OK]);
+    expect((await client.exchange({ ...REQUEST, expect: "json" })).json()).toEqual({ ok: true });
+    server.requests.length = 0;
+    server.on(ROUTE, page);
+    await expect(client.exchange({ ...REQUEST, expect: "json" })).rejects.toThrow(
+      /answered 200 with a body that is not JSON \(text\/html\). Is the base URL/,
+    );
+    expect(server.requests).toHaveLength(4);
   });
 
   it("gives up after maxRetries with the last error", async () => {

@@ -24,6 +24,8 @@ export function createApp(
 
   app.onError((error, context) => {
     const known = toHttpError(error);
+    // A client that went away while it was sending: nobody is there to be told, and nothing of ours is wrong.
+    if (context.req.raw.signal.aborted) return context.body(null, 400);
     if (known === undefined) {
       options.logger.error(
         `${context.req.method} ${context.req.path} failed: ${error.stack ?? error.message}`,

@@ -77,7 +77,11 @@ export function addTrainingRoutes(app: App, core: Core): void {
   app.post("/api/v1/unload_model", async (context) => {
     const identity = context.get("identity");
     const request = await jsonBody(context, core, schemas.modelOnly);
-    const model = core.sessions.model(identity, request.model_id);
+    const modelId = request.model_id;
+    const session = core.sessions.use(identity, core.sessions.sessionIdOf(modelId));
+    const before = session.unloads.get(modelId);
+    if (before !== undefined) return context.json({ request_id: before, model_id: modelId });
+    const model = core.sessions.model(identity, modelId);
     const future = submitTo(core, model, {
       seqId: undefined,
       kind: "unload_model",
@@ -87,9 +91,10 @@ export function addTrainingRoutes(app: App, core: Core): void {
         await core.engine.removeAdapter(model.adapterId);
         model.session.models.delete(model.run.id);
         queueMicrotask(() => model.queue.close(`Model ${model.run.id} was unloaded.`));
-        return { type: "json", body: { type: "unload_model", model_id: model.run.id } };
+        return { type: "json", body: { type: "unload_model", model_id: modelId } };
       },
     });
+    session.unloads.set(modelId, future.requestId);
     return context.json({ request_id: future.requestId, model_id: model.run.id });
   });
 

@@ -26,6 +26,8 @@ export interface LiveSession {
   readonly record: SessionRecord;
   readonly trace: TraceLog;
   readonly models: Map<string, LiveModel>;
+  /** Request ids of unloads by model: one that is sent again must not fail because the model is gone. */
+  readonly unloads: Map<string, string>;
   readonly samplerIds: Set<string>;
   lastSeenAt: number;
 }
@@ -79,6 +81,7 @@ export class Sessions {
       record,
       trace: new TraceLog(limits.traceEvents, clock.wallNow() - clock.now()),
       models: new Map(),
+      unloads: new Map(),
       samplerIds: new Set(),
       lastSeenAt: clock.now(),
     };

@@ -5,7 +5,7 @@ const LOG_INTERVAL_MS = 60_000;
 const NEW_INCIDENT_AFTER_MS = 5 * 60_000;
 const WAIT_MS = 5_000;
 
-/** A 402 pauses every request of a session until billing is mended, for a bounded time. */
+/** A 402 pauses the requests of a client until billing is mended, for a bounded time. */
 export class BillingPause {
   readonly #clock: Clock;
   readonly #logger: Logger;
@@ -45,5 +45,17 @@ export class BillingPause {
 
   wait(signal?: AbortSignal | undefined): Promise<void> {
     return this.#clock.sleep(WAIT_MS, signal);
+  }
+
+  /** Tries again for as long as the answer is a 402 and the pause may go on. */
+  async outlast<T>(attempt: () => Promise<T>, signal?: AbortSignal | undefined): Promise<T> {
+    for (;;) {
+      try {
+        return await attempt();
+      } catch (error) {
+        if (!this.shouldPause(error)) throw error;
+        await this.wait(signal);
+      }
+    }
   }
 }
