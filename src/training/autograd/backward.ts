@@ -132,14 +132,17 @@ function propagate(
     else sameSize.push(array);
   };
   if (loss.requiresGradient) gradients.set(loss, Float64Array.of(1));
-  for (const tensor of order.toReversed()) {
+  for (let place = order.length - 1; place >= 0; place--) {
+    const tensor = order[place]!;
     const { node } = tensor;
     const gradient = gradients.get(tensor);
     if (node === undefined || gradient === undefined) continue;
     gradients.delete(tensor);
-    const last = node.inputs.findLastIndex((input) => input.requiresGradient);
+    let last = node.inputs.length - 1;
+    while (!node.inputs[last]!.requiresGradient) last--;
     let isTaken = false;
-    for (const [index, input] of node.inputs.entries()) {
+    for (let index = 0; index <= last; index++) {
+      const input = node.inputs[index]!;
       if (!input.requiresGradient) continue;
       const known = gradients.get(input);
       if (node.accumulates) {

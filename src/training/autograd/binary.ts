@@ -1,5 +1,6 @@
 import { broadcastAll } from "./broadcast.js";
-import { type Operand, result, type Tensor, type Values } from "./tensor.js";
+import { sameShape } from "./shape.js";
+import { type Operand, result, type Tensor, toTensor, type Values } from "./tensor.js";
 
 interface Pair {
   readonly a: Values;
@@ -18,7 +19,11 @@ function pairwise(
   backwardLeft: Derivative,
   backwardRight: Derivative,
 ): Tensor {
-  const [first, second] = broadcastAll(operation, [left, right]) as [Tensor, Tensor];
+  let first = toTensor(left, operation);
+  let second = toTensor(right, operation);
+  if (!sameShape(first.shape, second.shape)) {
+    [first, second] = broadcastAll(operation, [first, second]) as [Tensor, Tensor];
+  }
   const pair: Pair = { a: first.values, b: second.values, y: new Float64Array(first.size) };
   forward(pair.a, pair.b, pair.y);
   return result(operation, pair.y, first.shape, [first, second], (dy, into, input) =>

@@ -25,8 +25,6 @@ export function broadcastTo(source: Tensor, shape: readonly number[]): Tensor {
 /** The operands as tensors of one shape. */
 export function broadcastAll(operation: string, operands: readonly Operand[]): Tensor[] {
   const tensors = operands.map((operand) => toTensor(operand, operation));
-  const [first] = tensors as [Tensor];
-  if (tensors.every((each) => sameShape(each.shape, first.shape))) return tensors;
   const shape = broadcastShape(operation, tensors);
   return tensors.map((each) => broadcastTo(each, shape));
 }

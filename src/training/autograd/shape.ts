@@ -10,8 +10,9 @@ export function elementCount(shape: readonly number[]): number {
 export const shapeText = (shape: readonly number[]): string => `[${shape.join(", ")}]`;
 
 export function sameShape(left: readonly number[], right: readonly number[]): boolean {
-  if (left === right) return true;
-  return left.length === right.length && left.every((size, axis) => size === right[axis]);
+  if (left.length !== right.length) return false;
+  for (let axis = 0; axis < left.length; axis++) if (left[axis] !== right[axis]) return false;
+  return true;
 }
 
 const MOST_ORIGINS_NAMED = 3;

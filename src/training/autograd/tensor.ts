@@ -31,8 +31,7 @@ const MARKER = Symbol.for("tinkerts.autograd.tensor");
  */
 export class Tensor {
   /** @internal As they came: logprobs and masks come as 32-bit floats, and most of them are read but once. */
-  readonly values: Values;
-  #data: Float64Array | undefined;
+  values: Values;
   readonly shape: readonly number[];
   /** True for variables and for all that was computed from one. */
   readonly requiresGradient: boolean;
@@ -67,8 +66,8 @@ export class Tensor {
   }
 
   get data(): Float64Array {
-    this.#data ??= this.values instanceof Float64Array ? this.values : new Float64Array(this.values);
-    return this.#data;
+    this.values = toFloats(this.values);
+    return this.values;
   }
 
   get size(): number {
