@@ -12,7 +12,8 @@ export function stylesFor(context: CommandContext, stream: NodeJS.WriteStream): 
     context.globals().color &&
     !process.env["NO_COLOR"] &&
     process.env["TERM"] !== "dumb";
-  const style = (name: keyof Styles) => (text: string) => (isOn ? styleText(name, text) : text);
+  const style = (name: keyof Styles) => (text: string) =>
+    isOn ? styleText(name, text, { validateStream: false }) : text;
   return {
     bold: style("bold"),
     dim: style("dim"),

@@ -71,28 +71,26 @@ export function renderItem<T>(item: T, columns: readonly Column<T>[], options: T
 
 interface Fitting {
   readonly column: TextColumn;
-  width: number;
+  readonly width: number;
 }
 
-/** The columns there is room for, in their order, the least important ones cut. */
+/** The columns there is room for, in their order: the least important ones give way first, and entirely if need be. */
 function fitColumns(columns: readonly TextColumn[], terminalWidth: number): Fitting[] {
-  const gaps = GAP.length * (columns.length - 1);
-  const least = columns.reduce((sum, { leastWidth }) => sum + leastWidth, gaps);
-  const leastImportantFirst = columns.toSorted((a, b) => a.importance - b.importance);
-  if (least > terminalWidth && columns.length > 1) {
+  const fullWidth = columns.reduce(
+    (sum, column) => sum + column.fullWidth,
+    GAP.length * (columns.length - 1),
+  );
+  const excess = Math.max(0, fullWidth - terminalWidth);
+  const least = columns.reduce((a, b) => (b.importance <= a.importance ? b : a));
+  const leastWidth = columns.length === 1 ? 1 : least.leastWidth;
+  if (least.fullWidth - excess < leastWidth && columns.length > 1) {
     return fitColumns(
-      columns.filter((column) => column !== leastImportantFirst[0]),
+      columns.filter((column) => column !== least),
       terminalWidth,
     );
   }
-  let excess = columns.reduce((sum, { fullWidth }) => sum + fullWidth, gaps) - terminalWidth;
-  const widths = new Map(columns.map((column) => [column, column.fullWidth]));
-  for (const column of leastImportantFirst) {
-    if (excess <= 0) break;
-    const isLast = columns.length === 1;
-    const cut = Math.min(excess, column.fullWidth - (isLast ? 1 : column.leastWidth));
-    widths.set(column, column.fullWidth - cut);
-    excess -= cut;
-  }
-  return columns.map((column) => ({ column, width: widths.get(column)! }));
+  return columns.map((column) => ({
+    column,
+    width: column === least ? Math.max(leastWidth, column.fullWidth - excess) : column.fullWidth,
+  }));
 }
