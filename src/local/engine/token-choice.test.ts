@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { chooseToken, emptyTopTokens, writeTopTokens } from "./token-choice.js";
+import { chooseToken, emptyTopTokens, exponential, writeTopTokens } from "./token-choice.js";
 
 const probabilities = [0.05, 0.4, 0.1, 0.25, 0.2];
 const logits = Float32Array.from(probabilities, Math.log);
@@ -37,6 +37,11 @@ describe("choosing a token", () => {
       expect(chooseToken(row, { temperature: 1, topK: -1, topP: 1 }, () => random)).toBe(1);
     }
   });
+});
+
+it("takes exponentials to eleven digits", () => {
+  for (let x = 0; x >= -45; x -= 0.00917)
+    expect(Math.abs(exponential(x) / Math.exp(x) - 1)).toBeLessThan(1e-11);
 });
 
 it("lists the likeliest tokens, equal ones by number, and marks what is missing", () => {

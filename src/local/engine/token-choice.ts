@@ -11,19 +11,43 @@ export interface Choice {
 /** Below this a temperature means "the likeliest token". */
 const greedyTemperature = 1e-5;
 
+/** Lighter than this a token is never drawn: the random number has no step so fine. */
+const lowestExponent = -45;
+const powersOfHalf = Float64Array.from({ length: 66 }, (_, power) => 2 ** -power);
+
+/**
+ * e^x for -45 <= x <= 0 to eleven digits: several times as fast as Math.exp, over a whole vocabulary for every token, and the
+ * same on every machine.
+ */
+export function exponential(x: number): number {
+  const halvings = (0.5 - x * Math.LOG2E) | 0;
+  const r = x + halvings * Math.LN2;
+  const r2 = r * r;
+  // In pairs rather than by Horner's rule: the shorter chain of dependences is what counts.
+  const low = 1 + r + r2 * (1 / 2 + r * (1 / 6));
+  const middle = 1 / 24 + r * (1 / 120) + r2 * (1 / 720 + r * (1 / 5040));
+  const series = low + r2 * r2 * (middle + r2 * r2 * (1 / 40320 + r * (1 / 362880)));
+  return series * powersOfHalf[halvings]!;
+}
+
+/** Serves one draw after another: a fresh array for each would cost as much as filling it. */
+let reusedWeights = new Float64Array(0);
+
 /** `random` is uniform in [0, 1). */
 export function chooseToken(logits: Float32Array, choice: Choice, random: () => number): number {
   const best = indexOfMaximum(logits);
-  if (choice.temperature < greedyTemperature) return best;
-  const weights = new Float64Array(logits.length);
+  const { temperature } = choice;
+  if (temperature < greedyTemperature) return best;
+  if (reusedWeights.length !== logits.length) reusedWeights = new Float64Array(logits.length);
+  const weights = reusedWeights;
   const largest = logits[best]!;
+  const sharpness = 1 / temperature;
   let total = 0;
   for (let i = 0; i < logits.length; i++) {
-    const exponent = (logits[i]! - largest) / choice.temperature;
-    // Lighter than the finest step of the random number: never drawn anyway.
-    if (exponent < -45) continue;
-    weights[i] = Math.exp(exponent);
-    total += weights[i]!;
+    const exponent = (logits[i]! - largest) * sharpness;
+    const weight = exponent < lowestExponent ? 0 : exponential(exponent);
+    weights[i] = weight;
+    total += weight;
   }
   const limited = (choice.topK > 0 && choice.topK < logits.length) || choice.topP < 1;
   if (!limited) return draw(weights, null, total, random());
@@ -33,7 +57,13 @@ export function chooseToken(logits: Float32Array, choice: Choice, random: () => 
 
 function indexOfMaximum(logits: Float32Array): number {
   let best = 0;
-  for (let i = 1; i < logits.length; i++) if (logits[i]! > logits[best]!) best = i;
+  let largest = logits[0]!;
+  for (let i = 1; i < logits.length; i++) {
+    if (logits[i]! > largest) {
+      largest = logits[i]!;
+      best = i;
+    }
+  }
   return best;
 }
 

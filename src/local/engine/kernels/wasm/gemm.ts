@@ -8,8 +8,10 @@ import { madd } from "./vector";
 
 const MC: usize = 128;
 const NC: usize = 512;
-/** Panels of B that a row of tiles crosses at a time, so that they stay in the second-level cache for the next row. */
+/** Panels of B that a row of tiles crosses at a time: they stay in the second-level cache for the next row. */
 const SWEEP: usize = 32;
+/** Up to so many rows fit the first-level cache beside two panels of B, which are then read from afar only once. */
+const FEW_ROWS: usize = 32;
 /** Bytes a thread needs: packed A, packed B, four rows of C. */
 export const GEMM_SCRATCH: usize = (KC * MC + KC * NC + 4 * 8 * SWEEP) * 4;
 
@@ -81,8 +83,9 @@ function stripEdge(padded: usize, pa: usize, ao: usize, pb: usize, bo: usize, kb
 
 /** Multiplies one packed block of A (rows x kb) with panels of B (kb x n) onto C. */
 function blockTimesPanels(pa: usize, pb: usize, padded: usize, c: usize, ldc: usize, rows: usize, n: usize, kb: usize): void {
-  for (let j: usize = 0; j < n; j += 8 * SWEEP) {
-    const cols = min<usize>(8 * SWEEP, n - j);
+  const sweep: usize = rows <= FEW_ROWS ? 16 : 8 * SWEEP;
+  for (let j: usize = 0; j < n; j += sweep) {
+    const cols = min<usize>(sweep, n - j);
     const panels = cols >> 3;
     const restCols = cols & 7;
     const bo = (j * kb) << 2;
@@ -180,7 +183,8 @@ export function matmul(c: usize, ldc: usize, a: usize, ai: usize, ak: usize, lay
   let chunkRows = m;
   let chunkCols = n;
   if (threads() > 1) {
-    const wanted = threads() * 4;
+    // Every chunk packs its rows of A, which is much of the work where there are few.
+    const wanted = threads() * (m <= FEW_ROWS ? 2 : 4);
     let count: usize = 1;
     while (count < wanted) {
       // Where B needs no packing, cutting rows alone packs nothing twice.
@@ -208,7 +212,8 @@ export function matmul(c: usize, ldc: usize, a: usize, ai: usize, ak: usize, lay
   setPointer(13, chunkCols);
   setPointer(14, layout);
   const grid = ((m + chunkRows - 1) / chunkRows) * ((n + chunkCols - 1) / chunkCols);
-  dispatch(MATMUL, grid, 0.25 * <f64>m * <f64>n * <f64>k);
+  // A row or two do not keep another thread busy for long enough between the steps that only one can do.
+  dispatch(MATMUL, grid, (m < 4 ? 0.065 : 0.25) * <f64>m * <f64>n * <f64>k);
 }
 
 export function matmulChunk(chunk: usize): void {

@@ -20,10 +20,10 @@ const SCRATCH_BASE: usize = 460;
 const SCRATCH_BYTES: usize = 464;
 const PARAMETERS: usize = 512;
 
-/** Turns of the waiting loop before a thread goes to sleep: a few tens of microseconds. */
-const SPIN: i32 = 20000;
+/** Turns of the waiting loop before a thread goes to sleep: about a tenth of a millisecond, for waking it takes nearly as long. */
+const SPIN: i32 = 150000;
 /** Work (in rough clock cycles) below which waking others costs more than it saves. */
-const PARALLEL_WORK: f64 = 150000;
+const PARALLEL_WORK: f64 = 40000;
 
 let threadIndex: usize = 0;
 
