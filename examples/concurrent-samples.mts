@@ -17,20 +17,24 @@ const tokenizer = await sampler.getTokenizer();
 const prompt = tokenizer.encode("Once there was a");
 
 /** One way to go on. Each seed is another one, and the same one on every run. */
-async function story(seed: number): Promise<string> {
+async function story(seed: number) {
   const samplingParams = { maxTokens: 24, temperature: 1, seed };
   const { sequences } = await sampler.sample({ prompt, samplingParams });
-  return tokenizer.decode(sequences[0]!.tokens, { skipSpecialTokens: true });
+  const { tokens } = sequences[0]!;
+  return { text: tokenizer.decode(tokens, { skipSpecialTokens: true }), tokens: tokens.length };
 }
+type Story = Awaited<ReturnType<typeof story>>;
 
 /** How many stories come in a second. */
-async function measured(how: string, work: () => Promise<string[]>) {
+async function measured(how: string, work: () => Promise<Story[]>) {
   const started = performance.now();
   const stories = await work();
   const seconds = (performance.now() - started) / 1000;
   const perSecond = stories.length / seconds;
+  const tokensPerSecond = stories.reduce((sum, { tokens }) => sum + tokens, 0) / seconds;
   console.log(
-    `${how}: ${stories.length} samples in ${seconds.toFixed(2)} s, ${perSecond.toFixed(0)} a second`,
+    `${how}: ${stories.length} samples in ${seconds.toFixed(1)} s, ` +
+      `${perSecond.toFixed(0)} samples/s, ${tokensPerSecond.toFixed(0)} tokens/s`,
   );
   return { stories, perSecond };
 }
@@ -38,7 +42,7 @@ async function measured(how: string, work: () => Promise<string[]>) {
 await story(0); // the first call also loads the model's weights
 
 const alone = await measured("one after another", async () => {
-  const stories: string[] = [];
+  const stories: Story[] = [];
   for (let seed = 0; seed < 20; seed += 1) stories.push(await story(seed));
   return stories;
 });
@@ -46,7 +50,7 @@ const together = await measured("all at once", () =>
   Promise.all(Array.from({ length: 400 }, (_, seed) => story(seed))),
 );
 
-for (const text of together.stories.slice(0, 3)) console.log(`  Once there was a${text.split("\n")[0]}`);
+for (const { text } of together.stories.slice(0, 3)) console.log(`  Once there was a${text.split("\n")[0]}`);
 console.log(`${(together.perSecond / alone.perSecond).toFixed(1)} times as many, and the same stories.`);
 
 assert.deepEqual(

@@ -104,19 +104,20 @@ async function train(regularizers: readonly Regularizer[]) {
 
 /** How many of the questions the model answers right. */
 async function examine(when: string, sampler: SamplingClient) {
-  const isRight = async (fact: string) => {
+  const ask = async (fact: string) => {
     const { prompt, answer } = conversation(fact);
     const samplingParams = { maxTokens: 24, temperature: 0 };
     const { sequences } = await sampler.sample({ prompt, samplingParams });
     const given = tokenizer.decode(sequences[0]!.tokens, { skipSpecialTokens: true });
-    if (fact === unseen[0] || fact === unseen[3]) console.log(`  ${given}`);
-    return given === answer;
+    return { given, right: given === answer };
   };
-  const count = async (facts: readonly string[]) =>
-    (await Promise.all(facts.map(isRight))).filter((right) => right).length;
-  console.log(`${when}:`);
-  const [learnt, kept] = [await count(lesson), await count(unseen)];
-  console.log(`  ${learnt} of ${lesson.length} new answers, ${kept} of ${unseen.length} old ones`);
+  const [news, olds] = await Promise.all([lesson, unseen].map((facts) => Promise.all(facts.map(ask))));
+  const learnt = news!.filter(({ right }) => right).length;
+  const kept = olds!.filter(({ right }) => right).length;
+  console.log(
+    `${when}: ${learnt} of ${lesson.length} new answers right, ${kept} of ${unseen.length} old ones`,
+  );
+  console.log(`  ${[news![1]!, olds![0]!, olds![3]!].map(({ given }) => given).join(" ")}`);
   return { learnt, kept };
 }
 
