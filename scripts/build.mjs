@@ -55,7 +55,7 @@ await bundle.write({
   dir: cli,
   chunkFileNames: "bundle/[name].js",
   codeSplitting: { groups: [{ name: "frame", test: everyCall }] },
-  banner:
-    "/* Parts are commander: (c) 2011 TJ Holowaychuk, MIT license, see node_modules/commander/LICENSE. */",
+  banner: ({ name }) =>
+    name === "frame" ? "/* With commander, (c) 2011 TJ Holowaychuk and contributors, MIT license. */" : "",
 });
 await bundle.close();
