@@ -67,10 +67,9 @@ function isExchange(error: Error): boolean {
   return /^[A-Z]+ \//.test(error.message);
 }
 
+/** What the network said, without the request it said it to. */
 function reason(error: Error): string {
-  return error.cause instanceof Error && error.cause.message !== ""
-    ? error.cause.message
-    : firstSentence(error.message);
+  return firstSentence(error.message).replace(/^.*? failed: /, "");
 }
 
 function firstSentence(text: string): string {

@@ -28,13 +28,12 @@ describe("tinkerts checkpoint", () => {
   it("lists checkpoints of one run and of all, as table, JSON and CSV", async () => {
     await training.saveWeightsForSampler("b", { ttlSeconds: 86_400 * 3 });
     const command = ["checkpoint", "list", "--run-id", runId];
-    const [table, json, csv, limited, later, all] = await Promise.all([
+    const [table, json, csv, limited, later] = await Promise.all([
       server.cli(command),
       server.json<Checkpoint[]>(command),
       server.cli([...command, "--format", "csv"]),
       server.cli([...command, "--limit", "1"]),
-      server.json<Checkpoint[]>([...command, "--offset", "1"]),
-      server.json<Checkpoint[]>(["checkpoint", "list", "--limit", "2"]),
+      server.json<Checkpoint[]>(["checkpoint", "list", "--offset", "1", "--limit", "1"]),
     ]);
     const [header, ...rows] = table.stdout.trimEnd().split("\n");
     expect(header).toMatch(/^PATH +TYPE +SIZE +PUBLIC +CREATED +EXPIRES$/);
@@ -58,7 +57,6 @@ describe("tinkerts checkpoint", () => {
     expect(limited.stdout).not.toContain("weights/a");
     expect(limited.stderr).toBe("1 more; --limit 0 shows all\n");
     expect(later.map(({ tinkerPath }) => tinkerPath)).toEqual([path("a")]);
-    expect(all).toEqual(json);
   });
 
   it("shows one checkpoint", async () => {
@@ -109,8 +107,6 @@ describe("tinkerts checkpoint", () => {
     expect(stderr).toBe(`${path("a")} expires in 7 days\n`);
     const { expiresAt } = await state();
     expect(Date.parse(expiresAt!) - Date.now()).toBeGreaterThan(6.9 * 86_400_000);
-    const csv = await server.cli(["checkpoint", "set-ttl", path("a"), "--ttl", "7200", "-f", "csv"]);
-    expect(csv.stdout).toBe(`tinkerPath,ttlSeconds\n${path("a")},7200\n`);
     expect((await server.cli(["checkpoint", "set-ttl", path("a"), "--remove"])).stderr).toBe(
       `${path("a")} never expires\n`,
     );
@@ -200,7 +196,6 @@ describe("tinkerts checkpoint delete", () => {
       code: 0,
       text: expect.stringContaining("nothing was deleted"),
     });
-    expect(await ask("\x04", [path("a")])).toMatchObject({ code: 0 });
     expect(await ask("\x03", [path("a")])).toMatchObject({
       code: 130,
       text: expect.stringContaining("interrupted"),

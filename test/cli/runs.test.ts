@@ -49,19 +49,13 @@ describe("runs, sessions, usage", () => {
   it("shows who a token belongs to, and says so where a key has no name", async () => {
     const claims = { sub: "tml:user:1", org_id: "2", email: "me@example.com", exp: 4_000_000_000 };
     const token = `eyJhbGciOiJub25lIn0.${Buffer.from(JSON.stringify(claims)).toString("base64url")}.x`;
-    const [table, json, key] = await Promise.all([
+    const [table, key] = await Promise.all([
       server.cli(["whoami"], { TINKER_API_KEY: token }),
-      server.json(["whoami", "--api-key", token]),
       server.cli(["whoami", "--api-key", "tml-key"]),
     ]);
     expect(table.stdout).toBe(
       "Email         me@example.com\nUser          tml:user:1\nOrganization  tml:organization:2\n",
     );
-    expect(json).toEqual({
-      email: "me@example.com",
-      userUrn: "tml:user:1",
-      orgUrn: "tml:organization:2",
-    });
     expect(key).toMatchObject({ code: 1, stdout: "", stderr: expect.stringMatching(/plain API keys/) });
   });
 
@@ -97,10 +91,9 @@ describe("runs, sessions, usage", () => {
 
   it("lists as many runs as asked for, and says how many more there are", async () => {
     const columns = ["--columns", "id"];
-    const [first, second, all] = await Promise.all([
+    const [first, second] = await Promise.all([
       server.cli(["run", "list", "--limit", "1", ...columns]),
-      server.cli(["run", "list", "--limit", "1", "--offset", "1", ...columns]),
-      server.cli(["run", "list", "--limit", "0", ...columns]),
+      server.cli(["run", "list", "--limit", "0", "--offset", "1", ...columns]),
     ]);
     expect(first).toEqual({
       code: 0,
@@ -108,7 +101,6 @@ describe("runs, sessions, usage", () => {
       stderr: "1 more; --limit 0 shows all\n",
     });
     expect(second).toEqual({ code: 0, stdout: `RUN\n${runIds[1]}\n`, stderr: "" });
-    expect(all).toEqual({ code: 0, stdout: `RUN\n${runIds.join("\n")}\n`, stderr: "" });
   });
 
   it("lists the columns, the scope and the project that are asked for", async () => {
@@ -123,20 +115,16 @@ describe("runs, sessions, usage", () => {
       code: 2,
       stderr: expect.stringMatching(/There is no column colour; there are id, model, /),
     });
-    const query = server.requests.find((line) => line.startsWith("GET /api/v1/training_runs"));
-    expect(query).toBeDefined();
   });
 
   it("shows one run", async () => {
-    const [table, json, csv] = await Promise.all([
+    const [table, csv] = await Promise.all([
       server.cli(["run", "info", runIds[1]!]),
-      server.json<TrainingRun>(["run", "info", runIds[1]!]),
       server.cli(["run", "info", runIds[1]!, "-f", "csv"]),
     ]);
     expect(table.stdout).toContain(`Last checkpoint    tinker://${runIds[1]}/weights/step-1\n`);
     expect(table.stdout).toContain(`Last for sampling  tinker://${runIds[1]}/sampler_weights/step-1\n`);
     expect(table.stdout).toContain('Metadata           note=one, "two"\n');
-    expect(json).toMatchObject({ trainingRunId: runIds[1], isLora: true, corrupted: false });
     expect(readCsv(csv.stdout)[0]).toMatchObject({
       trainingRunId: runIds[1],
       userMetadata: 'note=one, "two"',
@@ -185,7 +173,7 @@ describe("runs, sessions, usage", () => {
   });
 
   it("downloads the trace of a session, or names its URL", async () => {
-    const [file, byDefault, url, urlJson, unknown] = await Promise.all([
+    const [file, byDefault, url, unknown] = await Promise.all([
       server.json<{ file: string; bytes: number }>([
         "session",
         "export-trace",
@@ -195,7 +183,6 @@ describe("runs, sessions, usage", () => {
       ]),
       server.cli(["session", "export-trace", sessionId]),
       server.cli(["session", "export-trace", sessionId, "--url-only"]),
-      server.json<{ url: string }>(["session", "export-trace", sessionId, "--url-only"]),
       server.cli(["session", "export-trace", "nothing"]),
     ]);
     expect(file.file).toBe(join(server.folder, "a", "t.pftrace"));
@@ -205,17 +192,16 @@ describe("runs, sessions, usage", () => {
     expect(byDefault).toMatchObject({ code: 0, stdout: "" });
     expect(byDefault.stderr).toMatch(/\.pftrace holds the trace \(.*kB\).*ui\.perfetto\.dev/);
     expect(url.stdout).toMatch(new RegExp(`^${server.url}/\\S+\n$`));
-    expect((await fetch(urlJson.url)).status).toBe(200);
+    expect((await fetch(url.stdout.trim())).status).toBe(200);
     expect(unknown).toMatchObject({ code: 1, stderr: expect.stringMatching(/has no session nothing/) });
   });
 
   it("shows the audit log of a day and a type", async () => {
-    const [table, json, csv, before, projects, wrong] = await Promise.all([
+    const [table, json, csv, before, wrong] = await Promise.all([
       server.cli(["audit"]),
       server.json<AuditLogEntry[]>(["audit", "--day", day(0), "--type", "checkpoints"]),
       server.cli(["audit", "-f", "csv"]),
       server.cli(["audit", "--day", "2020-02-29"]),
-      server.json(["audit", "--type", "teams"]),
       server.cli(["audit", "--day", "2020-02-30"]),
     ]);
     const path = `tinker://${runIds[1]}/weights/step-1`;
@@ -225,18 +211,16 @@ describe("runs, sessions, usage", () => {
     expect(json[0]).toMatchObject({ event: "checkpoints.created", tinkerPath: path, modelId: runIds[1] });
     expect(readCsv(csv.stdout)[0]).toMatchObject({ tinkerPath: path, timestamp: json[0]!.timestamp });
     expect(before).toEqual({ code: 0, stdout: "", stderr: "no events on 2020-02-29\n" });
-    expect(projects).toEqual([]);
     expect(wrong).toMatchObject({ code: 2, stderr: expect.stringMatching(/--day.*date such as 2026-01-31/) });
   });
 
   it("shows usage, and writes it to files", async () => {
     const window = ["billing", "usage", day(0), day(1)];
-    const [table, json, csv, files, toStdout] = await Promise.all([
+    const [table, json, csv, files] = await Promise.all([
       server.cli(window),
       server.json<BillingUsage>(window),
       server.cli([...window, "-f", "csv"]),
       server.cli([...window, "--csv", "usage.csv", "--sessions-csv", "sessions.csv"]),
-      server.cli([...window, "--csv", "-"]),
     ]);
     expect(table.stdout).toMatch(/^HOUR \(UTC\) +USAGE +AMOUNT +BASE MODEL +SESSION/);
     expect(table.stdout).toMatch(/ training +2 tokens +fake\/tiny /);
@@ -259,7 +243,6 @@ describe("runs, sessions, usage", () => {
     expect(readFileSync(join(server.folder, "sessions.csv"), "utf8")).toMatch(
       new RegExp(`^sessionId,userMetadata\\n${sessionId},`),
     );
-    expect(toStdout).toEqual(csv);
   });
 
   it.each([
@@ -274,13 +257,11 @@ describe("runs, sessions, usage", () => {
 
   it("shows what checkpoints take", async () => {
     const storage = ["billing", "checkpoint-storage"];
-    const [table, json, file] = await Promise.all([
-      server.cli(storage),
-      server.json<{ data: object[] }>([...storage, "--project", "project-1"]),
+    const [table, file] = await Promise.all([
+      server.cli([...storage, "--project", "project-1"]),
       server.cli([...storage, "--csv", "-"]),
     ]);
     expect(table.stdout).toMatch(/^PROJECT +OWNER +CHECKPOINTS +SIZE\nproject-1 +local +2 +[\d.]+ kB\n$/);
-    expect(json.data).toMatchObject([{ projectId: "project-1", checkpointCount: 2 }]);
     expect(readCsv(file.stdout)).toMatchObject([{ projectId: "project-1", checkpointCount: "2" }]);
   });
 
@@ -289,7 +270,6 @@ describe("runs, sessions, usage", () => {
       [["run", "list"], "no runs\n"],
       [["session", "list"], "no sessions\n"],
       [["checkpoint", "list"], "no checkpoints\n"],
-      [["audit", "--day", day(0)], `no events on ${day(0)}\n`],
       [["models", "large"], 'no model\'s name contains "large"\n'],
     ] as const;
     const tables = await Promise.all(lists.map(([args]) => empty.cli(args)));
