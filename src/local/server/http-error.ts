@@ -3,6 +3,7 @@ import { z } from "zod";
 import { ValidationError } from "../../errors.js";
 import { CancelledError, EngineInputError } from "../engine/errors.js";
 import { NameTakenError } from "../store/checkpoint-store.js";
+import { whyUnwritable } from "../store/data-folder.js";
 
 /** An answer other than 200, thrown from anywhere below a route. */
 export class HttpError extends Error {
@@ -70,7 +71,17 @@ export function describeFailure(error: unknown): { error: string; category: "use
   ) {
     return { error: error.message, category: "user" };
   }
+  const refusedByDisk = diskError(error);
+  if (refusedByDisk !== undefined) return { error: refusedByDisk.message, category: "server" };
   return { error: error instanceof Error ? error.message : String(error), category: "server" };
+}
+
+/** 507 when the data folder could not be written; says so without naming paths of the server. */
+function diskError(error: unknown): HttpError | undefined {
+  const reason = whyUnwritable(error);
+  if (reason === undefined) return undefined;
+  const message = `The server's data folder cannot be written: ${reason}. What was saved before is whole; try again when that is mended.`;
+  return new HttpError(507, message, { "x-should-retry": "false" });
 }
 
 /** Errors that crossed a worker boundary may keep only their name. */
@@ -94,7 +105,7 @@ export function toHttpError(error: unknown): HttpError | undefined {
   if (isNamed(error, "EngineInputError", EngineInputError)) return new HttpError(422, error.message);
   if (error instanceof NameTakenError)
     return new HttpError(409, error.message, { "x-should-retry": "false" });
-  return undefined;
+  return diskError(error);
 }
 
 function snakeCase(name: string): string {

@@ -30,7 +30,9 @@ export class DataFolder {
       await folder.#lock();
     } catch (error) {
       openHere.delete(folder.path);
-      throw error;
+      const reason = whyUnwritable(error);
+      if (reason === undefined) throw error;
+      throw new Error(`The data folder ${folder.path} cannot be written: ${reason}.`, { cause: error });
     }
     return folder;
   }
@@ -76,6 +78,21 @@ function isAlive(processId: number): boolean {
 
 export function isCode(error: unknown, code: string): boolean {
   return typeof error === "object" && error !== null && "code" in error && error.code === code;
+}
+
+const UNWRITABLE: Readonly<Record<string, string>> = {
+  ENOSPC: "no space left on its disk",
+  EDQUOT: "its disk quota is used up",
+  EROFS: "it is on a read-only file system",
+  EACCES: "this process has no permission",
+  EPERM: "this process has no permission",
+  EIO: "its disk reports an error",
+};
+
+/** The reason in words when the disk, not the program, refused a write. */
+export function whyUnwritable(error: unknown): string | undefined {
+  const code = error instanceof Error && "code" in error ? String(error.code) : "";
+  return Object.hasOwn(UNWRITABLE, code) ? `${UNWRITABLE[code]} (${code})` : undefined;
 }
 
 async function syncPath(path: string): Promise<void> {

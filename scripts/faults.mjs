@@ -1,0 +1,63 @@
+// npm run faults [-- --seeds 50 --kills 50 --requests 20000 --from 1 --steps 300 --samples 1000 --report]
+// What the client and the backend survive: a disturbed network, kill -9 and bad disks, hostile input. Without any of
+// the three numbers everything runs in full; with some of them, only what they name. The last line is JSON.
+import { existsSync } from "node:fs";
+import { parseArgs } from "node:util";
+import { crashesReport, runCrashes } from "../test/faults/crashes/run.mjs";
+import { networkReport, runNetwork } from "../test/faults/network/run.mjs";
+import { writeProofSection } from "./proof-section.mjs";
+
+const FULL = { seeds: 50, kills: 50, requests: 20_000 };
+const options = Object.fromEntries(
+  [...Object.keys(FULL), "from", "steps", "samples"].map((name) => [name, { type: "string" }]),
+);
+const { values } = parseArgs({ options: { ...options, report: { type: "boolean", default: false } } });
+const isChosen = Object.keys(FULL).some((name) => values[name] !== undefined);
+const amount = (name) => number(name, isChosen ? 0 : FULL[name], 0);
+const from = number("from", 1, 0);
+const log = (line) => console.log(line);
+
+const results = {};
+if (amount("seeds") > 0) {
+  log(`A disturbed network: seeds ${from} to ${from + amount("seeds") - 1}`);
+  const sizes = { steps: number("steps", 300, 3), samples: number("samples", 1000, 4) };
+  await run("network", () => runNetwork({ from, seeds: amount("seeds"), ...sizes, log }), networkReport);
+}
+if (amount("kills") > 0) {
+  log(`\nA killed backend: ${amount("kills")} times`);
+  await run("crashes", () => runCrashes({ from, kills: amount("kills"), log }), crashesReport);
+}
+const hostile = new URL("../test/faults/hostile/run.mjs", import.meta.url);
+if (amount("requests") > 0 && existsSync(hostile)) {
+  log(`\nHostile input: ${amount("requests")} requests`);
+  const { runHostile, hostileReport } = await import(hostile.href);
+  await run("hostile", () => runHostile({ seed: from, requests: amount("requests"), log }), hostileReport);
+}
+
+const { network, crashes } = results;
+const differences = Object.values(results).flatMap((result) => result.differences);
+const summary = {
+  runs: network?.runs ?? 0,
+  steps: network?.steps ?? 0,
+  samples: network?.samples ?? 0,
+  faults: network?.faults ?? {},
+  kills: crashes?.kills ?? {},
+  requests: results.hostile?.requests ?? 0,
+  differences,
+};
+console.log(`\n${JSON.stringify(summary)}`);
+process.exitCode = differences.length === 0 ? 0 : 1;
+
+async function run(name, suite, report) {
+  results[name] = await suite();
+  if (values.report) writeProofSection(name, report(results[name]));
+}
+
+function number(name, fallback, least) {
+  if (values[name] === undefined) return fallback;
+  const value = Number(values[name]);
+  if (Number.isInteger(value) && value >= least) return value;
+  throw new Error(
+    `--${name} must be a whole number of ${least} or more, got ${JSON.stringify(values[name])}`,
+  );
+}

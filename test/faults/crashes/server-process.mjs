@@ -1,0 +1,75 @@
+// `tinkerts serve` as a process that can be killed and started again on the same data.
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { fileURLToPath } from "node:url";
+import { TINY_MODEL } from "../shared/tiny-model.mjs";
+
+const main = fileURLToPath(new URL("../../../dist/cli/main.js", import.meta.url));
+
+/** The server ended, or never came up: what it said, for people to read. */
+export class ServerEnded extends Error {
+  constructor(code, said) {
+    super(`the server ended with ${code}: ${said}`);
+    this.code = code;
+    this.said = said;
+  }
+}
+
+export class ServerProcess {
+  baseURL = "";
+  said = "";
+  #child;
+  #exited;
+
+  /** Starts at once; `started` resolves when it listens. */
+  constructor({ dataDir, modelFolder }) {
+    const options = [
+      "--port",
+      "0",
+      "--threads",
+      "1",
+      "--model",
+      `${TINY_MODEL}=${modelFolder}`,
+      "--data-dir",
+      dataDir,
+    ];
+    this.#child = spawn(process.execPath, [main, "serve", ...options], { stdio: ["ignore", "pipe", "pipe"] });
+    this.#exited = once(this.#child, "close");
+    let printed = "";
+    const listening = new Promise((resolve) => {
+      this.#child.stdout.setEncoding("utf8").on("data", (text) => {
+        printed += text;
+        const found = /TINKER_BASE_URL=(\S+)/.exec(printed);
+        if (found !== null) resolve(found[1]);
+      });
+    });
+    this.#child.stderr.setEncoding("utf8").on("data", (text) => {
+      this.said += text;
+    });
+    this.started = Promise.race([
+      listening.then((baseURL) => {
+        this.baseURL = baseURL;
+        return this;
+      }),
+      this.#exited.then(([code, signal]) => {
+        throw new ServerEnded(code ?? signal, this.said.trim());
+      }),
+    ]);
+    this.started.catch(() => {});
+  }
+
+  get hasEnded() {
+    return this.#child.exitCode !== null || this.#child.signalCode !== null;
+  }
+
+  async kill() {
+    this.#child.kill("SIGKILL");
+    await this.#exited;
+  }
+
+  /** Asks it to end, as Ctrl-C does. */
+  async stop() {
+    this.#child.kill("SIGINT");
+    await this.#exited;
+  }
+}
