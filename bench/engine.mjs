@@ -1,4 +1,5 @@
 // The engine beside OpenBLAS and PyTorch in one run: matrix products, LoRA and full training, sampling.
+// All sides take turns, several times for small models, and the best of each counts: other work on the machine only slows.
 // PyTorch: TORCH_PYTHON names a Python with torch, transformers and peft; OpenBLAS: see bench/gemm.mjs.
 import { spawnSync } from "node:child_process";
 import { mkdtempSync, rmSync } from "node:fs";
@@ -20,6 +21,7 @@ const qwen3 = {
 const models = [
   {
     name: "nano",
+    passes: 3,
     rounds: 5,
     rows: 8,
     length: 128,
@@ -37,6 +39,7 @@ const models = [
   },
   {
     name: "30M",
+    passes: 1,
     rounds: 2,
     rows: 4,
     length: 128,
@@ -152,10 +155,18 @@ function torch(model) {
 
 const round = (value) => (value === undefined ? null : Number(value.toPrecision(3)));
 const results = [];
+const bestOf = (best, rates) =>
+  rates &&
+  Object.fromEntries(Object.entries(rates).map(([key, rate]) => [key, Math.max(rate, best?.[key] ?? 0)]));
 for (const model of models) {
-  const plain = await ours(model, false);
-  const relaxed = await ours(model, true);
-  const peer = torch(model);
+  let plain;
+  let relaxed;
+  let peer;
+  for (let pass = 0; pass < model.passes; pass += 1) {
+    plain = bestOf(plain, await ours(model, false));
+    relaxed = bestOf(relaxed, await ours(model, true));
+    peer = bestOf(peer, torch(model));
+  }
   const row = { model: model.name, sampleBatchGain: round(plain.sample16 / plain.sample1) };
   for (const key of ["lora", "full", "sample1", "sample16"]) {
     row[key] = {
@@ -163,6 +174,7 @@ for (const model of models) {
       relaxed: round(relaxed[key]),
       torch: round(peer?.[key]),
       ratio: round(peer && plain[key] / peer[key]),
+      relaxedRatio: round(peer && relaxed[key] / peer[key]),
     };
   }
   console.error(JSON.stringify(row));
@@ -177,22 +189,36 @@ const gemm = spawnSync(process.execPath, [fileURLToPath(new URL("gemm.mjs", impo
   stdio: ["ignore", "pipe", "inherit"],
 });
 const products = JSON.parse(gemm.stdout.trim().split("\n").at(-1));
+/** null without a peer to hold it against. */
+const everyRatio = (ratioOf, met) =>
+  process.env.TORCH_PYTHON ? results.every((row) => met(ratioOf(row))) : null;
 const bars = {
   "products: 0.5 of OpenBLAS plain, 0.65 relaxed": products.pass,
-  "LoRA training at 0.8 of PyTorch": results.every(({ lora }) => (lora.ratio ?? 1) >= 0.8),
-  "sampling above PyTorch, one at a time": results.every(({ sample1 }) => (sample1.ratio ?? 1) > 1),
+  "LoRA training at 0.8 of PyTorch": everyRatio(
+    ({ lora }) => lora.ratio,
+    (ratio) => ratio >= 0.8,
+  ),
+  "LoRA training at 0.8 of PyTorch, relaxed SIMD": everyRatio(
+    ({ lora }) => lora.relaxedRatio,
+    (ratio) => ratio >= 0.8,
+  ),
+  "sampling above PyTorch, one at a time": everyRatio(
+    ({ sample1 }) => sample1.ratio,
+    (ratio) => ratio > 1,
+  ),
   "sampling 16 at a time 3 times as fast as one": results.every(
     ({ sampleBatchGain }) => sampleBatchGain >= 3,
   ),
 };
+const outcomes = Object.values(bars);
 console.log(
   JSON.stringify({
     bench: "engine",
     unit: "tokens/s",
     threads,
     results,
-    products: products.results,
+    products,
     bars,
-    pass: Object.values(bars).every((met) => met !== false),
+    pass: outcomes.includes(false) ? false : outcomes.includes(null) ? null : true,
   }),
 );

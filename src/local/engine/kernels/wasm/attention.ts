@@ -121,16 +121,14 @@ export function attentionChunk(chunk: usize): void {
     const row = start + first;
     const q = pointer(2) + row * qStride + head * headDim * 4;
     const out = pointer(0) + row * outStride + head * headDim * 4;
-    zeroRect(scores, scoreStride, rows, keys);
-    gemm(scores, scoreStride, q, qStride, 4, k, 4, kStride, rows, keys, headDim, memory);
-    zeroRect(out, outStride, rows, headDim);
+    gemm(scores, scoreStride, q, qStride, 4, k, 4, kStride, rows, keys, headDim, memory, true);
     // The sums wait behind the scores until the weighted sums are there to be divided.
     const sums = scores + QUERY_BLOCK * scoreStride;
     for (let i: usize = 0; i < rows; i++) {
       const lse = pointer(1) + (((row + i) * heads + head) << 2);
       store<f32>(sums + (i << 2), softmaxRow(scores + i * scoreStride, first + i + 1, keys, float(13), lse));
     }
-    gemm(out, outStride, scores, scoreStride, 4, v, vStride, 4, rows, headDim, keys, memory);
+    gemm(out, outStride, scores, scoreStride, 4, v, vStride, 4, rows, headDim, keys, memory, true);
     for (let i: usize = 0; i < rows; i++) scaleRow(out + i * outStride, 1 / load<f32>(sums + (i << 2)), headDim);
   }
 }
@@ -215,20 +213,17 @@ export function attentionBackwardChunk(chunk: usize): void {
       const q = pointer(2) + row * qStride + head * headDim * 4;
       const dout = pointer(20) + row * outStride + head * headDim * 4;
       const out = pointer(0) + row * outStride + head * headDim * 4;
-      zeroRect(probabilities, stride, rows, stride >> 2);
-      gemm(probabilities, stride, q, qStride, 4, k, 4, kStride, rows, keys, headDim, memory);
-      zeroRect(gradients, stride, rows, stride >> 2);
-      gemm(gradients, stride, dout, outStride, 4, v, 4, vStride, rows, keys, headDim, memory);
+      gemm(probabilities, stride, q, qStride, 4, k, 4, kStride, rows, keys, headDim, memory, true);
+      gemm(gradients, stride, dout, outStride, 4, v, 4, vStride, rows, keys, headDim, memory, true);
       for (let i: usize = 0; i < rows; i++) {
         const delta = dotRow(dout + i * outStride, out + i * outStride, headDim);
         const lse = load<f32>(pointer(1) + (((row + i) * heads + head) << 2));
         gradientRow(probabilities + i * stride, gradients + i * stride, first + i + 1, keys, lse, delta, float(13));
       }
       const dq = pointer(14) + row * dqStride + head * headDim * 4;
-      zeroRect(dq, dqStride, rows, headDim);
-      gemm(dq, dqStride, gradients, stride, 4, k, kStride, 4, rows, headDim, keys, memory);
-      gemm(dk, dkStride, gradients, 4, stride, q, qStride, 4, keys, headDim, rows, memory);
-      gemm(dv, dvStride, probabilities, 4, stride, dout, outStride, 4, keys, headDim, rows, memory);
+      gemm(dq, dqStride, gradients, stride, 4, k, kStride, 4, rows, headDim, keys, memory, true);
+      gemm(dk, dkStride, gradients, 4, stride, q, qStride, 4, keys, headDim, rows, memory, false);
+      gemm(dv, dvStride, probabilities, 4, stride, dout, outStride, 4, keys, headDim, rows, memory, false);
     }
   }
 }
@@ -326,21 +321,19 @@ function attendPages(out: usize, outStride: usize, q: usize, qStride: usize, row
   const sums = memory + GEMM_SCRATCH;
   const scores = sums + (((count + 15) & ~15) << 2);
   const stride = rowBytes(keys);
-  zeroRect(scores, stride, count, keys);
   for (let key: usize = 0; key < keys; key += pageSize) {
     const page = load<usize>(table + ((key / pageSize) << 2));
     const k = pointer(3) + page * pageSize * keyBytes + kvHead * headDim * 4;
-    gemm(scores + (key << 2), stride, q, qStride, 4, k, 4, keyBytes, count, min<usize>(pageSize, keys - key), headDim, memory);
+    gemm(scores + (key << 2), stride, q, qStride, 4, k, 4, keyBytes, count, min<usize>(pageSize, keys - key), headDim, memory, true);
   }
   for (let i: usize = 0; i < count; i++) {
     const length = load<usize>(lengths + ((i * step) << 2));
     store<f32>(sums + (i << 2), softmaxRow(scores + i * stride, length, keys, float(13), 0));
   }
-  zeroRect(out, outStride, count, headDim);
   for (let key: usize = 0; key < keys; key += pageSize) {
     const page = load<usize>(table + ((key / pageSize) << 2));
     const v = pointer(4) + page * pageSize * keyBytes + kvHead * headDim * 4;
-    gemm(out, outStride, scores + (key << 2), stride, 4, v, keyBytes, 4, count, headDim, min<usize>(pageSize, keys - key), memory);
+    gemm(out, outStride, scores + (key << 2), stride, 4, v, keyBytes, 4, count, headDim, min<usize>(pageSize, keys - key), memory, key == 0);
   }
   for (let i: usize = 0; i < count; i++) scaleRow(out + i * outStride, 1 / load<f32>(sums + (i << 2)), headDim);
 }

@@ -22,9 +22,9 @@ const PACKED_TURNED: usize = 2;
 /**
  * One row of 4x8 tiles across `panels` panels of B. Walking along C's rows lets the processor fetch them ahead. The loop over
  * panels lives here, B's pointer runs on from one to the next, and pointers are sums, because V8 then unrolls the k loop by
- * itself; unrolling it by hand, and larger tiles, run out of registers.
+ * itself; unrolling it by hand, and larger tiles, run out of registers. `fresh`: sums start at zero, whatever C holds.
  */
-function strip(pa: usize, ao: usize, pb: usize, bo: usize, kb: usize, c: usize, ldc: usize, panels: usize): void {
+function strip(pa: usize, ao: usize, pb: usize, bo: usize, kb: usize, c: usize, ldc: usize, panels: usize, fresh: bool): void {
   let b = pb + bo;
   for (; panels > 0; panels--) {
     const c1 = c + ldc;
@@ -32,14 +32,24 @@ function strip(pa: usize, ao: usize, pb: usize, bo: usize, kb: usize, c: usize, 
     const c3 = c2 + ldc;
     let a = pa + ao;
     const end = a + (kb << 4);
-    let s00 = v128.load(c);
-    let s01 = v128.load(c, 16);
-    let s10 = v128.load(c1);
-    let s11 = v128.load(c1, 16);
-    let s20 = v128.load(c2);
-    let s21 = v128.load(c2, 16);
-    let s30 = v128.load(c3);
-    let s31 = v128.load(c3, 16);
+    let s00 = f32x4.splat(0);
+    let s01 = s00;
+    let s10 = s00;
+    let s11 = s00;
+    let s20 = s00;
+    let s21 = s00;
+    let s30 = s00;
+    let s31 = s00;
+    if (!fresh) {
+      s00 = v128.load(c);
+      s01 = v128.load(c, 16);
+      s10 = v128.load(c1);
+      s11 = v128.load(c1, 16);
+      s20 = v128.load(c2);
+      s21 = v128.load(c2, 16);
+      s30 = v128.load(c3);
+      s31 = v128.load(c3, 16);
+    }
     while (a != end) {
       const b0 = v128.load(b);
       const b1 = v128.load(b, 16);
@@ -71,18 +81,20 @@ function strip(pa: usize, ao: usize, pb: usize, bo: usize, kb: usize, c: usize, 
 }
 
 /** The same where C is not whole tiles: on a copy of its rows, padded to 4 x 8 * panels. */
-function stripEdge(padded: usize, pa: usize, ao: usize, pb: usize, bo: usize, kb: usize, c: usize, ldc: usize, rows: usize, cols: usize): void {
+function stripEdge(padded: usize, pa: usize, ao: usize, pb: usize, bo: usize, kb: usize, c: usize, ldc: usize, rows: usize, cols: usize, fresh: bool): void {
   const panels = (cols + 7) >> 3;
   const stride = panels << 5;
   const bytes = cols << 2;
-  memory.fill(padded, 0, stride << 2);
-  for (let i: usize = 0; i < rows; i++) memory.copy(padded + i * stride, c + i * ldc, bytes);
-  strip(pa, ao, pb, bo, kb, padded, stride, panels);
+  if (!fresh) {
+    memory.fill(padded, 0, stride << 2);
+    for (let i: usize = 0; i < rows; i++) memory.copy(padded + i * stride, c + i * ldc, bytes);
+  }
+  strip(pa, ao, pb, bo, kb, padded, stride, panels, fresh);
   for (let i: usize = 0; i < rows; i++) memory.copy(c + i * ldc, padded + i * stride, bytes);
 }
 
 /** Multiplies one packed block of A (rows x kb) with panels of B (kb x n) onto C. */
-function blockTimesPanels(pa: usize, pb: usize, padded: usize, c: usize, ldc: usize, rows: usize, n: usize, kb: usize): void {
+function blockTimesPanels(pa: usize, pb: usize, padded: usize, c: usize, ldc: usize, rows: usize, n: usize, kb: usize, fresh: bool): void {
   const sweep: usize = rows <= FEW_ROWS ? 16 : 8 * SWEEP;
   for (let j: usize = 0; j < n; j += sweep) {
     const cols = min<usize>(sweep, n - j);
@@ -93,11 +105,11 @@ function blockTimesPanels(pa: usize, pb: usize, padded: usize, c: usize, ldc: us
       const ao = (i * kb) << 2;
       const target = c + i * ldc + (j << 2);
       if (i + 4 > rows) {
-        stripEdge(padded, pa, ao, pb, bo, kb, target, ldc, rows - i, cols);
+        stripEdge(padded, pa, ao, pb, bo, kb, target, ldc, rows - i, cols, fresh);
       } else {
-        if (panels > 0) strip(pa, ao, pb, bo, kb, target, ldc, panels);
+        if (panels > 0) strip(pa, ao, pb, bo, kb, target, ldc, panels, fresh);
         if (restCols > 0) {
-          stripEdge(padded, pa, ao, pb, bo + ((panels * kb) << 5), kb, target + (panels << 5), ldc, 4, restCols);
+          stripEdge(padded, pa, ao, pb, bo + ((panels * kb) << 5), kb, target + (panels << 5), ldc, 4, restCols, fresh);
         }
       }
     }
@@ -112,10 +124,12 @@ export function zeroRect(c: usize, ldc: usize, m: usize, n: usize): void {
 }
 
 /**
- * C[m,n] += A * B on one thread. Strides in bytes: element (i,k) of A lies at a + i*ai + k*ak, (k,j) of B at b + k*bk + j*bj.
+ * C[m,n] += (with `fresh`, =) A * B on one thread. Strides in bytes: element (i,k) of A lies at a + i*ai + k*ak, (k,j) of B at
+ * b + k*bk + j*bj.
  */
-export function gemm(c: usize, ldc: usize, a: usize, ai: usize, ak: usize, b: usize, bk: usize, bj: usize, m: usize, n: usize, k: usize, memory: usize): void {
-  if (m < 4) {
+export function gemm(c: usize, ldc: usize, a: usize, ai: usize, ak: usize, b: usize, bk: usize, bj: usize, m: usize, n: usize, k: usize, memory: usize, fresh: bool): void {
+  if (m < 4 || k == 0) {
+    if (fresh) zeroRect(c, ldc, m, n);
     fewRows(c, ldc, a, ai, ak, b, bk, bj, m, n, k);
     return;
   }
@@ -125,40 +139,42 @@ export function gemm(c: usize, ldc: usize, a: usize, ai: usize, ak: usize, b: us
     for (let l: usize = 0; l < k; l += KC) {
       const kb = min<usize>(KC, k - l);
       pack8(pb, b + l * bk + j * bj, bj, bk, nb, kb);
-      rowsTimesPanels(c + (j << 2), ldc, a + l * ak, ai, ak, pb, m, nb, kb, memory);
+      rowsTimesPanels(c + (j << 2), ldc, a + l * ak, ai, ak, pb, m, nb, kb, memory, fresh && l == 0);
     }
   }
 }
 
 /** C += A * (kb steps of B in panels), a block of A's rows at a time. */
-function rowsTimesPanels(c: usize, ldc: usize, a: usize, ai: usize, ak: usize, pb: usize, m: usize, n: usize, kb: usize, memory: usize): void {
+function rowsTimesPanels(c: usize, ldc: usize, a: usize, ai: usize, ak: usize, pb: usize, m: usize, n: usize, kb: usize, memory: usize, fresh: bool): void {
   const padded = memory + (KC * MC + KC * NC) * 4;
   for (let i: usize = 0; i < m; i += MC) {
     const mb = min<usize>(MC, m - i);
     pack4(memory, a + i * ai, ai, ak, mb, kb);
-    blockTimesPanels(memory, pb, padded, c + i * ldc, ldc, mb, n, kb);
+    blockTimesPanels(memory, pb, padded, c + i * ldc, ldc, mb, n, kb, fresh);
   }
 }
 
-/** C += A * (columns `column`.. of a packed height x width matrix); `column` is a multiple of 8. */
-function gemmPacked(c: usize, ldc: usize, a: usize, ai: usize, ak: usize, b: usize, height: usize, width: usize, column: usize, m: usize, n: usize, memory: usize): void {
+/** C += or = A * (columns `column`.. of a packed height x width matrix); `column` is a multiple of 8. */
+function gemmPacked(c: usize, ldc: usize, a: usize, ai: usize, ak: usize, b: usize, height: usize, width: usize, column: usize, m: usize, n: usize, memory: usize, fresh: bool): void {
   const whole = width & ~7;
   const cols = column < whole ? min<usize>(n, whole - column) : 0;
   if (cols > 0) {
+    if (fresh && (m == 1 || height == 0)) zeroRect(c, ldc, m, cols);
     for (let l: usize = 0; l < height; l += KC) {
       const kb = min<usize>(KC, height - l);
       const panels = b + ((l * whole + column * kb) << 2);
       if (m == 1) rowTimesPanels(c, a + l * ak, ak, panels, cols >> 3, kb);
-      else rowsTimesPanels(c, ldc, a + l * ak, ai, ak, panels, m, cols, kb, memory);
+      else rowsTimesPanels(c, ldc, a + l * ak, ai, ak, panels, m, cols, kb, memory, fresh && l == 0);
     }
   }
   if (n > cols) {
-    gemm(c + (cols << 2), ldc, a, ai, ak, b + ((whole * height) << 2), (width & 7) << 2, 4, m, n - cols, height, memory);
+    const rest = b + ((whole * height) << 2);
+    gemm(c + (cols << 2), ldc, a, ai, ak, rest, (width & 7) << 2, 4, m, n - cols, height, memory, fresh);
   }
 }
 
-/** C += A * (rows `row`.. of a packed height x width matrix, transposed); `row` is a multiple of 8. */
-function gemmTurned(c: usize, ldc: usize, a: usize, ai: usize, ak: usize, b: usize, height: usize, width: usize, row: usize, m: usize, n: usize, memory: usize): void {
+/** C += or = A * (rows `row`.. of a packed height x width matrix, transposed); `row` is a multiple of 8. */
+function gemmTurned(c: usize, ldc: usize, a: usize, ai: usize, ak: usize, b: usize, height: usize, width: usize, row: usize, m: usize, n: usize, memory: usize, fresh: bool): void {
   const whole = width & ~7;
   const pb = memory + KC * MC * 4;
   for (let j: usize = 0; j < n; j += NC) {
@@ -166,12 +182,13 @@ function gemmTurned(c: usize, ldc: usize, a: usize, ai: usize, ak: usize, b: usi
     for (let l: usize = 0; l < whole; l += KC) {
       const kb = min<usize>(KC, whole - l);
       packTurned(pb, b, height, whole, row + j, nb, l, kb);
-      rowsTimesPanels(c + (j << 2), ldc, a + l * ak, ai, ak, pb, m, nb, kb, memory);
+      rowsTimesPanels(c + (j << 2), ldc, a + l * ak, ai, ak, pb, m, nb, kb, memory, fresh && l == 0);
     }
   }
   const rest = (width & 7) << 2;
-  if (rest > 0) {
-    gemm(c, ldc, a + whole * ak, ai, ak, b + ((whole * height) << 2) + row * rest, 4, rest, m, n, width & 7, memory);
+  if (rest > 0 || whole == 0) {
+    const from = b + ((whole * height) << 2) + row * rest;
+    gemm(c, ldc, a + whole * ak, ai, ak, from, 4, rest, m, n, width & 7, memory, fresh && whole == 0);
   }
 }
 
@@ -228,7 +245,7 @@ export function matmulChunk(chunk: usize): void {
   const cols = min<usize>(chunkCols, n - j);
   const ldc = pointer(1);
   const c = pointer(0) + i * ldc + (j << 2);
-  if (pointer(11) == 0) zeroRect(c, ldc, rows, cols);
+  const fresh = pointer(11) == 0;
   const ai = pointer(3);
   const ak = pointer(4);
   const a = pointer(2) + i * ai;
@@ -236,7 +253,7 @@ export function matmulChunk(chunk: usize): void {
   const bk = pointer(6);
   const bj = pointer(7);
   const layout = pointer(14);
-  if (layout == PACKED) gemmPacked(c, ldc, a, ai, ak, b, bk, bj, j, rows, cols, scratch());
-  else if (layout == PACKED_TURNED) gemmTurned(c, ldc, a, ai, ak, b, bk, bj, j, rows, cols, scratch());
-  else gemm(c, ldc, a, ai, ak, b + j * bj, bk, bj, rows, cols, pointer(10), scratch());
+  if (layout == PACKED) gemmPacked(c, ldc, a, ai, ak, b, bk, bj, j, rows, cols, scratch(), fresh);
+  else if (layout == PACKED_TURNED) gemmTurned(c, ldc, a, ai, ak, b, bk, bj, j, rows, cols, scratch(), fresh);
+  else gemm(c, ldc, a, ai, ak, b + j * bj, bk, bj, rows, cols, pointer(10), scratch(), fresh);
 }
