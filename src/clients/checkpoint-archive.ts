@@ -1,9 +1,10 @@
 import { APIError } from "../errors.js";
-import type { ApiResponse, Clock, RequestOptions } from "../transport/index.js";
+import { type ApiResponse, type Clock, isRetryableError, type RequestOptions } from "../transport/index.js";
 import { type CheckpointArchiveUrl, fromWireJson } from "../wire/index.js";
 import { type RestConnection, sdkHeaders } from "./rest-connection.js";
 
 const WAIT_MS = 30_000;
+const WAIT_AFTER_TROUBLE_MS = 1_000;
 const TRIES = 6;
 const DEFAULT_LIFETIME_MS = 15 * 60_000;
 
@@ -28,9 +29,9 @@ export async function findArchive(
       return archiveUrl(response, clock);
     } catch (error) {
       const building = error instanceof APIError && error.status === 503;
-      if (!building || tries >= TRIES) throw error;
-      logger.info(`The archive is being built; asking again in ${WAIT_MS / 1000} s.`);
-      await clock.sleep(WAIT_MS, options.signal);
+      if (tries >= TRIES || !(building || isRetryableError(error))) throw error;
+      if (building) logger.info(`The archive is being built; asking again in ${WAIT_MS / 1000} s.`);
+      await clock.sleep(building ? WAIT_MS : WAIT_AFTER_TROUBLE_MS, options.signal);
     }
   }
 }

@@ -140,14 +140,15 @@ describe("REST", () => {
     const slept = client.clock.sleeps.length;
     server.on(`GET ${ROUTE}/archive`, [
       { status: 503 },
+      { drop: "before" },
       { status: 503 },
       { json: { url: "u", expires: "e" } },
     ]);
     expect((await rest.getCheckpointArchiveUrl(PATH)).url).toBe("u");
-    expect(client.clock.sleeps.slice(slept)).toEqual([30_000, 30_000]);
+    expect(client.clock.sleeps.slice(slept)).toEqual([30_000, 1_000, 30_000]);
     server.on(`GET ${ROUTE}/archive`, { status: 503 });
     await expect(rest.getCheckpointArchiveUrl(PATH)).rejects.toMatchObject({ status: 503 });
-    expect(server.requestsTo(`GET ${ROUTE}/archive`)).toHaveLength(1 + 1 + 3 + 6);
+    expect(server.requestsTo(`GET ${ROUTE}/archive`)).toHaveLength(1 + 1 + 4 + 6);
   });
 
   it("asks about weights, samplers and sessions", async () => {

@@ -83,6 +83,7 @@ export function isCode(error: unknown, code: string): boolean {
 const UNWRITABLE: Readonly<Record<string, string>> = {
   ENOSPC: "no space left on its disk",
   EDQUOT: "its disk quota is used up",
+  ENOTDIR: "a part of its path is not a folder",
   EROFS: "it is on a read-only file system",
   EACCES: "this process has no permission",
   EPERM: "this process has no permission",

@@ -1,13 +1,14 @@
 // A TCP proxy that stands between a client and a backend and does to their connections what networks do.
 import { connect, createServer } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
-import { between } from "../shared/random.mjs";
+import { between, randomFor } from "../shared/random.mjs";
 import { actsFirst, isMadeUp, isSpoilt, madeUpAnswer, spoiltAnswer } from "./faulty-answers.mjs";
 import { MessageReader } from "./http-messages.mjs";
 
 export class FaultProxy {
   exchanges = 0;
   #plan;
+  #jitter;
   #wallNow;
   #upstreamPort;
   #port = 0;
@@ -16,7 +17,8 @@ export class FaultProxy {
   #upstreams = new Set();
   #outage;
 
-  constructor({ baseURL, plan, wallNow }) {
+  constructor({ seed, baseURL, plan, wallNow }) {
+    this.#jitter = randomFor(seed, "jitter");
     this.#upstreamPort = Number(new URL(baseURL).port);
     this.#plan = plan;
     this.#wallNow = wallNow;
@@ -188,7 +190,7 @@ export class FaultProxy {
   #delay(fault) {
     const { latencyMs, jitterMs } = this.#plan;
     const extraMs = fault?.kind === "latency" ? between(fault.random, 20, 200) : 0;
-    const delayMs = latencyMs + jitterMs * Math.random() + extraMs;
+    const delayMs = latencyMs + jitterMs * this.#jitter() + extraMs;
     return delayMs > 0 ? sleep(delayMs) : undefined;
   }
 }

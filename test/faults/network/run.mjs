@@ -94,7 +94,8 @@ export async function runNetwork({ from, seeds, steps, samples, log }) {
         log(`  ${text}`);
         result.differences.push(`seed ${seed}: ${text.split("\n")[0]}`);
       }
-      if (run.differences.length > 0) log(`  again: npm run faults -- --seeds 1 --from ${seed}`);
+      if (run.differences.length > 0)
+        log(`  again: npm run faults -- --seeds 1 --from ${seed} --steps ${steps} --samples ${samples}`);
     }
   } finally {
     for (const { backend } of backends.values()) await backend.close();
@@ -126,7 +127,7 @@ async function disturbed(backend, seed, sizes, expected) {
   const startedMs = performance.now();
   const clock = scaledClock();
   const plan = new FaultPlan(seed);
-  const proxy = new FaultProxy({ baseURL: backend.baseURL, plan, wallNow: () => clock.wallNow() });
+  const proxy = new FaultProxy({ seed, baseURL: backend.baseURL, plan, wallNow: () => clock.wallNow() });
   await proxy.start();
   const warnings = [];
   const onWarning = (warning) => warnings.push(String(warning.stack ?? warning));
