@@ -80,14 +80,17 @@ Equal to the last bit: ${compared.join(", ")}.
 Not compared, because the two may differ: ${normalised.join("; ")}.`;
 }
 
-function otherBackend(runs) {
-  return runs
-    .map(
-      ({ name, rows }) =>
-        `${name}\n\n${table(
-          ["method", "result"],
-          rows.map((row) => [row.method, row.result]),
-        )}`,
-    )
-    .join("\n\n");
+function otherBackend(servers) {
+  const methods = [...new Set(servers.flatMap(({ rows }) => rows.map((row) => row.method)))];
+  const cells = servers.map(({ rows }) => new Map(rows.map((row) => [row.method, row.result])));
+  const summary = servers.map(({ name, rows }) => {
+    const count = (test) => rows.filter(({ result }) => test.test(result)).length;
+    return `${name}: ${count(/^ok/)} of ${rows.length} work, ${count(/^not /)} are not offered, ${count(/^FAILED/)} fail`;
+  });
+  return `${summary.join("; ")}.
+
+${table(
+  ["method of our client", ...servers.map(({ name }) => name)],
+  methods.map((method) => [method, ...cells.map((results) => results.get(method))]),
+)}`;
 }

@@ -3,7 +3,8 @@
 // TINKERTS_PYTHON, a Python that has the tinker package (and, for custom losses, PyTorch).
 //
 //   --report          writes the results into docs/proof.md
-//   --against URL     runs our client's methods against another server instead: what it does not offer is reported
+//   --against URL     runs our client's methods against another server instead, with TINKER_API_KEY as its key: what it
+//                     does not offer is reported. --model M if not its first one, --name N for the report
 //   --cases N         values per type and direction (1000)      --seed N   where the generators start (1)
 import { execFileSync, spawnSync } from "node:child_process";
 import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
@@ -18,6 +19,8 @@ const { values: options } = parseArgs({
   options: {
     report: { type: "boolean", default: false },
     against: { type: "string" },
+    model: { type: "string" },
+    name: { type: "string" },
     cases: { type: "string", default: "1000" },
     seed: { type: "string", default: "1" },
   },
@@ -44,10 +47,9 @@ function findPython() {
   return python;
 }
 
-const against =
-  options.against ?? (process.argv.includes("--against") ? process.env.TINKER_BASE_URL : undefined);
-const python = against === undefined ? findPython() : (process.env.TINKERTS_PYTHON ?? "");
-if (python) run(python, ["-c", "import tinker; print('tinker', tinker.__version__)"]);
+const { against } = options;
+const python = against === undefined ? findPython() : "";
+if (python !== "") run(python, ["-c", "import tinker; print('tinker', tinker.__version__)"]);
 const results = mkdtempSync(join(tmpdir(), "tinkerts-conformance-"));
 const files = against === undefined ? ["test/conformance"] : ["test/conformance/other-backend.test.ts"];
 const { status } = spawnSync(
@@ -62,9 +64,12 @@ const { status } = spawnSync(
       TINKERTS_CASES: options.cases,
       TINKERTS_SEED: options.seed,
       TINKERTS_CONFORMANCE_RESULTS: results,
-      ...(against === undefined
-        ? {}
-        : { TINKERTS_AGAINST: against, TINKERTS_AGAINST_KEY: process.env.TINKER_API_KEY ?? "" }),
+      ...(against !== undefined && {
+        TINKERTS_AGAINST: against,
+        TINKERTS_AGAINST_KEY: process.env.TINKER_API_KEY ?? "",
+        ...(options.model !== undefined && { TINKERTS_AGAINST_MODEL: options.model }),
+        ...(options.name !== undefined && { TINKERTS_AGAINST_NAME: options.name }),
+      }),
     },
   },
 );
@@ -75,6 +80,8 @@ const found = Object.fromEntries(
   ]),
 );
 rmSync(results, { recursive: true });
+// A run without another server has nothing new to say about others.
+if (against === undefined) delete found["other-backends"];
 const sections = conformanceSections(found);
 for (const [id, markdown] of Object.entries(sections)) {
   if (options.report) writeProofSection(id, markdown);

@@ -23,6 +23,7 @@ import {
   type Random,
   text,
   tokens,
+  wellFormedText,
 } from "./random.js";
 import { shapes } from "./shapes.js";
 
@@ -116,7 +117,7 @@ export const modelInput =
 
 const span: Make<ProvenanceSpan> = (random) => ({
   type: random.pick(["prompt", "sampled"]),
-  sequenceId: `${text(random)}x`,
+  sequenceId: `${wellFormedText(random)}x`,
   offset: random.chance(0.3) ? undefined : count(random),
   length: count(random),
 });
@@ -157,14 +158,14 @@ export const forwardBackwardRequest =
   (random) => {
     const names = someNames(random, ["beta", "clipLowThreshold", "klCoeff", "lossId", "mode"]);
     return {
-      modelId: text(random) || (kind === "json" ? "m" : ""),
+      modelId: wellFormedText(random) || (kind === "json" ? "m" : ""),
       seqId: random.pick([0, 1, 127, 128, 2 ** 31 - 1, random.integer(0, 10_000)]),
       data: random.times(random.pick([0, 1, 2, 5]), datum(kind)),
       lossFn: random.pick(kind === "json" ? LOSSES : [...LOSSES, "a_new_loss"]),
       forwardOnly: boolean(random),
       ...(names.length > 0 && {
         lossFnConfig: Object.fromEntries(
-          names.map((name) => [name, random.chance(0.3) ? text(random) : finite(random)]),
+          names.map((name) => [name, random.chance(0.3) ? wellFormedText(random) : finite(random)]),
         ),
       }),
     };

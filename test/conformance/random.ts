@@ -13,6 +13,7 @@ const TEXTS = [
   "constructor",
   "snake_case",
   "camelCase",
+  "lone \ud800 surrogate",
   "界".repeat(40),
 ];
 
@@ -80,6 +81,9 @@ function wellFormedCharacter(random: Random): string {
   return String.fromCodePoint(code);
 }
 
+/** Without lone surrogates: protobuf takes none, and pydantic keeps them in texts but not in the keys of a map. */
+export const wellFormedText: Make<string> = (random) => text(random).replace(/\p{Surrogate}/gu, "?");
+
 export const nonEmptyText: Make<string> = (random) => `${text(random)}x`;
 
 export const integer: Make<number> = (random) =>
@@ -138,7 +142,7 @@ function entries<T>(random: Random, make: Make<T>): Record<string, T> {
   // A plain object gives `__proto__` a meaning of its own; JSON.parse does not.
   const pairs = random.times(
     random.pick([0, 1, 2, random.integer(0, 8)]),
-    (each) => [text(each), make(each)] as const,
+    (each) => [wellFormedText(each), make(each)] as const,
   );
   return Object.fromEntries(pairs);
 }

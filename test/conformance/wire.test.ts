@@ -1,3 +1,4 @@
+import { readFile } from "node:fs/promises";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { combineForwardBackwardOutputs } from "../../src/futures/combine.js";
 import { estimateDatumProtoBytes } from "../../src/wire/byte-estimates.js";
@@ -127,6 +128,33 @@ describe.skipIf(!hasPython)("the wire, judged by the official package", () => {
         ]),
       ),
     ).toEqual(about.enums);
+  });
+
+  it("finds in the package what docs/protocol-differences.md says of it", async () => {
+    const page = await readFile(new URL("../../docs/protocol-differences.md", import.meta.url), "utf8");
+    const section = (title: string) => page.split(`## ${title}\n`)[1]!.split("\n## ")[0]!;
+    const rows = (title: string) =>
+      section(title)
+        .split("\n")
+        .filter((line) => line.startsWith("| "))
+        .slice(1)
+        .map((line) => line.split("|").map((cell) => cell.trim()));
+    /** Names and paths between backticks; `{id}` and `...` stand for anything. */
+    const names = (cell: string) =>
+      [...cell.matchAll(/`(?:GET |POST |PUT )?(?:\.\.\.)?([^`{ ]+?)(?:\{[^`]*)?`/g)].map(
+        (match) => match[1]!,
+      );
+    const present = rows("New since the notes").flatMap((row) => names(row[2]!));
+    const gone = rows("Gone from the package, kept here")
+      .flatMap((row) => names(row[1]!))
+      .filter((name) => name !== "/forward");
+    expect(present.length).toBeGreaterThan(30);
+    const found = await judge.ask<boolean[]>("mentions", { texts: [...present, ...gone] });
+    const wrong = [...present, ...gone].filter((_, index) => found[index] !== index < present.length);
+    expect(wrong).toEqual([]);
+    if (!page.includes(about.version))
+      console.log(`docs/protocol-differences.md does not speak of ${about.version} yet.`);
+    counted("statements of docs/protocol-differences.md", present.length + gone.length);
   });
 
   it.each(Object.keys(codecs))("%s: what we write, the package reads", async (name) => {

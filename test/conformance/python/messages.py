@@ -134,6 +134,10 @@ class Messages:
         self.generator = generator
         self.random = generator.random
 
+    def text(self, least=0):
+        """Protobuf takes no lone surrogates, which JSON does."""
+        return self.generator.text(least).encode("utf-8", "replace").decode()
+
     def values(self, dtype, count):
         if dtype == "int64":
             return np.array([self.generator.integer() for _ in range(count)], "<i8")
@@ -169,7 +173,7 @@ class Messages:
 
     def span(self):
         kind = self.random.choice([types.PromptProvenanceSpan, types.SampledProvenanceSpan])
-        return kind(sequence_id=self.generator.text(1), offset=self.generator.integer(0), length=self.generator.integer(0))
+        return kind(sequence_id=self.text(1), offset=self.generator.integer(0), length=self.generator.integer(0))
 
     def datum(self):
         names = ["target_tokens", "weights", "advantages", "logprobs", "clip_low_threshold", "own_input", "x"]
@@ -183,13 +187,13 @@ class Messages:
 
     def request(self):
         names = sorted(self.random.sample(["beta", "clip_low_threshold", "kl_coeff", "loss_id", "mode"], self.random.randint(0, 4)))
-        config = {name: self.generator.text() if self.random.random() < 0.3 else self.generator.number() for name in names}
+        config = {name: self.text() if self.random.random() < 0.3 else self.generator.number() for name in names}
         value = types.ForwardBackwardInput(
             data=[self.datum() for _ in range(self.random.choice([0, 1, 2, 5]))],
             loss_fn=self.random.choice(["cross_entropy", "ppo", "custom", "gspo", "new_loss"]), loss_fn_config=config or None,
         )
         message = request_conv.forward_backward_request_to_proto(
-            types.ForwardBackwardRequest(forward_backward_input=value, model_id=self.generator.text(), seq_id=self.generator.integer(0, 2**31 - 1))
+            types.ForwardBackwardRequest(forward_backward_input=value, model_id=self.text(), seq_id=self.generator.integer(0, 2**31 - 1))
         )
         message.forward_only = self.random.random() < 0.3
         return deterministic(message)

@@ -5,6 +5,7 @@ import dataclasses
 import importlib
 import inspect
 import json
+import pathlib
 import pkgutil
 import sys
 import warnings
@@ -166,7 +167,14 @@ def combine(command):
     return answers
 
 
-COMMANDS = {f.__name__: f for f in (describe, generate, compare, read, generate_messages, read_messages, encode_requests, combine)}
+def mentions(command):
+    """Which of these texts stand anywhere in the package's source."""
+    folder = pathlib.Path(tinker.__file__).parent
+    source = "\n".join(file.read_text() for file in folder.rglob("*.py") if not file.name.endswith("_test.py"))
+    return [text in source for text in command["texts"]]
+
+
+COMMANDS = {f.__name__: f for f in (describe, generate, compare, read, generate_messages, read_messages, encode_requests, combine, mentions)}
 
 for line in sys.stdin.buffer:
     command = json.loads(line)
