@@ -129,6 +129,9 @@ function chunkSender(context: ClientContext, call: ForwardBackwardCall, chunk: D
   };
 }
 
+/** What a server that knows no protobuf may answer to it; some read it as text, and crash. */
+const MAYBE_THE_FORMAT: readonly number[] = [400, 422, 500];
+
 /** Protobuf first; a server that refuses it gets JSON, and from then on only JSON. */
 async function exchangeInLearntFormat(
   context: ClientContext,
@@ -136,25 +139,28 @@ async function exchangeInLearntFormat(
   settings: Parameters<SendNumbered>[1],
 ): Promise<ApiResponse> {
   if (context.trainingFormat === "json") return context.http.exchange(jsonRequest(request, settings));
+  const isUnknown = context.trainingFormat === "unknown";
   try {
-    const response = await context.http.exchange(await protobufRequest(context, request, settings));
+    // The caller sends again whatever may pass: the first time, a crash is better followed by the other format.
+    const first = isUnknown ? { ...settings, maxRetries: Math.min(settings.maxRetries ?? 1, 1) } : settings;
+    const response = await context.http.exchange(await protobufRequest(context, request, first));
     context.trainingFormat = "protobuf";
     return response;
   } catch (error) {
-    const wantsJson =
-      error instanceof APIError &&
-      (error.status === 415 ||
-        (context.trainingFormat === "unknown" && (error.status === 400 || error.status === 422)));
+    if (!(error instanceof APIError)) throw error;
+    const wantsJson = error.status === 415 || (isUnknown && MAYBE_THE_FORMAT.includes(error.status));
     if (!wantsJson) throw error;
     try {
-      const response = await context.http.exchange(jsonRequest(request, settings));
+      // After a crash JSON gets one try: a server that is failing for a while should come back to protobuf.
+      const second = error.status === 500 ? { ...settings, maxRetries: 0 } : settings;
+      const response = await context.http.exchange(jsonRequest(request, second));
       context.trainingFormat = "json";
       context.logger.info("This server takes training data as JSON only.");
       return response;
     } catch (jsonError) {
-      // A server that reads protobuf refused the content, not the format: its first answer is the useful one.
+      // A server that reads protobuf refused the content, not the format, or was just failing: its first answer counts.
       const readsProtobuf = jsonError instanceof APIError && [404, 405, 415].includes(jsonError.status);
-      throw readsProtobuf ? error : jsonError;
+      throw readsProtobuf || error.status === 500 ? error : jsonError;
     }
   }
 }

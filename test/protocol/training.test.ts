@@ -377,6 +377,33 @@ describe("training requests", () => {
     expect(sent[2]!.json()).toHaveProperty("forward_input");
   });
 
+  it("gives JSON to a server that crashes on protobuf, and goes on with protobuf where JSON does no better", async () => {
+    await start();
+    const crash = { status: 500, text: "Internal Server Error" };
+    const accept = () => {
+      const requestId = server.newId("future");
+      server.future(requestId, { json: { loss_fn_output_type: "T", loss_fn_outputs: [], metrics: {} } });
+      return { json: { request_id: requestId } };
+    };
+    const formats = () =>
+      server.requestsTo(FORWARD_BACKWARD).map((request) => request.headers["content-type"]!.split("/")[1]);
+    let crashes = 0;
+    server.on(FORWARD_BACKWARD, () => (crashes++ < 4 ? crash : accept()));
+    await training.forwardBackward([datum()], "cross_entropy");
+    await training.forwardBackward([datum()], "cross_entropy");
+    expect(formats().slice(0, 3)).toEqual(["x-protobuf", "x-protobuf", "json"]);
+    expect(formats().slice(-2)).toEqual(["x-protobuf", "x-protobuf"]);
+
+    await using another = testClient(server);
+    const fresh = await trainingClient(another);
+    server.on(FORWARD_BACKWARD, (request) =>
+      request.headers["content-type"] === "application/json" ? accept() : crash,
+    );
+    await fresh.forwardBackward([datum()], "cross_entropy");
+    await fresh.forwardBackward([datum()], "cross_entropy");
+    expect(formats().slice(-4)).toEqual(["x-protobuf", "x-protobuf", "json", "json"]);
+  });
+
   it("reports the first refusal when a protobuf server refuses the content", async () => {
     await start();
     server.on(FORWARD_BACKWARD, (request) =>
