@@ -211,11 +211,15 @@ export class SamplingClient {
     options: RequestOptions,
     finish: (response: SampleResponse) => R,
   ): APIFuture<R> {
-    const json = sampleRequestToJson({
-      ...request,
-      samplingSessionId: this.samplingSessionId,
-      recordStabilityInfo: this.#recordStabilityInfo || undefined,
-    });
+    // Written when its turn to be sent comes: thousands may wait, and as JSON a prompt takes several times its memory.
+    const toJson = () =>
+      sampleRequestToJson({
+        ...request,
+        samplingSessionId: this.samplingSessionId,
+        recordStabilityInfo: this.#recordStabilityInfo || undefined,
+      });
+    // The one part that may turn out not to fit into JSON: the caller hears of it before anything is sent.
+    if (request.targetPromptLogprobs !== undefined) toJson();
     const requestBytes = estimateModelInputBytes(request.prompt);
     // One number for all attempts: a request sent twice is then one request.
     let number = this.#takeNumber();
@@ -232,7 +236,8 @@ export class SamplingClient {
           number = this.#takeNumber()!;
         }
         leave ??= await this.#concurrency.acquire(signal);
-        return this.#dispatch({ ...json, seq_id: number }, requestBytes, signal, options);
+        const seqId = number;
+        return this.#dispatch(() => ({ ...toJson(), seq_id: seqId }), requestBytes, signal, options);
       },
       finish: (response, { sampleSequenceIds }) => {
         this.#progress.made();
@@ -257,10 +262,11 @@ export class SamplingClient {
     return future;
   }
 
-  async #dispatch(json: object, requestBytes: number, signal: AbortSignal, options: RequestOptions) {
+  async #dispatch(toJson: () => object, requestBytes: number, signal: AbortSignal, options: RequestOptions) {
     const { samplingLimits, http } = this.#context;
     const release = await samplingLimits.acquire(requestBytes, signal);
     try {
+      const json = toJson();
       for (;;) {
         await samplingLimits.waitForBackOff(signal);
         try {

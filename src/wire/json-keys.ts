@@ -22,11 +22,18 @@ const OPAQUE: ReadonlySet<string> = new Set([
 /** Fields that are maps by id where they are objects: the ids are kept, what they lead to is converted. */
 const MAP_BY_ID: ReadonlySet<string> = new Set(["sessions"]);
 
+/** `Array.from` makes an object per element on the way. */
+export function toNumbers(values: ArrayLike<number>): number[] {
+  const numbers = new Array<number>(values.length);
+  for (let index = 0; index < values.length; index++) numbers[index] = values[index]!;
+  return numbers;
+}
+
 /** A value as JSON for the wire: snake_case names, typed arrays as lists, bytes as base64; undefined is left out. */
 export function toWireJson(value: unknown): unknown {
   if (typeof value !== "object" || value === null) return value;
   if (value instanceof Uint8Array) return bytesToBase64(value);
-  if (ArrayBuffer.isView(value)) return Array.from(value as Float64Array);
+  if (ArrayBuffer.isView(value)) return toNumbers(value as Float64Array);
   if (value instanceof Date) return value.toISOString();
   if (Array.isArray(value)) return value.map(toWireJson);
   const converted: Record<string, unknown> = {};

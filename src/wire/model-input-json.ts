@@ -1,7 +1,7 @@
 import { ValidationError } from "../errors.js";
 import { bytesToBase64 } from "./base64.js";
 import { describe } from "./describe.js";
-import { fromWireJson } from "./json-keys.js";
+import { fromWireJson, toNumbers } from "./json-keys.js";
 import { ModelInput, type ModelInputChunk, type ModelInputChunkLike } from "./model-input.js";
 import { isRecord } from "./reading.js";
 
@@ -12,7 +12,7 @@ export function modelInputToJson(modelInput: ModelInput): { chunks: Record<strin
 function chunkToJson(chunk: ModelInputChunk): Record<string, unknown> {
   switch (chunk.type) {
     case "encoded_text":
-      return { type: chunk.type, tokens: Array.from(chunk.tokens) };
+      return { type: chunk.type, tokens: toNumbers(chunk.tokens) };
     case "image":
       return {
         type: chunk.type,

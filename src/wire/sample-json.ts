@@ -1,6 +1,6 @@
 import { ValidationError } from "../errors.js";
 import { describe } from "./describe.js";
-import { fromWireJson, toWireJson } from "./json-keys.js";
+import { fromWireJson, toNumbers, toWireJson } from "./json-keys.js";
 import { toTokens } from "./model-input.js";
 import { modelInputFromJson, modelInputToJson } from "./model-input-json.js";
 import { isRecord, readAnswer } from "./reading.js";
@@ -52,7 +52,7 @@ export function sampleResponseToJson(response: SampleResponse): Record<string, u
     sequences: response.sequences.map((sequence) => ({
       stop_reason: sequence.stopReason,
       ...(sequence.sequenceId !== null && { sequence_id: sequence.sequenceId }),
-      tokens: Array.from(sequence.tokens),
+      tokens: toNumbers(sequence.tokens),
       logprobs: sequence.logprobs && Array.from(sequence.logprobs, finiteOrNull),
       ...(sequence.topkLogprobs && { topk_logprobs: sequence.topkLogprobs }),
     })),

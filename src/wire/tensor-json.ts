@@ -1,5 +1,5 @@
 import { ValidationError } from "../errors.js";
-import { snakeToCamel } from "./json-keys.js";
+import { snakeToCamel, toNumbers } from "./json-keys.js";
 import { isRecord } from "./reading.js";
 import { TensorData, type TensorDataLike, type TensorLike } from "./tensor-data.js";
 
@@ -14,7 +14,7 @@ export interface TensorJson {
 /** JSON knows neither NaN nor infinity: in a request they are an error, in an answer they become null. */
 export function tensorToJson(tensor: TensorData, nonFinite: "refuse" | "null", field = "tensor"): TensorJson {
   const { dtype, shape, sparseCrowIndices, sparseColIndices } = tensor;
-  const data: (number | null)[] = Array.from(tensor.data);
+  const data: (number | null)[] = toNumbers(tensor.data);
   for (let index = 0; dtype === "float32" && index < data.length; index++) {
     if (Number.isFinite(data[index])) continue;
     if (nonFinite === "null") {
