@@ -248,7 +248,7 @@ describe.skipIf(noTerminal)(`tinkerts chat at a terminal ${noTerminal ?? ""}`, (
   it("says why there is no answer, and goes on", async () => {
     await open();
     terminal.type(`${"word ".repeat(600)}\r`);
-    await terminal.seen(/error: .* refuses this: /);
+    await terminal.seen(/error: .* refuses this: [\s\S]*\/reset makes room/);
     await terminal.seen(/> /);
     terminal.type("short\r");
     await terminal.seen(/yes\r\n/);

@@ -196,14 +196,16 @@ describe("tinkerts sample", () => {
       await without.seen(/error: which prompt\? Give --prompt TEXT or --prompt-file FILE/);
       expect(await without.ended).toBe(2);
       server.engine.hold();
+      server.engine.answers = ["red\x1b[31m\tyes"];
       const waiting = openTerminal([...nano, "--prompt", "x"], { env: server.env });
       try {
         await waiting.seen(/waiting for tinkerts\/nano 1 s/);
       } finally {
         server.engine.open();
       }
-      await waiting.seen(/yes\r\n$/);
-      expect(waiting.text()).toContain("\r\x1b[Kyes\r\n");
+      // What a terminal would obey is not sent to it.
+      await waiting.seen(/red\ufffd\[31m\tyes\r\n$/);
+      expect(waiting.text()).toContain("\r\x1b[Kred");
       expect(await waiting.ended).toBe(0);
     },
   );

@@ -1,5 +1,5 @@
 import { createInterface } from "node:readline";
-import { APIUserAbortError } from "../../errors.js";
+import { APIUserAbortError, isUserError } from "../../errors.js";
 import { type Answer, Conversation } from "../chat/conversation.js";
 import {
   type ChatState,
@@ -9,6 +9,7 @@ import {
 } from "../chat/slash-commands.js";
 import { TerminalInput } from "../chat/terminal-input.js";
 import type { CommandContext, CommandModule } from "../context.js";
+import { printableLines } from "../output/index.js";
 import { whileWaiting } from "../output/waiting.js";
 import {
   addModelOptions,
@@ -102,7 +103,9 @@ function show(
   const line =
     globals().format === "json"
       ? JSON.stringify({ role: "assistant", content: text, tokens, stopReason })
-      : text;
+      : stdout.isTTY
+        ? printableLines(text)
+        : text;
   stdout.write(`${line}\n`);
   if (stopReason !== "length") return;
   const advice =
@@ -113,7 +116,8 @@ function show(
 async function whyNoAnswer(error: unknown, context: CommandContext): Promise<string> {
   if (error instanceof APIUserAbortError) return "(stopped; your message is not part of the conversation)\n";
   const { explainFailure } = await import("../failure.js");
-  return `error: ${explainFailure(error, context.globals())}\n`;
+  const why = `error: ${explainFailure(error, context.globals())}\n`;
+  return isUserError(error) ? `${why}(If the conversation has become too long, /reset makes room.)\n` : why;
 }
 
 /** Each line of a pipe or a file is a message. */

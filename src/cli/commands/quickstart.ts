@@ -33,13 +33,12 @@ async function quickstart(options: QuickstartOptions, context: CommandContext): 
 }
 
 function whatNext({ rl }: QuickstartOptions, checkpoint: string): string[] {
-  const prompt = rl ? "47+38=" : "English: smile\nPig Latin:";
-  const request = JSON.stringify({ model: checkpoint, prompt, max_tokens: 20, temperature: 0, stop: ["\n"] });
+  const prompt = rl ? "47+38=" : "English: smile\\nPig Latin:";
   return [
     "",
     "What to try next:",
     "- Ask it yourself: run `npx tinkerts serve` in this folder, and in another terminal",
-    `  curl http://127.0.0.1:8642/oai/api/v1/completions -H 'content-type: application/json' -d '${request}'`,
+    `  printf '${prompt}' | npx tinkerts sample --base-url http://127.0.0.1:8642 --model-path ${checkpoint} --temperature 0 --stop '\\n'`,
     rl
       ? "- Fine-tuning on examples: npx tinkerts quickstart"
       : "- Reinforcement learning: npx tinkerts quickstart --rl",

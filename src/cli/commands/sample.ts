@@ -6,7 +6,7 @@ import type { Tokenizer } from "../../tokenizers/index.js";
 import { type CommandContext, type CommandModule, UsageError } from "../context.js";
 import type { Format } from "../global-options.js";
 import { wholeNumber } from "../option-values.js";
-import { type Column, printJson, printList } from "../output/index.js";
+import { type Column, printableLines, printJson, printList } from "../output/index.js";
 import { whileWaiting } from "../output/waiting.js";
 import {
   addModelOptions,
@@ -116,7 +116,8 @@ function readSample({ tokens, logprobs, stopReason }: SampledSequence, tokenizer
 }
 
 function printTexts({ stdout }: CommandContext, samples: readonly Sample[]): void {
-  for (const [index, { text, stopReason }] of samples.entries()) {
+  for (const [index, { text: said, stopReason }] of samples.entries()) {
+    const text = stdout.isTTY ? printableLines(said) : said;
     if (samples.length > 1) stdout.write(`--- ${index + 1} of ${samples.length} (${stopReason})\n`);
     stdout.write(text.endsWith("\n") ? text : `${text}\n`);
   }

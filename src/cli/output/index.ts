@@ -6,4 +6,4 @@ export { printDone, printItem, printJson, printList } from "./print.js";
 export { type ProgressBar, progressBar } from "./progress.js";
 export { canAsk, confirm } from "./prompt.js";
 export { type Styles, stylesFor } from "./styles.js";
-export { cutText, displayWidth, printable } from "./text.js";
+export { cutText, displayWidth, printable, printableLines } from "./text.js";

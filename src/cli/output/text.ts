@@ -11,6 +11,11 @@ export function printable(text: string): string {
   return text.replace(CONTROL, (character) => (/\s/.test(character) ? " " : "\ufffd"));
 }
 
+/** The same for texts of a model, which have lines. */
+export function printableLines(text: string): string {
+  return text.replace(CONTROL, (character) => (/[\n\t]/.test(character) ? character : "\ufffd"));
+}
+
 /** How many columns a text takes. */
 export function displayWidth(text: string): number {
   let width = 0;
