@@ -3,9 +3,9 @@
 import { spawnSync } from "node:child_process";
 import { fileURLToPath } from "node:url";
 
-const ROUNDS = 31;
+const ROUNDS = 61;
 /** A Python start costs seconds; a few are enough to tell five times from four. */
-const PYTHON_ROUNDS = 7;
+const PYTHON_ROUNDS = 11;
 const MOST_TIMES_NODE = 1.6;
 const LEAST_TIMES_FASTER = 5;
 
