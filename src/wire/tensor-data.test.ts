@@ -91,6 +91,11 @@ describe("TensorData.from", () => {
     ["an unknown dtype", { data: [1], dtype: "int32" }, 'w.dtype must be "float32" or "int64", got "int32"'],
     ["no data", { dtype: "int64" }, "w.data must be a list of numbers, got undefined"],
     ["a wrong shape", { data: [1, 2], shape: [3] }, "w has 2 values, which do not fill the shape [3]"],
+    [
+      "a shape that is no list",
+      { data: [1], shape: "1" },
+      'w must have a list of sizes as its shape, got "1"',
+    ],
     ["a negative shape", { data: [], shape: [-1] }, "w has the invalid shape [-1]"],
   ])("refuses %s", (_, value, message) => {
     const convert = () => TensorData.from(value as TensorLike, { field: "w" });

@@ -158,6 +158,12 @@ function checkParts(tensor: TensorData, field: string): void {
     const kinds = dtype === "float32" ? "a Float32Array" : "an Int32Array or Float64Array";
     throw new ValidationError(field, `${field} of dtype ${dtype} must hold ${kinds}, got ${describe(data)}`);
   }
+  if (!Array.isArray(shape)) {
+    throw new ValidationError(
+      subfield(field, "shape"),
+      `${field} must have a list of sizes as its shape, got ${describe(shape)}`,
+    );
+  }
   for (const size of shape) {
     if (!Number.isSafeInteger(size) || size < 0) {
       throw new ValidationError(

@@ -17,6 +17,7 @@ beforeAll(async () => {
     limits: {
       bodyBytes: 200_000,
       decompressedBytes: 300_000,
+      jsonBytes: 50_000,
       tokensPerRequest: 500,
       datumsPerRequest: 50,
       targetsPerToken: 4,
@@ -62,6 +63,19 @@ function protoPass(first: number, forwardOnly = false): Uint8Array {
 }
 
 describe("a body", () => {
+  it("of JSON that is nested too deep, or too large to be parsed, is refused before it is parsed", async () => {
+    const nested = (depth: number) => `{"events":[${"[".repeat(depth)}${"]".repeat(depth)}]}`;
+    const send = (body: string) => sendBytes("/telemetry", body, { "content-type": "application/json" });
+    expect((await send(nested(98))).status).toBe(200);
+    expect(await send(nested(99))).toMatchObject({
+      status: 422,
+      body: { detail: [{ loc: ["body", "body"], msg: "body is nested more than 100 levels deep" }] },
+    });
+    // Brackets inside texts are no nesting.
+    expect((await send(JSON.stringify({ events: ['\\"[['.repeat(200)] }))).status).toBe(200);
+    expect((await send(`{"events":[${" ".repeat(60_000)}]}`)).status).toBe(413);
+  });
+
   it("may be protobuf, plain or in zstd or gzip, and the same request then is the same request", async () => {
     const bytes = protoPass(1);
     const plain = await sendBytes("/forward_backward", bytes, PROTO);

@@ -1,5 +1,6 @@
 import { Hono, type MiddlewareHandler } from "hono";
 import type { Logger } from "../../transport/logger.js";
+import { discardBody } from "./body.js";
 import type { App, AppEnv, Core } from "./core.js";
 import { crossSite } from "./cross-site.js";
 import { HttpError, toHttpError } from "./http-error.js";
@@ -43,6 +44,10 @@ export function createApp(
     context.json({ detail: `There is no ${context.req.method} ${context.req.path} on this server.` }, 404),
   );
 
+  app.use(async (context, next) => {
+    await next();
+    await discardBody(context.req.raw, core.clock);
+  });
   app.use(crossSite({ keysRequired: core.identities.keysRequired, origins: options.origins }));
 
   const health = { status: "ok" };

@@ -9,6 +9,9 @@ import { inflate, zstdDecompress, zstdHead } from "./zstd.js";
 const HEAD_BYTES = 256 * 1024;
 
 const HEAD_WAIT_MS = 250;
+const DISCARD_MS = 500;
+const DISCARD_BYTES = 64 * 2 ** 20;
+const DEEPEST_JSON = 100;
 
 /** A body that is not read to its end, with what it begins with. */
 export class BodyTooLargeError extends HttpError {
@@ -50,9 +53,9 @@ export async function readBody(request: Request, server: BodyReader): Promise<Ui
   }
 }
 
-function decompress(bytes: Uint8Array, limits: Limits): Uint8Array {
+async function decompress(bytes: Uint8Array, limits: Limits): Promise<Uint8Array> {
   try {
-    return zstdDecompress(bytes, limits.decompressedBytes);
+    return await zstdDecompress(bytes, limits.decompressedBytes);
   } catch (error) {
     if (!(error instanceof HttpError) || error.status !== 413) throw error;
     throw new BodyTooLargeError(error.message, zstdHead(bytes.subarray(0, HEAD_BYTES)));
@@ -73,7 +76,7 @@ async function readRaw(request: Request, encoding: string, server: BodyReader): 
       encoding === "zstd" ? zstdHead(head) : head,
     );
   } catch (error) {
-    await reader.cancel().catch(() => undefined);
+    await discard(reader, server.clock);
     throw error;
   } finally {
     for (const part of parts) server.bodies.bytes -= part.length;
@@ -91,7 +94,9 @@ async function readParts(
   const waitMs = isDeclaredTooLarge ? HEAD_WAIT_MS : limits.bodyIdleMs;
   let total = 0;
   for (;;) {
-    const read = await inTime(reader.read(), waitMs, clock);
+    const read = await inTime(reader.read(), waitMs, clock).catch(() => {
+      throw new HttpError(400, `The request body ended after ${total} bytes, before it was complete.`);
+    });
     if (read === "late" && isDeclaredTooLarge) return false;
     if (read === "late") {
       throw new HttpError(
@@ -114,6 +119,28 @@ async function readParts(
   }
 }
 
+/** Reads what a handler has left unread: a client that still sends might not see an answer that comes before. */
+export async function discardBody(request: Request, clock: Clock): Promise<void> {
+  if (request.method === "GET" || request.method === "HEAD") return;
+  if (request.body === null || request.body.locked || request.bodyUsed) return;
+  await discard(request.body.getReader(), clock);
+}
+
+/** Not for ever: only as long as somebody with an ordinary body needs. */
+async function discard(reader: ReadableStreamDefaultReader<Uint8Array>, clock: Clock): Promise<void> {
+  const until = clock.now() + DISCARD_MS;
+  try {
+    for (let left = DISCARD_BYTES; left > 0; ) {
+      const read = await inTime(reader.read(), until - clock.now(), clock);
+      if (read === "late" || read.done) break;
+      left -= read.value.length;
+    }
+    await reader.cancel();
+  } catch {
+    // The client is gone.
+  }
+}
+
 /** What the promise gives, or "late". */
 function inTime<T>(promise: Promise<T>, timeoutMs: number, clock: Clock): Promise<T | "late"> {
   return new Promise((resolve, reject) => {
@@ -131,14 +158,24 @@ export async function readJsonObject(
   if (type !== "" && type !== "application/json" && !type.endsWith("+json")) {
     throw new HttpError(415, `This endpoint takes application/json, got ${type}.`);
   }
-  return parseJsonObject(await readBody(request, server));
+  return parseJsonObject(await readBody(request, server), server.limits);
 }
 
 export function contentType(request: Request): string {
   return (request.headers.get("content-type") ?? "").split(";")[0]!.trim().toLowerCase();
 }
 
-export function parseJsonObject(bytes: Uint8Array): { value: Record<string, unknown>; text: string } {
+export function parseJsonObject(
+  bytes: Uint8Array,
+  limits: Limits,
+): { value: Record<string, unknown>; text: string } {
+  if (bytes.length > limits.jsonBytes) {
+    throw new HttpError(
+      413,
+      `The JSON body is larger than ${limits.jsonBytes} bytes, the limit of this server; send smaller requests.`,
+    );
+  }
+  checkDepth(bytes);
   const text = new TextDecoder().decode(bytes);
   if (text.trim() === "") return { value: {}, text };
   let value: unknown;
@@ -151,6 +188,35 @@ export function parseJsonObject(bytes: Uint8Array): { value: Record<string, unkn
     throw invalid("body", "must be a JSON object");
   }
   return { value: value as Record<string, unknown>, text };
+}
+
+const QUOTE = 0x22;
+const BACKSLASH = 0x5c;
+const OPENING: readonly number[] = [0x5b, 0x7b];
+const CLOSING: readonly number[] = [0x5d, 0x7d];
+
+/** Before parsing: what is nested a million times takes the parser, and all that walks its result, very long. */
+function checkDepth(bytes: Uint8Array): void {
+  let depth = 0;
+  for (let index = 0; index < bytes.length; index += 1) {
+    const byte = bytes[index]!;
+    if (byte === QUOTE) index = endOfString(bytes, index + 1);
+    // Digits and commas, of which there are most, come before all of these.
+    else if (byte < 0x5b) continue;
+    else if (CLOSING.includes(byte)) depth -= 1;
+    else if (OPENING.includes(byte)) {
+      depth += 1;
+      if (depth > DEEPEST_JSON) throw invalid("body", `is nested more than ${DEEPEST_JSON} levels deep`);
+    }
+  }
+}
+
+function endOfString(bytes: Uint8Array, start: number): number {
+  for (let index = start; ; index += 1) {
+    const byte = bytes[index];
+    if (byte === QUOTE || byte === undefined) return index;
+    if (byte === BACKSLASH) index += 1;
+  }
 }
 
 export function parseWith<T extends z.ZodType>(

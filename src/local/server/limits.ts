@@ -4,6 +4,8 @@ export interface Limits {
   readonly bodyBytes: number;
   /** Bytes of one request body after decompression. */
   readonly decompressedBytes: number;
+  /** Bytes of one JSON body, decompressed: it is parsed in one go, while nobody else is served. */
+  readonly jsonBytes: number;
   /** Bytes of all bodies that are arriving at one time. */
   readonly arrivingBytes: number;
   /** A body of which nothing comes for this long is given up. */
@@ -42,7 +44,8 @@ export interface Limits {
 
 export const defaultLimits: Limits = {
   bodyBytes: 64 * 2 ** 20,
-  decompressedBytes: 256 * 2 ** 20,
+  decompressedBytes: 64 * 2 ** 20,
+  jsonBytes: 16 * 2 ** 20,
   arrivingBytes: 512 * 2 ** 20,
   bodyIdleMs: 30_000,
   datumsPerRequest: 4096,

@@ -113,7 +113,7 @@ export function addTrainingRoutes(app: App, core: Core): void {
         runPass(core, context, decodeForwardBackwardRequest(body)),
       );
     }
-    const { value } = parseJsonObject(body);
+    const { value } = parseJsonObject(body, core.limits);
     return runJsonPass(core, context, value, false);
   });
 

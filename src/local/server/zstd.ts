@@ -1,9 +1,11 @@
+import { promisify } from "node:util";
 import * as zlib from "node:zlib";
 import { Decompress } from "fzstd";
 import { HttpError } from "./http-error.js";
 
 const FRAME_MAGIC = 0xfd2fb528;
 const LARGEST_BLOCK_BYTES = 128 * 1024;
+const BLOCKS_AT_A_TIME = 16;
 /** What every decoder has to take. */
 const EVERYDAY_WINDOW_BYTES = 8 * 2 ** 20;
 
@@ -65,13 +67,17 @@ function readFrameHeader(bytes: Uint8Array, start: number): FrameHeader {
 }
 
 /**
- * Walks the frames without decompressing: a header alone can ask for gigabytes of window, so that has to be
- * refused before any decoder reads it. Returns an upper bound of the decompressed size.
+ * Walks the frames without decompressing: a header alone can ask for gigabytes of window, and four bytes for
+ * 128 KiB of one letter, which has to be refused before any decoder reads it. Returns where to cut the bytes so
+ * that no piece decompresses to more than a few blocks.
  */
-export function checkZstdFrames(bytes: Uint8Array, limitBytes: number): number {
+export function checkZstdFrames(bytes: Uint8Array, limitBytes: number): number[] {
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+  const cuts: number[] = [];
   let offset = 0;
-  let total = 0;
+  let blocks = 0;
+  // Certain already: content sizes that are stated, and blocks that are not compressed.
+  let certainBytes = 0;
   const need = (count: number) => {
     if (offset + count > bytes.length) throw broken("it ends too early");
   };
@@ -85,10 +91,10 @@ export function checkZstdFrames(bytes: Uint8Array, limitBytes: number): number {
     }
     const { end, windowBytes, contentBytes, hasChecksum } = readFrameHeader(bytes, offset);
     offset = end;
-    if ((contentBytes ?? 0) > limitBytes) throw tooLarge(limitBytes);
     // Compressors round the window up to a power of two.
     if (windowBytes > Math.max(2 * limitBytes, EVERYDAY_WINDOW_BYTES)) throw tooLarge(limitBytes);
-    let frameBytes = 0;
+    certainBytes += contentBytes ?? 0;
+    if (certainBytes > limitBytes) throw tooLarge(limitBytes);
     for (let last = false; !last; ) {
       need(3);
       const header = bytes[offset]! | (bytes[offset + 1]! << 8) | (bytes[offset + 2]! << 16);
@@ -100,25 +106,30 @@ export function checkZstdFrames(bytes: Uint8Array, limitBytes: number): number {
       if (size > LARGEST_BLOCK_BYTES) throw broken("a block is larger than 128 KiB");
       offset += type === 1 ? 1 : size;
       need(0);
-      frameBytes += type === 2 ? LARGEST_BLOCK_BYTES : size;
+      if (contentBytes === undefined && type !== 2) certainBytes += size;
+      if (certainBytes > limitBytes) throw tooLarge(limitBytes);
+      blocks += 1;
+      if (blocks % BLOCKS_AT_A_TIME === 0) cuts.push(offset);
     }
     if (hasChecksum) offset += 4;
     need(0);
-    total += contentBytes ?? frameBytes;
-    if (contentBytes !== undefined && total > limitBytes) throw tooLarge(limitBytes);
   }
-  return total;
+  cuts.push(bytes.length);
+  return cuts;
 }
 
-type ZstdDecompressSync = (data: Uint8Array, options: { maxOutputLength: number }) => Buffer;
+type AsyncDecompress = (data: Uint8Array, options: { maxOutputLength: number }) => Promise<Buffer>;
 
-/** Decompresses a zstd body, never beyond `limitBytes`. */
-export function zstdDecompress(bytes: Uint8Array, limitBytes: number): Uint8Array {
-  checkZstdFrames(bytes, limitBytes);
-  const native = (zlib as { zstdDecompressSync?: ZstdDecompressSync }).zstdDecompressSync;
+/** Decompresses a zstd body, never beyond `limitBytes`, while others are served. */
+export async function zstdDecompress(bytes: Uint8Array, limitBytes: number): Promise<Uint8Array> {
+  const cuts = checkZstdFrames(bytes, limitBytes);
+  const native = (zlib as { zstdDecompress?: typeof zlib.gunzip }).zstdDecompress;
   try {
-    if (native !== undefined) return native(bytes, { maxOutputLength: limitBytes });
-    return decompressPortably(bytes, limitBytes);
+    if (native !== undefined) {
+      const decompress = promisify(native) as AsyncDecompress;
+      return await decompress(bytes, { maxOutputLength: limitBytes });
+    }
+    return await decompressPortably(bytes, cuts, limitBytes);
   } catch (error) {
     if (error instanceof HttpError) throw error;
     if (isTooLargeForZlib(error)) throw tooLarge(limitBytes);
@@ -143,7 +154,11 @@ export function zstdHead(bytes: Uint8Array): Uint8Array {
   return Buffer.concat(parts);
 }
 
-function decompressPortably(bytes: Uint8Array, limitBytes: number): Uint8Array {
+async function decompressPortably(
+  bytes: Uint8Array,
+  cuts: readonly number[],
+  limitBytes: number,
+): Promise<Uint8Array> {
   const parts: Uint8Array[] = [];
   let total = 0;
   const decoder = new Decompress((part) => {
@@ -151,19 +166,24 @@ function decompressPortably(bytes: Uint8Array, limitBytes: number): Uint8Array {
     if (total > limitBytes) throw tooLarge(limitBytes);
     if (part.length > 0) parts.push(part);
   });
-  // In steps, so that a bomb is noticed long before all of it has been decoded.
-  const stepBytes = 64 * 1024;
-  for (let offset = 0; offset < bytes.length; offset += stepBytes) {
-    decoder.push(bytes.subarray(offset, offset + stepBytes), offset + stepBytes >= bytes.length);
+  let offset = 0;
+  for (const cut of cuts) {
+    decoder.push(bytes.subarray(offset, cut), cut === bytes.length);
+    offset = cut;
+    if (cut < bytes.length) await new Promise((resolve) => setImmediate(resolve));
   }
   return parts.length === 1 ? parts[0]! : Buffer.concat(parts, total);
 }
 
-/** Decompresses a gzip or deflate body, never beyond `limitBytes`. */
-export function inflate(bytes: Uint8Array, encoding: "gzip" | "deflate", limitBytes: number): Uint8Array {
+/** Decompresses a gzip or deflate body, never beyond `limitBytes`, while others are served. */
+export async function inflate(
+  bytes: Uint8Array,
+  encoding: "gzip" | "deflate",
+  limitBytes: number,
+): Promise<Uint8Array> {
+  const decompress = promisify(encoding === "gzip" ? zlib.gunzip : zlib.inflate) as AsyncDecompress;
   try {
-    const options = { maxOutputLength: limitBytes };
-    return encoding === "gzip" ? zlib.gunzipSync(bytes, options) : zlib.inflateSync(bytes, options);
+    return await decompress(bytes, { maxOutputLength: limitBytes });
   } catch (error) {
     if (isTooLargeForZlib(error)) throw tooLarge(limitBytes);
     throw new HttpError(400, `The request body is not valid ${encoding}.`);

@@ -1,0 +1,167 @@
+// Every endpoint of the server, with a request that it would accept from `who`.
+import { Datum, encodeForwardBackwardRequest } from "../../../dist/wire/index.js";
+import { BASE_MODEL, passBody, sampleBody } from "./world.mjs";
+
+/** What of an endpoint's answer is fine although it concerns somebody else's ids: there is nothing in it, or nothing of theirs. */
+const HARMLESS = { harmless: true };
+/** It has no id to abuse. */
+const NO_ID = { hasId: false };
+
+/**
+ * @param who whose ids the request names  @param index makes names and numbers of their own
+ * @returns {{ name: string, method: string, path: string, body?: unknown, bytes?: Uint8Array }[]}
+ */
+export function endpoints(who, index) {
+  const run = `/api/v1/training_runs/${who.model}`;
+  const weights = `${run}/checkpoints/weights/canary`;
+  const name = `n${index}`;
+  const { model } = who;
+  const seqId = who.nextSeqId + index;
+  const post = (path, body, options) => ({
+    name: path,
+    method: "POST",
+    path: `/api/v1${path}`,
+    body,
+    ...options,
+  });
+  const get = (path, options) => ({
+    name: path.split("?")[0],
+    method: "GET",
+    path: `/api/v1${path}`,
+    ...options,
+  });
+  const { forward_backward_input: input, ...pass } = passBody(model, seqId);
+  const samplerId = encodeURIComponent(who.sampler);
+  return [
+    { name: "healthz", method: "GET", path: "/healthz", ...NO_ID, open: true },
+    get("/healthz", { ...NO_ID, open: true }),
+    get("/get_server_capabilities", NO_ID),
+    post("/client/config", { sdk_version: "0.36.0" }, NO_ID),
+    post("/client/dynamic_config", { sdk_version: "0.36.0" }, NO_ID),
+    post("/auth/token", {}, NO_ID),
+    get("/auth/apikey/me", NO_ID),
+    { name: "apikey/me", method: "DELETE", path: "/api/v1/auth/apikey/me", ...NO_ID },
+    post("/telemetry", { events: [{ event: "x" }], session_id: who.session }, HARMLESS),
+    post("/create_custom_loss", { graph: {} }, NO_ID),
+    post("/create_session", { tags: ["a"], user_metadata: { a: "b" }, sdk_version: "1" }, NO_ID),
+    post("/session_heartbeat", { session_id: who.session }),
+    post("/create_model", {
+      session_id: who.session,
+      model_seq_id: 2 + (index % 3),
+      base_model: BASE_MODEL,
+      lora_config: { rank: 2, seed: 1 },
+    }),
+    post("/get_info", { model_id: model }),
+    post("/unload_model", { model_id: who.spareSession ? `${who.session}:train:${2 + (index % 3)}` : model }),
+    post("/forward_backward", passBody(model, seqId)),
+    {
+      ...post("/forward_backward"),
+      name: "/forward_backward (protobuf)",
+      bytes: encodeForwardBackwardRequest({
+        modelId: model,
+        seqId,
+        data: [
+          new Datum({
+            modelInput: [7, 8, 9],
+            lossFnInputs: { targetTokens: [8, 9, 10], weights: [1, 1, 1] },
+          }),
+        ],
+        lossFn: "cross_entropy",
+        forwardOnly: index % 2 === 0,
+      }),
+    },
+    post("/forward", { ...pass, forward_input: input }),
+    post("/optim_step", { model_id: model, seq_id: seqId, adam_params: { learning_rate: 1e-5 } }),
+    post("/save_weights", { model_id: model, seq_id: seqId, path: name, ttl_seconds: 1 }),
+    post("/save_weights_for_sampler", { model_id: model, seq_id: seqId, path: name, ttl_seconds: 1 }),
+    post("/save_weights_external", { model_id: model, seq_id: seqId, path: name, ttl_seconds: 1 }),
+    post("/load_weights", { model_id: model, seq_id: seqId, path: who.weights, optimizer: true }),
+    post("/copy_weights", { destination_project_id: "p", source_path: who.weights, ttl_seconds: 1 }),
+    post("/create_sampling_session", {
+      session_id: who.session,
+      sampling_session_seq_id: 1 + (index % 5),
+      model_path: who.samplerWeights,
+    }),
+    post("/join_sampling_session", { sampling_session_id: who.sampler }),
+    get(`/samplers/${samplerId}`, { name: "/samplers/:id" }),
+    post("/asample", sampleBody(who.sampler, index + 2)),
+    post("/retrieve_future", { request_id: who.request, allow_metadata_only: index % 2 === 0 }),
+    post("/retrieve_futures", {
+      target: { type: "sampling_session", sampling_session_id: who.sampler, cloned_sampler_id: 0 },
+      prev_cursor: 0,
+      timeout: 0.1,
+      retrieved_request_ids: [`${who.sampler}:${index}`],
+    }),
+    post("/cancel_future", { request_id: who.request }, HARMLESS),
+    get("/training_runs?limit=5&offset=0&access_scope=owned", HARMLESS),
+    get(`/training_runs/${model}`, { name: "/training_runs/:run" }),
+    get(`/training_runs/${model}/checkpoints`, { name: "/training_runs/:run/checkpoints" }),
+    get("/checkpoints?limit=5&offset=0", HARMLESS),
+    {
+      name: "delete checkpoint",
+      method: "DELETE",
+      path: who.spareSession ? weights.replace("canary", name) : weights,
+    },
+    { name: "publish", method: "POST", path: `${weights}/publish` },
+    { name: "unpublish", method: "DELETE", path: `${weights}/publish` },
+    { name: "ttl", method: "PUT", path: `${weights}/ttl`, body: { ttl_seconds: 1000 + index } },
+    { name: "archive", method: "GET", path: `${weights}/archive` },
+    {
+      name: "external_weights_urls",
+      method: "GET",
+      path: `${run}/checkpoints/external_weights/canary/external_weights_urls`,
+    },
+    { name: "bare checkpoint id", method: "GET", path: `${run}/checkpoints/canary` },
+    post("/weights_info", { tinker_path: who.weights }),
+    get("/sessions?limit=3&offset=0", HARMLESS),
+    post(
+      "/sessions/search",
+      { session_id: who.session, limit: 5, user_metadata: {}, statuses: [{ type: "active" }] },
+      HARMLESS,
+    ),
+    get(`/sessions/${who.session}`, { name: "/sessions/:id" }),
+    {
+      name: "project",
+      method: "PUT",
+      path: `/api/v1/sessions/${who.session}/project`,
+      body: { project_id: "p2" },
+    },
+    {
+      name: "finish",
+      method: "POST",
+      path: `/api/v1/sessions/${who.spareSession ?? who.session}/finish`,
+      body: { reason: { type: "success" } },
+    },
+    { name: "trace_export", method: "GET", path: `/api/v1/sessions/${who.session}/trace_export` },
+    get("/audit?event_type=all&day=2026-01-31", HARMLESS),
+    get(
+      "/billing/usage/events?starting_on=2026-01-01T00:00:00Z&ending_before=2026-01-02T00:00:00Z",
+      HARMLESS,
+    ),
+    get("/billing/usage/checkpoints/current?project_id=p", HARMLESS),
+    {
+      ...get(`/downloads/archive?path=${encodeURIComponent(who.weights)}&expires=9999999999&signature=AAAA`),
+      open: true,
+    },
+    {
+      ...get(
+        `/downloads/file?path=${encodeURIComponent(who.externalWeights)}&file=adapter_config.json&expires=9999999999&signature=`,
+      ),
+      open: true,
+    },
+    { ...get(`/downloads/trace?session=${who.session}&expires=9999999999&signature=xyz`), open: true },
+    { name: "oai/models", method: "GET", path: "/oai/api/v1/models", ...NO_ID },
+    {
+      name: "oai/chat",
+      method: "POST",
+      path: "/oai/api/v1/chat/completions",
+      body: { model: who.samplerWeights, messages: [{ role: "user", content: "hi" }], max_tokens: 2 },
+    },
+    {
+      name: "oai/completions",
+      method: "POST",
+      path: "/oai/api/v1/completions",
+      body: { model: who.samplerWeights, prompt: "hi", max_tokens: 2, stream: index % 2 === 0 },
+    },
+  ];
+}
