@@ -1,7 +1,10 @@
 // `npm run bench -- NAME`: builds, runs bench/NAME.mjs and ends with its JSON line; the exit code follows its `pass`.
+// With --report the result goes into docs/proof.md, too.
 import { execFileSync, spawnSync } from "node:child_process";
 import { readdirSync } from "node:fs";
 import { fileURLToPath } from "node:url";
+import { writeProofSection } from "../scripts/proof-section.mjs";
+import { sdkTable } from "./sdk/table.mjs";
 
 const here = fileURLToPath(new URL(".", import.meta.url));
 const names = readdirSync(here)
@@ -9,16 +12,39 @@ const names = readdirSync(here)
   .map((file) => file.slice(0, -4));
 const [name, ...rest] = process.argv.slice(2);
 if (!names.includes(name)) {
-  console.error(`Usage: npm run bench -- NAME, where NAME is one of: ${names.join(", ")}`);
+  console.error(`Usage: npm run bench -- NAME [--report], where NAME is one of: ${names.join(", ")}`);
   process.exit(2);
 }
 execFileSync(process.execPath, [`${here}../scripts/build.mjs`], { stdio: "inherit" });
-const run = spawnSync(process.execPath, ["--expose-gc", `${here}${name}.mjs`, ...rest], {
+const args = rest.filter((argument) => argument !== "--report");
+const run = spawnSync(process.execPath, ["--expose-gc", `${here}${name}.mjs`, ...args], {
   encoding: "utf8",
   stdio: ["inherit", "pipe", "inherit"],
   maxBuffer: 1 << 28,
 });
 process.stdout.write(run.stdout);
-const last = run.stdout.trim().split("\n").at(-1) ?? "";
+const result = JSON.parse(run.stdout.trim().split("\n").at(-1) ?? "");
+if (rest.includes("--report")) writeProofSection(`speed ${name}`, report(result));
 // `pass` is null where there was no peer to measure against.
-process.exit(run.status === 0 && JSON.parse(last).pass !== false ? 0 : 1);
+process.exit(run.status === 0 && result.pass !== false ? 0 : 1);
+
+function report({ bars, pass, ...figures }) {
+  const verdict = { true: "Bars met.", false: "**A bar is missed.**", null: "Measured without a peer." }[
+    String(pass)
+  ];
+  const each = Object.entries(bars ?? {}).map(([bar, met]) => `- ${bar}: ${met ? "met" : "**missed**"}`);
+  const data = figures.bench === "sdk" ? sdkTable(figures) : `\`\`\`\n${lines(figures)}\n\`\`\``;
+  return [verdict ?? "No bar.", ...each, "", data].join("\n");
+}
+
+/** One line for each figure, and for each row of a list. */
+function lines(figures) {
+  const row = (value) => (typeof value === "object" ? JSON.stringify(value) : String(value));
+  return Object.entries(figures)
+    .flatMap(([key, value]) =>
+      Array.isArray(value)
+        ? [`${key}:`, ...value.map((each) => `  ${row(each)}`)]
+        : [`${key}: ${row(value)}`],
+    )
+    .join("\n");
+}

@@ -6,7 +6,7 @@ import { spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
 import { fileURLToPath } from "node:url";
 import { installedBytes } from "./sdk/installed-size.mjs";
-import { sampledTokens, workloads } from "./sdk/workload.mjs";
+import { sampledTokens, WARM_UP_ROUNDS, workloads } from "./sdk/workload.mjs";
 
 const ROUNDS = 3;
 const python = process.env.TINKERTS_PYTHON;
@@ -45,7 +45,7 @@ const rounded = (figures) =>
 
 const results = [];
 for (const [name, workload] of Object.entries(workloads)) {
-  const argument = JSON.stringify({ ...workload, sampledTokens });
+  const argument = JSON.stringify({ ...workload, sampledTokens, warmUpRounds: WARM_UP_ROUNDS });
   const runs = { tinkerts: [], python: [], undici: [], loopback: [] };
   for (let index = 0; index < ROUNDS; index += 1) {
     runs.tinkerts.push(run(process.execPath, [file("client.mjs"), argument]));

@@ -1,7 +1,7 @@
 // One workload through tinkerts: `node client.mjs '{"kind": ...}'` with TINKER_BASE_URL set. Prints seconds, CPU and memory.
 import { readFileSync } from "node:fs";
 import { ServiceClient } from "tinkerts";
-import { sampledTokens, tokenAt } from "./workload.mjs";
+import { sampledTokens, tokenAt, WARM_UP_ROUNDS } from "./workload.mjs";
 
 const { kind, datums, length, rounds, samples, promptLength } = JSON.parse(process.argv[2]);
 const service = new ServiceClient({ apiKey: "tml-bench" });
@@ -21,7 +21,7 @@ async function passes() {
     const { metrics } = await training.forwardBackward(data, "cross_entropy");
     if (!(metrics["loss:sum"] > 0)) throw new Error("no loss came back");
   };
-  await round();
+  for (let index = 0; index < WARM_UP_ROUNDS; index += 1) await round();
   return measured(async () => {
     for (let index = 0; index < rounds; index += 1) await round();
   });

@@ -51,7 +51,8 @@ async def passes():
         for _ in range(work["rounds"]):
             await one()
 
-    await one()
+    for _ in range(work["warmUpRounds"]):
+        await one()
     return await measured(run)
 
 

@@ -1,6 +1,8 @@
 // What every client of bench/sdk does; client.py has the same figures as arguments.
 export const tokenAt = (index) => (index * 104_729) % 151_936;
 export const sampledTokens = 32;
+/** Batches before the measured ones, on both sides. */
+export const WARM_UP_ROUNDS = 3;
 /** The shape of the large result. */
 export const resultLogprobs = { datums: 1024, length: 2048 };
 
