@@ -4,8 +4,7 @@ import { GEMM_SCRATCH, gemm, zeroRect } from "./gemm";
 import { exp4, log1 } from "./math";
 import { ATTENTION, ATTENTION_BACKWARD, ATTENTION_PAGED } from "./operations";
 import { dispatch, float, pointer, scratch, setFloat, setPointer } from "./pool";
-import { loadPartial, sumLanes } from "./vector";
-import { maximum } from "./vocabulary";
+import { loadPartial, maxLanes, sumLanes } from "./vector";
 
 /** Query rows per block of `attention` and its backward pass. */
 export const QUERY_BLOCK: usize = 32;
@@ -33,13 +32,31 @@ function scaleRow(x: usize, factor: f32, n: usize): void {
   for (; i < n; i++) store<f32>(x + (i << 2), load<f32>(x + (i << 2)) * factor);
 }
 
+/** Multiplies n values by a factor and returns the largest product. */
+function scaleAndMaximum(x: usize, factor: f32, n: usize): f32 {
+  const f = f32x4.splat(factor);
+  let top = f32x4.splat(-Infinity);
+  let i: usize = 0;
+  for (; i + 4 <= n; i += 4) {
+    const value = f32x4.mul(v128.load(x + (i << 2)), f);
+    v128.store(x + (i << 2), value);
+    top = f32x4.pmax(top, value);
+  }
+  let best = maxLanes(top);
+  for (; i < n; i++) {
+    const value = load<f32>(x + (i << 2)) * factor;
+    store<f32>(x + (i << 2), value);
+    best = max<f32>(best, value);
+  }
+  return best;
+}
+
 /**
  * Turns the first `count` raw scores into exp(score * scale - max) and the rest of the row into zeros. Returns the sum, taken
  * in four lanes by index modulo 4; writes the log of the sum of exponentials to `lse` unless that is 0.
  */
 function softmaxRow(x: usize, count: usize, keys: usize, scale: f32, lse: usize): f32 {
-  scaleRow(x, scale, count);
-  const top = maximum(x, count);
+  const top = scaleAndMaximum(x, scale, count);
   const shift = f32x4.splat(top);
   let sum = f32x4.splat(0);
   let i: usize = 0;
@@ -233,13 +250,22 @@ function gradientRow(p: usize, dp: usize, count: usize, keys: usize, lse: f32, d
   const factor = f32x4.splat(scale);
   const shift = f32x4.splat(lse);
   const d = f32x4.splat(delta);
-  for (let i: usize = 0; i < keys; i += 4) {
+  let i: usize = 0;
+  for (; i < count; i += 4) {
     const at = i << 2;
-    const mask = laneMask(i, count);
-    const e = v128.and(exp4(f32x4.sub(f32x4.mul(v128.load(p + at), factor), shift)), mask);
+    const e = exp4(f32x4.sub(f32x4.mul(v128.load(p + at), factor), shift));
     v128.store(p + at, e);
-    const ds = f32x4.mul(f32x4.mul(e, f32x4.sub(v128.load(dp + at), d)), factor);
-    v128.store(dp + at, v128.and(ds, mask));
+    v128.store(dp + at, f32x4.mul(f32x4.mul(e, f32x4.sub(v128.load(dp + at), d)), factor));
+  }
+  if ((count & 3) != 0) {
+    const at = (i - 4) << 2;
+    const mask = laneMask(i - 4, count);
+    v128.store(p + at, v128.and(v128.load(p + at), mask));
+    v128.store(dp + at, v128.and(v128.load(dp + at), mask));
+  }
+  for (; i < keys; i += 4) {
+    v128.store(p + (i << 2), f32x4.splat(0));
+    v128.store(dp + (i << 2), f32x4.splat(0));
   }
 }
 

@@ -1,4 +1,5 @@
-// Deterministic exp and log: the same bits on every machine, unlike Math.exp.
+// Deterministic exp and log: the same bits on every machine (in the plain build), unlike Math.exp.
+import { madd, nmadd } from "./vector";
 
 // V8 rebuilds vector constants from immediates inside every loop, which takes half of the time of `exp4`. Loading them
 // costs next to nothing, so they lie in the memory that the pool reserves (see pool.ts).
@@ -35,17 +36,17 @@ export function exp4(value: v128): v128 {
   const x = f32x4.pmin(f32x4.pmax(value, v128.load_splat<f32>(CONSTANTS)), v128.load_splat<f32>(CONSTANTS + 4));
   // Adding 1.5 * 2^23 rounds to a whole number and leaves that number in the low bits.
   const magic = v128.load_splat<f32>(CONSTANTS + 12);
-  const shifted = f32x4.add(f32x4.mul(x, v128.load_splat<f32>(CONSTANTS + 8)), magic);
+  const shifted = madd(x, v128.load_splat<f32>(CONSTANTS + 8), magic);
   const n = f32x4.sub(shifted, magic);
-  let r = f32x4.sub(x, f32x4.mul(n, v128.load_splat<f32>(CONSTANTS + 16)));
-  r = f32x4.sub(r, f32x4.mul(n, v128.load_splat<f32>(CONSTANTS + 20)));
+  let r = nmadd(n, v128.load_splat<f32>(CONSTANTS + 16), x);
+  r = nmadd(n, v128.load_splat<f32>(CONSTANTS + 20), r);
   // By pairs rather than by Horner's rule: the shorter chain of dependences is what counts here.
   const r2 = f32x4.mul(r, r);
-  const low = f32x4.add(f32x4.mul(v128.load_splat<f32>(CONSTANTS + 40), r), v128.load_splat<f32>(CONSTANTS + 44));
-  const middle = f32x4.add(f32x4.mul(v128.load_splat<f32>(CONSTANTS + 32), r), v128.load_splat<f32>(CONSTANTS + 36));
-  const high = f32x4.add(f32x4.mul(v128.load_splat<f32>(CONSTANTS + 24), r), v128.load_splat<f32>(CONSTANTS + 28));
-  let p = f32x4.add(f32x4.add(low, f32x4.mul(middle, r2)), f32x4.mul(high, f32x4.mul(r2, r2)));
-  p = f32x4.add(f32x4.add(f32x4.mul(p, r2), r), one4());
+  const low = madd(v128.load_splat<f32>(CONSTANTS + 40), r, v128.load_splat<f32>(CONSTANTS + 44));
+  const middle = madd(v128.load_splat<f32>(CONSTANTS + 32), r, v128.load_splat<f32>(CONSTANTS + 36));
+  const high = madd(v128.load_splat<f32>(CONSTANTS + 24), r, v128.load_splat<f32>(CONSTANTS + 28));
+  let p = madd(high, f32x4.mul(r2, r2), madd(middle, r2, low));
+  p = f32x4.add(madd(p, r2, r), one4());
   // Two factors, so that results below the smallest normal number and above the largest come out right.
   const exponent = i32x4.sub(shifted, magic);
   const half = i32x4.shr_s(exponent, 1);

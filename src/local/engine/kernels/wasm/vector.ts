@@ -1,10 +1,18 @@
-// Vector helpers shared by all kernels. `madd` is the only operation that differs between the plain and relaxed builds.
+// Vector helpers shared by all kernels. `madd` and `nmadd` are all that differs between the plain and relaxed builds.
 
 // @ts-ignore: decorator
 @inline
 export function madd(a: v128, b: v128, sum: v128): v128 {
   if (ASC_FEATURE_RELAXED_SIMD) return v128.relaxed_madd<f32>(a, b, sum);
   return f32x4.add(sum, f32x4.mul(a, b));
+}
+
+/** sum - a * b */
+// @ts-ignore: decorator
+@inline
+export function nmadd(a: v128, b: v128, sum: v128): v128 {
+  if (ASC_FEATURE_RELAXED_SIMD) return v128.relaxed_nmadd<f32>(a, b, sum);
+  return f32x4.sub(sum, f32x4.mul(a, b));
 }
 
 // @ts-ignore: decorator
