@@ -18,7 +18,7 @@ npx tinkerts doctor     # in another: is everything there?
 npx tinkerts chat --base-model tinkerts/nano
 \`\`\`
 
-With \`TINKER_API_KEY\` instead of \`TINKER_BASE_URL\`, the same commands speak to the hosted service.
+Without \`TINKER_BASE_URL\` the same commands speak to the hosted service, with the key that \`tinkerts auth login\` stores or that of \`TINKER_API_KEY\`.
 
 - Results go to the standard output, everything else to the standard error. \`--json\` and \`--format csv\` are for programs; there, times are exact
   and sizes are bytes. Tables fit the terminal and are for people.

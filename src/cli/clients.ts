@@ -11,28 +11,16 @@ export function commandClients(context: Pick<CommandContext, "stderr" | "globals
   let rest: Promise<RestClient> | undefined;
   let service: Promise<ServiceClient> | undefined;
 
-  const options = (): HttpClientOptions => {
-    const { baseURL, apiKey, timeoutMs, verbose } = context.globals();
-    return {
-      baseURL,
-      apiKey,
-      timeout: timeoutMs,
-      maxRetries: MAX_RETRIES,
-      logger: lineLogger(context.stderr),
-      ...(verbose && { logLevel: "debug" }),
-    };
-  };
-
   const openRest = async () => {
     const { RestClient } = await import("tinkerts");
-    const client = withKeyAdvice(() => new RestClient(options()));
+    const client = withKeyAdvice(() => new RestClient(clientOptions(context)));
     context.interruption().addEventListener("abort", () => void client.close(), { once: true });
     return client;
   };
 
   const openService = async () => {
     const { ServiceClient } = await import("tinkerts");
-    const client = new ServiceClient({ ...options(), projectId: context.globals().project });
+    const client = new ServiceClient({ ...clientOptions(context), projectId: context.globals().project });
     // A missing key is noticed here, and not with the first request.
     withKeyAdvice(() => client.createRestClient());
     return client;
@@ -51,13 +39,27 @@ export function commandClients(context: Pick<CommandContext, "stderr" | "globals
   };
 }
 
+/** What the global options say to any client. */
+export function clientOptions(context: Pick<CommandContext, "stderr" | "globals">): HttpClientOptions {
+  const { baseURL, apiKey, timeoutMs, verbose } = context.globals();
+  return {
+    baseURL,
+    apiKey,
+    timeout: timeoutMs,
+    maxRetries: MAX_RETRIES,
+    logger: lineLogger(context.stderr),
+    ...(verbose && { logLevel: "debug" }),
+  };
+}
+
 function withKeyAdvice<T>(create: () => T): T {
   try {
     return create();
   } catch (error) {
     if (!(error instanceof Error) || !error.message.startsWith("No API key")) throw error;
     throw new Error(
-      "there is no API key: set TINKER_API_KEY or give --api-key; or work without one on a server of your own " +
+      "there is no API key: store one with `tinkerts auth login`, set TINKER_API_KEY or give --api-key; " +
+        "or work without one on a server of your own " +
         "(`tinkerts serve` starts it, TINKER_BASE_URL or --base-url names it)",
       { cause: error },
     );

@@ -1,6 +1,7 @@
 import { HttpClient, type ServiceClient } from "tinkerts";
-import { type CredentialSource, noAuth } from "../transport/auth.js";
+import { noAuth } from "../transport/auth.js";
 import type { CommandContext } from "./context.js";
+import { CREDENTIAL_PLACES, credentialOf } from "./credential.js";
 import { explainFailure } from "./failure.js";
 
 export interface Check {
@@ -91,25 +92,14 @@ export function checkNode(version: string): string {
   return version;
 }
 
-const FOUND: Readonly<Record<CredentialSource, string>> = {
-  apiKey: "from --api-key",
-  TINKER_API_KEY: "from TINKER_API_KEY",
-  TINKER_CREDENTIAL_CMD: "printed by the command in TINKER_CREDENTIAL_CMD",
-  "stored key": "stored by `tinker auth login` in ~/.tinker/credentials.json",
-  none: "none, and none is needed for a server of your own",
-};
-
 /** Never the key itself. */
 async function checkKey(context: CommandContext): Promise<string> {
-  const { baseURL, apiKey } = context.globals();
   await context.restClient();
-  const http = new HttpClient({ baseURL, apiKey });
-  try {
-    await http.auth.token();
-    return FOUND[http.auth.source ?? "none"];
-  } finally {
-    await http.close();
-  }
+  const auth = credentialOf(context.globals());
+  await auth.token();
+  return auth.source === undefined || auth.source === "none"
+    ? "none, and none is needed for a server of your own"
+    : CREDENTIAL_PLACES[auth.source];
 }
 
 export function describeSkew(date: string | null, nowMs: number): string {

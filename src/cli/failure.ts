@@ -8,14 +8,14 @@ import {
   PermissionDeniedError,
   UnprocessableEntityError,
 } from "../errors.js";
-import { HOSTED_BASE_URL } from "../transport/auth.js";
 import type { CommandContext } from "./context.js";
+import { CREDENTIAL_PLACES, credentialOf, serverURL } from "./credential.js";
 import type { GlobalOptions } from "./global-options.js";
 
 /** What went wrong and what to do next, in one sentence. */
 export function explainFailure(error: unknown, options: GlobalOptions): string {
   if (!(error instanceof Error)) return String(error);
-  const server = serverName(options);
+  const server = serverURL(options);
   if (error instanceof APITimeoutError && isExchange(error)) {
     return `${server} did not answer in time: try again, or give more with --timeout (${firstSentence(error.message)})`;
   }
@@ -23,15 +23,15 @@ export function explainFailure(error: unknown, options: GlobalOptions): string {
     return `${server} cannot be reached (${reason(error)}): check --base-url or TINKER_BASE_URL, or start a server with \`tinkerts serve\``;
   }
   if (error instanceof AuthenticationError) {
-    const source =
-      options.apiKey !== undefined
-        ? "--api-key"
-        : process.env["TINKER_API_KEY"]
-          ? "TINKER_API_KEY"
-          : "any key";
-    return source === "any key"
-      ? `${server} wants an API key: set TINKER_API_KEY or give --api-key`
-      : `${server} does not accept the key from ${source}: check it, or make a new one`;
+    const { source } = credentialOf(options);
+    if (source === undefined || source === "none") {
+      return `${server} wants an API key: store one with \`tinkerts auth login\`, set TINKER_API_KEY or give --api-key`;
+    }
+    const advice =
+      source === "stored key"
+        ? "forget it with `tinkerts auth logout`, then log in with another one"
+        : "check it, or make a new one";
+    return `${server} does not accept the key ${CREDENTIAL_PLACES[source]}: ${advice}`;
   }
   if (error instanceof PermissionDeniedError) {
     return `${server} does not allow this with the key in use: ${detail(error)}`;
@@ -54,12 +54,8 @@ export async function found<T>(
     return await answer;
   } catch (error) {
     if (!(error instanceof NotFoundError)) throw error;
-    throw new Error(`${serverName(globals())} has no ${what}: ${advice}`, { cause: error });
+    throw new Error(`${serverURL(globals())} has no ${what}: ${advice}`, { cause: error });
   }
-}
-
-function serverName({ baseURL }: GlobalOptions): string {
-  return baseURL || process.env["TINKER_BASE_URL"] || HOSTED_BASE_URL;
 }
 
 /** Only the messages of exchanges with the server begin with the request; a download has its own. */

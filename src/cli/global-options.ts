@@ -23,7 +23,10 @@ const OPTIONS: readonly Option[] = [
   new Option("-f, --format <format>", "print results as").choices(FORMATS),
   new Option("--json", "the same as --format json"),
   new Option("--base-url <url>", "the server (default: TINKER_BASE_URL, else hosted)"),
-  new Option("--api-key <key>", "the key for it (default: TINKER_API_KEY)"),
+  new Option(
+    "--api-key <key>",
+    "the key for it (default: TINKER_API_KEY, else the one stored by auth login)",
+  ),
   new Option("--project <id>", "the project of new sessions and of listed runs"),
   new Option("--timeout <time>", "longest wait for an answer, in s, m or h (default: 60s)").argParser(
     duration,

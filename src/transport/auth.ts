@@ -71,7 +71,7 @@ export interface CredentialSources {
 
 /**
  * Chooses the credential: a key function or JWT given by the caller, else the enforced command, else the key
- * (apiKey, TINKER_API_KEY), else TINKER_CREDENTIAL_CMD, else the key stored by `tinker auth login`.
+ * (apiKey, TINKER_API_KEY), else TINKER_CREDENTIAL_CMD, else the key stored by `auth login`.
  */
 export function resolveAuth(sources: CredentialSources): AuthProvider {
   const { apiKey, platform } = sources;
@@ -104,6 +104,6 @@ export function resolveAuth(sources: CredentialSources): AuthProvider {
   // Self-hosted servers (SkyRL, the built-in backend) know no keys.
   if (!hosted) return noAuth;
   throw new TinkerError(
-    "No API key: pass the apiKey option, set TINKER_API_KEY, or store a key with `tinker auth login`.",
+    "No API key: pass the apiKey option, set TINKER_API_KEY, or store a key with `tinkerts auth login`.",
   );
 }

@@ -3,6 +3,7 @@ import { SDK_VERSION } from "../version.js";
 import { ConnectionPools } from "./connection-pools.node.js";
 import { connectionsOver } from "./fetch-sender.js";
 import type { Platform } from "./platform-types.js";
+import { readStoredCredentials } from "./stored-credentials.node.js";
 
 const OS_NAMES: Readonly<Record<string, string>> = {
   darwin: "MacOS",
@@ -55,30 +56,25 @@ export const platform: Platform = {
   },
 
   readStoredCredential() {
-    // Not imported at the top: as a module, node:fs alone costs several milliseconds of start-up time.
-    const { readFileSync } = process.getBuiltinModule("node:fs");
-    const { homedir } = process.getBuiltinModule("node:os");
-    const path = `${homedir()}/.tinker/credentials.json`;
-    let text: string;
+    let stored: StoredDefault;
     try {
-      text = readFileSync(path, "utf8");
-    } catch {
+      stored = readStoredCredentials() as StoredDefault;
+    } catch (error) {
+      if (error instanceof TinkerError) throw error;
       return undefined;
     }
-    try {
-      const stored = JSON.parse(text) as {
-        default?: string | null;
-        keys?: Record<string, { key?: unknown }>;
-      };
-      const key = stored.default == null ? undefined : stored.keys?.[stored.default]?.key;
-      return typeof key === "string" && key !== "" ? key : undefined;
-    } catch {
-      throw new TinkerError(`${path} is not valid JSON. Store the key again with \`tinker auth login\`.`);
-    }
+    const key = stored?.default == null ? undefined : stored.keys?.[stored.default]?.key;
+    return typeof key === "string" && key !== "" ? key : undefined;
   },
 
   ...zstd(),
 };
+
+/** As much of the file as is needed for its default key. */
+type StoredDefault = {
+  readonly default?: string | null;
+  readonly keys?: Readonly<Record<string, { readonly key?: unknown } | null>>;
+} | null;
 
 function foreignRuntime(): "bun" | "deno" | undefined {
   if (process.versions["bun"] !== undefined) return "bun";

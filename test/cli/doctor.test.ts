@@ -76,7 +76,7 @@ describe("tinkerts doctor", () => {
     ]);
     expect(option).toEqual({ name: "API key", status: "ok", detail: "from --api-key" });
     expect(command?.detail).toBe("printed by the command in TINKER_CREDENTIAL_CMD");
-    expect(file?.detail).toBe("stored by `tinker auth login` in ~/.tinker/credentials.json");
+    expect(file?.detail).toBe("stored in ~/.tinker/credentials.json");
     rmSync(join(home, ".tinker"), { recursive: true });
   });
 
@@ -90,7 +90,7 @@ describe("tinkerts doctor", () => {
     ]);
     expect(noKey.code).toBe(1);
     expect(noKey.stdout).toMatch(
-      /^failed {3}API key {2}there is no API key: set TINKER_API_KEY or give --api-key/m,
+      /^failed {3}API key {2}there is no API key: store one with `tinkerts auth login`, set TINKER_API_KEY/m,
     );
     expect(noKey.stdout).toMatch(/^failed {3}Server {3}https:\/\/tinker\.thinkingmachines\.dev/m);
     expect(noKey.stdout).toMatch(/^skipped {2}Session {2}needs the server$/m);

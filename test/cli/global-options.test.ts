@@ -90,7 +90,7 @@ describe("global options", () => {
     const { code, stdout, stderr } = await run(["run", "list"], { env: WITHOUT_SERVER });
     expect({ code, stdout }).toEqual({ code: 1, stdout: "" });
     expect(stderr).toMatch(
-      /^error: there is no API key: set TINKER_API_KEY or give --api-key; .*tinkerts serve.*\n$/,
+      /^error: there is no API key: .*tinkerts auth login.*TINKER_API_KEY or give --api-key; .*tinkerts serve.*\n$/,
     );
   });
 
@@ -105,7 +105,9 @@ describe("global options", () => {
       `error: ${guarded.url} does not accept the key from --api-key: check it, or make a new one\n`,
     );
     expect(environment.stderr).toMatch(/does not accept the key from TINKER_API_KEY/);
-    expect(none.stderr).toMatch(/wants an API key: set TINKER_API_KEY or give --api-key\n$/);
+    expect(none.stderr).toMatch(
+      /wants an API key: .*tinkerts auth login.* set TINKER_API_KEY or give --api-key\n$/,
+    );
   });
 
   it("end with the URL of a server that cannot be reached", async () => {

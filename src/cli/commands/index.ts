@@ -42,6 +42,36 @@ export const commands: readonly (CommandEntry | CommandGroup)[] = [
     load: () => import("./models.js"),
   },
   {
+    name: "auth",
+    summary: "store an API key on this machine, check it, forget it",
+    commands: [
+      {
+        name: "login",
+        summary: "store an API key, for this and for the official command line and SDKs",
+        examples: ["tinkerts auth login", "tinkerts auth login < key.txt"],
+        load: () => import("./auth-login.js"),
+      },
+      {
+        name: "logout",
+        summary: "forget the stored API key",
+        examples: ["tinkerts auth logout"],
+        load: () => import("./auth-logout.js"),
+      },
+      {
+        name: "status",
+        summary: "show which API key is used, and whether the server accepts it",
+        examples: ["tinkerts auth status", "tinkerts auth status --json"],
+        load: () => import("./auth-status.js"),
+      },
+      {
+        name: "whoami",
+        summary: "the same as tinkerts whoami",
+        examples: ["tinkerts auth whoami"],
+        load: () => import("./whoami.js"),
+      },
+    ],
+  },
+  {
     name: "whoami",
     summary: "show who the API key belongs to",
     examples: ["tinkerts whoami"],

@@ -4,6 +4,6 @@ export { type Cell, type Column, type ColumnKind, humanBytes, relativeTime } fro
 export { renderCsv } from "./csv.js";
 export { printDone, printItem, printJson, printList } from "./print.js";
 export { type ProgressBar, progressBar } from "./progress.js";
-export { canAsk, confirm } from "./prompt.js";
+export { askSecret, canAsk, confirm } from "./prompt.js";
 export { type Styles, stylesFor } from "./styles.js";
 export { cutText, displayWidth, printable, printableLines } from "./text.js";

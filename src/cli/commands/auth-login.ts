@@ -1,0 +1,78 @@
+import { hostname } from "node:os";
+import { text as readAll } from "node:stream/consumers";
+import { consoleUrls } from "../../clients/console-urls.js";
+import { AuthenticationError } from "../../errors.js";
+import { storedCredentialsPath } from "../../transport/stored-credentials.node.js";
+import { defaultKey, keyTitle, storeDefaultKey } from "../auth/credential-file.js";
+import { describeKey } from "../auth/key-requests.js";
+import { type CommandContext, type CommandModule, UsageError } from "../context.js";
+import { isHosted, serverURL, variableInUse } from "../credential.js";
+import { askSecret, canAsk, printable, printDone } from "../output/index.js";
+
+export const define: CommandModule["define"] = (command, context) => {
+  command.addHelpText("after", HELP).action(() => login(context));
+};
+
+const HELP = `
+The key is asked for on the terminal, without showing it, or read from the standard input; or it is that of --api-key. The server must accept it.
+It is kept in ~/.tinker/credentials.json, which only you can read, and used where neither --api-key nor TINKER_API_KEY gives another.`;
+
+async function login(context: CommandContext): Promise<void> {
+  const before = defaultKey();
+  if (before !== undefined) {
+    throw new Error(
+      `there is a stored key already, ${printable(keyTitle(before.record))}: run \`tinkerts auth logout\` first`,
+    );
+  }
+  const server = serverURL(context.globals());
+  const key = checkKey(await readKey(context), context);
+  const described = await describeKey(context, key).catch((error: unknown) => {
+    if (!(error instanceof AuthenticationError)) throw error;
+    throw new Error(`${server} does not accept this key, so it was not stored: is it all of the key?`, {
+      cause: error,
+    });
+  });
+  // A server that cannot tell whose key it is has no name for it either.
+  const { keyId, ...owner } = described ?? { keyId: server, name: `key of ${server}` };
+  await storeDefaultKey(keyId, { type: "manual", key, ...owner });
+
+  const path = storedCredentialsPath();
+  const { name, details } = described ?? { name: owner.name, details: undefined };
+  printDone(context, `logged in: key ${printable(keyTitle({ name, details }))} is stored in ${path}`, {
+    keyId,
+    name,
+    email: details?.user_details.email ?? null,
+    organization: details?.org_details.name ?? null,
+    server,
+    path,
+  });
+  const variable = variableInUse();
+  if (variable !== undefined) {
+    context.stderr.write(`note: ${variable} is set and goes before the stored key\n`);
+  }
+}
+
+/** From the command line, the person at the terminal, or the program that pipes it in. */
+async function readKey(context: CommandContext): Promise<string> {
+  const { stdin, stderr } = context;
+  const globals = context.globals();
+  if (globals.apiKey) return globals.apiKey;
+  if (!stdin.isTTY) return readAll(stdin);
+  if (!canAsk(context)) throw new UsageError("there is no terminal to ask on: pipe the key in");
+  if (!isHosted(globals)) return askSecret(context, `API key for ${serverURL(globals)} (it is not shown): `);
+  const machine = hostname().split(".")[0] || "unknown";
+  stderr.write(`Create an API key at ${consoleUrls.newApiKey(`tinkerts-${machine}`)}\n`);
+  return askSecret(context, "Paste it here (it is not shown): ");
+}
+
+function checkKey(text: string, context: CommandContext): string {
+  const key = text.trim();
+  if (key === "") throw new UsageError("there is no key: paste it at the terminal, or pipe it in");
+  if (!/^[\x21-\x7e]+$/.test(key)) {
+    throw new Error("that is no key: a key is one word of plain letters, digits and signs");
+  }
+  if (/^(tml-|eyJ)/.test(key)) return key;
+  if (isHosted(context.globals())) throw new Error('that is no key: keys begin with "tml-"');
+  context.stderr.write('note: the official Python package takes only keys that begin with "tml-"\n');
+  return key;
+}

@@ -1,0 +1,71 @@
+import type { CredentialSource } from "../../transport/auth.js";
+import { type DefaultKey, defaultKey, keyTitle } from "../auth/credential-file.js";
+import type { CommandContext, CommandModule } from "../context.js";
+import { CREDENTIAL_PLACES, credentialOf, serverURL } from "../credential.js";
+import { explainFailure } from "../failure.js";
+import { type Column, printItem } from "../output/index.js";
+
+interface Status {
+  readonly server: string;
+  readonly credential: CredentialSource;
+  /** Also when it is not the credential in use. */
+  readonly storedKey: string | null;
+  readonly accessible: boolean;
+  readonly error: string | null;
+}
+
+const columns: readonly Column<Status>[] = [
+  { header: "Server", name: "server", value: ({ server }) => server },
+  {
+    header: "API key",
+    name: "credential",
+    value: ({ credential }) => (credential === "none" ? credential : CREDENTIAL_PLACES[credential]),
+  },
+  { header: "Stored key", name: "storedKey", value: ({ storedKey }) => storedKey },
+  { header: "Accessible", name: "accessible", value: ({ accessible }) => accessible, kind: "flag" },
+];
+
+export const define: CommandModule["define"] = (command, context) => {
+  command.addHelpText("after", HELP).action(() => status(context));
+};
+
+const HELP = `
+Ends with 1 where there is no key and the server wants one, or the server cannot be reached or does not accept it. The key itself is never shown.`;
+
+async function status(context: CommandContext): Promise<void> {
+  const globals = context.globals();
+  const signal = context.interruption();
+  let credential: CredentialSource = "none";
+  let failure: unknown;
+  try {
+    const rest = await context.restClient();
+    credential = credentialOf(globals).source ?? "none";
+    // Not the method of that name: it would wait for an account without means to be filled up.
+    await rest.get("/api/v1/get_server_capabilities", { signal, maxRetries: 0 });
+  } catch (error) {
+    signal.throwIfAborted();
+    failure = error;
+  }
+  const stored = readable(defaultKey);
+  printItem(
+    context,
+    {
+      server: serverURL(globals),
+      credential,
+      storedKey: stored === undefined ? null : keyTitle(stored.record),
+      accessible: failure === undefined,
+      error: failure === undefined ? null : explainFailure(failure, globals),
+    },
+    columns,
+  );
+  if (failure !== undefined) throw failure;
+}
+
+/** A broken file matters only where its key is needed, and then that has been noticed. */
+function readable(read: () => DefaultKey | undefined): DefaultKey | undefined {
+  try {
+    return read();
+  } catch {
+    return undefined;
+  }
+}
