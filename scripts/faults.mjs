@@ -1,9 +1,9 @@
 // npm run faults [-- --seeds 50 --kills 50 --requests 20000 --from 1 --steps 300 --samples 1000 --report]
 // What the client and the backend survive: a disturbed network, kill -9 and bad disks, hostile input. Without any of
 // the three numbers everything runs in full; with some of them, only what they name. The last line is JSON.
-import { existsSync } from "node:fs";
 import { parseArgs } from "node:util";
 import { crashesReport, runCrashes } from "../test/faults/crashes/run.mjs";
+import { hostileReport, runHostile } from "../test/faults/hostile/run.mjs";
 import { networkReport, runNetwork } from "../test/faults/network/run.mjs";
 import { writeProofSection } from "./proof-section.mjs";
 
@@ -27,10 +27,8 @@ if (amount("kills") > 0) {
   log(`\nA killed backend: ${amount("kills")} times`);
   await run("crashes", () => runCrashes({ from, kills: amount("kills"), log }), crashesReport);
 }
-const hostile = new URL("../test/faults/hostile/run.mjs", import.meta.url);
-if (amount("requests") > 0 && existsSync(hostile)) {
+if (amount("requests") > 0) {
   log(`\nHostile input: ${amount("requests")} requests`);
-  const { runHostile, hostileReport } = await import(hostile.href);
   await run("hostile", () => runHostile({ seed: from, requests: amount("requests"), log }), hostileReport);
 }
 
