@@ -1,6 +1,6 @@
 // The engine beside OpenBLAS and PyTorch in one run: matrix products, LoRA and full training, sampling.
 // All sides take turns, several times for small models, and the best of each counts: other work on the machine only slows.
-// PyTorch: TORCH_PYTHON names a Python with torch, transformers and peft; OpenBLAS: see bench/gemm.mjs.
+// `npm run bench -- engine [nano | 30M]`. PyTorch: TORCH_PYTHON names a Python with torch, transformers and peft; OpenBLAS: see bench/gemm.mjs.
 import { spawnSync } from "node:child_process";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -158,7 +158,8 @@ const results = [];
 const bestOf = (best, rates) =>
   rates &&
   Object.fromEntries(Object.entries(rates).map(([key, rate]) => [key, Math.max(rate, best?.[key] ?? 0)]));
-for (const model of models) {
+const [only] = process.argv.slice(2);
+for (const model of models.filter(({ name }) => only === undefined || name === only)) {
   let plain;
   let relaxed;
   let peer;
