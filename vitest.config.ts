@@ -28,7 +28,8 @@ export default defineConfig({
     pool: "forks",
     execArgv: ["--expose-gc"],
     reporters: ["default", plainSummary],
-    testTimeout: 30_000,
+    testTimeout: 60_000,
+    hookTimeout: 60_000,
     env: { TINKER_TELEMETRY: "0", TINKER_API_KEY: "", TINKER_BASE_URL: "" },
   },
 });
