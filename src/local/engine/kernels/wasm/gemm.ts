@@ -10,8 +10,9 @@ const MC: usize = 128;
 const NC: usize = 512;
 /** Panels of B that a row of tiles crosses at a time: they stay in the second-level cache for the next row. */
 const SWEEP: usize = 32;
-/** Up to so many rows fit the first-level cache beside two panels of B, which are then read from afar only once. */
+/** Up to so many rows fit the first-level cache beside FEW_SWEEP panels of B, which are then read from afar only once. */
 const FEW_ROWS: usize = 32;
+const FEW_SWEEP: usize = 2;
 /** Bytes a thread needs: packed A, packed B, four rows of C. */
 export const GEMM_SCRATCH: usize = (KC * MC + KC * NC + 4 * 8 * SWEEP) * 4;
 
@@ -24,7 +25,10 @@ const PACKED_TURNED: usize = 2;
  * panels lives here, B's pointer runs on from one to the next, and pointers are sums, because V8 then unrolls the k loop by
  * itself; unrolling it by hand, and larger tiles, run out of registers. `fresh`: sums start at zero, whatever C holds.
  */
-function strip(pa: usize, ao: usize, pb: usize, bo: usize, kb: usize, c: usize, ldc: usize, panels: usize, fresh: bool): void {
+// @ts-ignore: decorator
+@inline
+function tiles(pa: usize, ao: usize, pb: usize, bo: usize, kb: usize, c: usize, ldc: usize, panels: usize, fresh: bool, fetch: bool, next: usize, step: usize): u32 {
+  let touched: u32 = 0;
   let b = pb + bo;
   for (; panels > 0; panels--) {
     const c1 = c + ldc;
@@ -51,6 +55,10 @@ function strip(pa: usize, ao: usize, pb: usize, bo: usize, kb: usize, c: usize, 
       s31 = v128.load(c3, 16);
     }
     while (a != end) {
+      if (fetch) {
+        touched |= load<u32>(next);
+        next += step;
+      }
       const b0 = v128.load(b);
       const b1 = v128.load(b, 16);
       const a0 = v128.load_splat<f32>(a);
@@ -78,6 +86,19 @@ function strip(pa: usize, ao: usize, pb: usize, bo: usize, kb: usize, c: usize, 
     v128.store(c3, s31, 16);
     c += 32;
   }
+  return touched;
+}
+
+function strip(pa: usize, ao: usize, pb: usize, bo: usize, kb: usize, c: usize, ldc: usize, panels: usize, fresh: bool): void {
+  tiles(pa, ao, pb, bo, kb, c, ldc, panels, fresh, false, 0, 0);
+}
+
+/**
+ * Also touches memory from `next` on, `step` bytes further for every step of k: WebAssembly cannot ask for memory ahead of its
+ * use, but a load whose value nobody waits for does just that. (The values are stored, lest the compiler drop the loads.)
+ */
+function stripFetching(pa: usize, ao: usize, pb: usize, bo: usize, kb: usize, c: usize, ldc: usize, panels: usize, fresh: bool, next: usize, step: usize, sink: usize): void {
+  store<u32>(sink, tiles(pa, ao, pb, bo, kb, c, ldc, panels, fresh, true, next, step));
 }
 
 /** The same where C is not whole tiles: on a copy of its rows, padded to 4 x 8 * panels. */
@@ -95,22 +116,31 @@ function stripEdge(padded: usize, pa: usize, ao: usize, pb: usize, bo: usize, kb
 
 /** Multiplies one packed block of A (rows x kb) with panels of B (kb x n) onto C. */
 function blockTimesPanels(pa: usize, pb: usize, padded: usize, c: usize, ldc: usize, rows: usize, n: usize, kb: usize, fresh: bool): void {
-  const sweep: usize = rows <= FEW_ROWS ? 16 : 8 * SWEEP;
-  for (let j: usize = 0; j < n; j += sweep) {
-    const cols = min<usize>(sweep, n - j);
+  // With few rows a panel of B is needed sooner than it comes by itself: each row of tiles fetches its share of the next.
+  const few = rows <= FEW_ROWS;
+  const sweep: usize = few ? FEW_SWEEP : SWEEP;
+  const step: usize = 32 / ((rows + 3) >> 2);
+  for (let j: usize = 0; j < n; j += 8 * sweep) {
+    const cols = min<usize>(8 * sweep, n - j);
     const panels = cols >> 3;
     const restCols = cols & 7;
     const bo = (j * kb) << 2;
+    const hasNext = j + 16 * sweep <= n;
     for (let i: usize = 0; i < rows; i += 4) {
       const ao = (i * kb) << 2;
       const target = c + i * ldc + (j << 2);
       if (i + 4 > rows) {
         stripEdge(padded, pa, ao, pb, bo, kb, target, ldc, rows - i, cols, fresh);
-      } else {
-        if (panels > 0) strip(pa, ao, pb, bo, kb, target, ldc, panels, fresh);
-        if (restCols > 0) {
-          stripEdge(padded, pa, ao, pb, bo + ((panels * kb) << 5), kb, target + (panels << 5), ldc, 4, restCols, fresh);
-        }
+        continue;
+      }
+      if (few && hasNext) {
+        const next = pb + bo + ((8 * sweep * kb) << 2) + (i >> 2) * FEW_SWEEP * kb * step;
+        stripFetching(pa, ao, pb, bo, kb, target, ldc, panels, fresh, next, step, padded);
+      } else if (panels > 0) {
+        strip(pa, ao, pb, bo, kb, target, ldc, panels, fresh);
+      }
+      if (restCols > 0) {
+        stripEdge(padded, pa, ao, pb, bo + ((panels * kb) << 5), kb, target + (panels << 5), ldc, 4, restCols, fresh);
       }
     }
   }
