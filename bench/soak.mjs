@@ -2,7 +2,7 @@
 // samples, with new samplers, checkpoints and sessions all along. Needs a build: npm run build.
 // Bar: resident memory flat after the first 10%: its trend (the median of all slopes between two readings, so that
 // no single reading decides) may not add up to more than 5% by the end. Readings are taken after a garbage collection.
-// `node bench/soak.mjs --steps 200 --samples 500 --clients 4` for a short one.
+// `node bench/soak.mjs --steps 200 --samples 500 --clients 4` for a short one; `--series` prints all readings.
 import { fork } from "node:child_process";
 import { once } from "node:events";
 import { performance } from "node:perf_hooks";
@@ -20,6 +20,7 @@ const { values } = parseArgs({
     steps: { type: "string", default: "2000" },
     samples: { type: "string", default: "5000" },
     clients: { type: "string", default: "20" },
+    series: { type: "boolean", default: false },
     server: { type: "boolean", default: false },
   },
 });
@@ -133,6 +134,10 @@ async function soak(steps, samples, clients) {
   child.send("close");
   await once(child, "exit");
 
+  if (values.series) {
+    for (const { progress, rss, heapUsed } of readings)
+      console.error(progress.toFixed(3), (rss / MEGABYTE).toFixed(1), (heapUsed / MEGABYTE).toFixed(1));
+  }
   const settled = readings.filter(({ progress }) => progress >= WARM_UP);
   const first = settled[0];
   const last = settled.at(-1);
