@@ -54,7 +54,7 @@ export async function runHostile({ seed = 1, requests = 20_000, from = 0, log = 
       if (answer.body.includes(secret) || answer.head.includes(secret.toString("latin1")))
         report(made, `an answer with ${name}`, answer);
     }
-    if (isLongPoll(made, answer)) return;
+    if (waitsForWork(made, answer)) return;
     slowestMs = Math.max(slowestMs, answer.durationMs);
     if (answer.durationMs > SLOW_MS) slow.push(made);
   };
@@ -131,13 +131,9 @@ function crowded() {
   return Math.max(1, (performance.now() - began) / (used / 1000));
 }
 
-/** Waiting is what these are for. */
-function isLongPoll({ endpoint }, { status, body }) {
-  return (
-    endpoint.name.startsWith("/retrieve_future") &&
-    status === 200 &&
-    /try_again|"completions":\[\]/.test(body.toString("latin1"))
-  );
+/** Long polls wait for results, and the OpenAI door for samples: that is what they are for. */
+function waitsForWork({ endpoint }, { status }) {
+  return /^(\/retrieve_future|oai\/c)/.test(endpoint.name) && status === 200;
 }
 
 function count(tally, key) {
