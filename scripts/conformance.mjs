@@ -39,7 +39,7 @@ function findPython() {
   run(python, [...install, "tinker"]);
   const torch = spawnSync(
     python,
-    [...install, "torch", "--index-url", "https://download.pytorch.org/whl/cpu"],
+    [...install, "--retries", "0", "torch", "--index-url", "https://download.pytorch.org/whl/cpu"],
     { cwd: root, timeout: 300_000 },
   );
   if (torch.status !== 0)
@@ -51,7 +51,10 @@ const { against } = options;
 const python = against === undefined ? findPython() : "";
 if (python !== "") run(python, ["-c", "import tinker; print('tinker', tinker.__version__)"]);
 const results = mkdtempSync(join(tmpdir(), "tinkerts-conformance-"));
-const files = against === undefined ? ["test/conformance"] : ["test/conformance/other-backend.test.ts"];
+const files =
+  against === undefined
+    ? ["test/conformance", "test/cli/auth.test.ts"]
+    : ["test/conformance/other-backend.test.ts"];
 const { status } = spawnSync(
   process.execPath,
   [join(root, "node_modules/vitest/vitest.mjs"), "run", ...files],
