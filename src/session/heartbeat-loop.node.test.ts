@@ -102,7 +102,7 @@ describe("heartbeat from a thread", () => {
       { delayMs: Number.POSITIVE_INFINITY },
       { json: {} },
     ]);
-    await start({ timeoutMs: 200 });
+    await start({ timeoutMs: 2_000 });
     await eventually(() => expect(beats.length).toBeGreaterThanOrEqual(4));
     expect(beats.slice(0, 4).map((beat) => beat.status)).toEqual([503, null, null, 200]);
     expect(beats[0]?.reason).toBe("status 503: down");
@@ -110,7 +110,7 @@ describe("heartbeat from a thread", () => {
     const failed = beats.slice(0, 4).map((beat) => beat.failedForMs);
     expect(failed[0]).toBeGreaterThan(0);
     expect(failed[1]).toBeGreaterThan(failed[0]!);
-    expect(failed[2]).toBeGreaterThan(failed[1]! + 150);
+    expect(failed[2]).toBeGreaterThan(failed[1]! + 1_500);
     expect(failed[3]).toBe(0);
   });
 
