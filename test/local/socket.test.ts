@@ -94,6 +94,7 @@ describe("a backend on a socket", () => {
       status: 503,
       body: { detail: "This server is closing." },
     });
+    expect((await client.post(`/sessions/${modelId.split(":")[0]}/finish`)).status).toBe(204);
     await closing;
     expect(performance.now() - began).toBeLessThan(3000);
     expect(removed).toBe(0);

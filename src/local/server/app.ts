@@ -59,8 +59,10 @@ export function createApp(
     context.set("identity", core.identities.ofRequest(context.req.raw));
     await next();
   };
-  const refuseWhenClosing: MiddlewareHandler<AppEnv> = async (_context, next) => {
-    if (core.futures.isClosed) throw new HttpError(503, "This server is closing.", { connection: "close" });
+  const refuseWhenClosing: MiddlewareHandler<AppEnv> = async (context, next) => {
+    // A session that says goodbye to a closed server has what it wants.
+    if (core.futures.isClosed && !context.req.path.endsWith("/finish"))
+      throw new HttpError(503, "This server is closing.", { connection: "close" });
     await next();
   };
   app.use(refuseWhenClosing);
