@@ -142,7 +142,7 @@ async function exchangeInLearntFormat(
   const isUnknown = context.trainingFormat === "unknown";
   try {
     // The caller sends again whatever may pass: the first time, a crash is better followed by the other format.
-    const first = isUnknown ? { ...settings, maxRetries: Math.min(settings.maxRetries ?? 1, 1) } : settings;
+    const first = isUnknown ? { ...settings, maxRetries: 0 } : settings;
     const response = await context.http.exchange(await protobufRequest(context, request, first));
     context.trainingFormat = "protobuf";
     return response;
@@ -151,8 +151,8 @@ async function exchangeInLearntFormat(
     const wantsJson = error.status === 415 || (isUnknown && MAYBE_THE_FORMAT.includes(error.status));
     if (!wantsJson) throw error;
     try {
-      // After a crash JSON gets one try: a server that is failing for a while should come back to protobuf.
-      const second = error.status === 500 ? { ...settings, maxRetries: 0 } : settings;
+      // A crash closes connections, so JSON may need more than one try; a server that goes on failing gets protobuf again.
+      const second = error.status === 500 ? { ...settings, maxRetries: 2 } : settings;
       const response = await context.http.exchange(jsonRequest(request, second));
       context.trainingFormat = "json";
       context.logger.info("This server takes training data as JSON only.");

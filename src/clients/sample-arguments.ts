@@ -26,6 +26,14 @@ export interface SampleArguments {
   promptLogprobsLastN?: number | undefined;
 }
 
+/** Some servers leave the first prompt token, which has no logprob, out of the list; then all others would be off by one. */
+export function withFirstToken(request: SampleRequest, response: SampleResponse): SampleResponse {
+  const { promptLogprobs } = response;
+  if (promptLogprobs === null || !request.prompt.isText) return response;
+  const isShort = promptLogprobs.length === request.prompt.length - 1;
+  return isShort ? { ...response, promptLogprobs: [null, ...promptLogprobs] } : response;
+}
+
 /** A server too old for a field ignores it; the caller should hear of that rather than get something else. */
 export function checkHonoured(request: SampleRequest, response: SampleResponse): void {
   if ((request.promptAltTokensK ?? 0) > 0 && response.promptAltTokens === null) {

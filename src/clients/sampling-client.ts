@@ -25,7 +25,7 @@ import {
 } from "../wire/index.js";
 import { type ClientContext, createContext, queueLogger } from "./context.js";
 import { ProgressWatch } from "./progress-watch.js";
-import { checkHonoured, type SampleArguments } from "./sample-arguments.js";
+import { checkHonoured, type SampleArguments, withFirstToken } from "./sample-arguments.js";
 import type { ServiceClientOptions } from "./service-client.js";
 
 export interface SamplingClientOptions {
@@ -242,7 +242,7 @@ export class SamplingClient {
       finish: (response, { sampleSequenceIds }) => {
         this.#progress.made();
         return finish({
-          ...response,
+          ...withFirstToken(request, response),
           sequences: response.sequences.map((sequence, index) => ({
             ...sequence,
             sequenceId: sampleSequenceIds?.[index] ?? sequence.sequenceId,

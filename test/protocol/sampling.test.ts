@@ -139,6 +139,12 @@ describe("sampling", () => {
     await expect(sampler.computeLogprobs([1, 2, 3], { promptLogprobsLastN: 1 })).rejects.toThrow(
       /does not know this option/,
     );
+    server.accept(SAMPLE, answer({ promptLogprobs: [-1, -2] }));
+    expect(await sampler.computeLogprobs([1, 2, 3]), "a server that leaves the first token out").toEqual([
+      null,
+      -1,
+      -2,
+    ]);
   });
 
   it("keeps one number for all attempts of a request", async () => {
