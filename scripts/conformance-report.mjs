@@ -31,12 +31,13 @@ export function conformanceSections(found) {
   return sections;
 }
 
-function wire({ version, seed, total, counts, explained }) {
+function wire({ version, seed, total, counts, statements, explained }) {
   const messages = Object.entries(counts).filter(([name]) => name.includes(" "));
   const types = Object.entries(counts).filter(([name]) => !name.includes(" "));
   return `Judge: the published package \`tinker\` ${version}, its own pydantic models and protobuf. ${thousands(total)} generated values (seed ${seed}), none read differently: ${types.length} JSON types, each field of each of them,
 in both directions (we write, it reads; it writes, we read and write back, it compares), and the protobuf messages, byte for byte where two writers must agree. All messages, fields, enums and server
-settings of the package are compared with ours by introspection, so a new type or field fails the run until it is known.
+settings of the package are compared with ours by introspection, so a new type or field fails the run until it is known; ${statements} names in docs/protocol-differences.md are looked up in its source.
+What our clients and routes make of these types is seen in the next section.
 
 ${table(
   ["messages", "values"],

@@ -39,8 +39,17 @@ function findPython() {
   run(python, [...install, "tinker"]);
   const torch = spawnSync(
     python,
-    [...install, "--retries", "0", "torch", "--index-url", "https://download.pytorch.org/whl/cpu"],
-    { cwd: root, timeout: 300_000 },
+    [
+      ...install,
+      "--timeout",
+      "15",
+      "--retries",
+      "0",
+      "torch",
+      "--index-url",
+      "https://download.pytorch.org/whl/cpu",
+    ],
+    { cwd: root, timeout: 120_000 },
   );
   if (torch.status !== 0)
     console.log("PyTorch could not be installed: custom losses of the Python SDK are left out.");

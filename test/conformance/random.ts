@@ -81,10 +81,10 @@ function wellFormedCharacter(random: Random): string {
   return String.fromCodePoint(code);
 }
 
-/** Without lone surrogates: protobuf takes none, and pydantic keeps them in texts but not in the keys of a map. */
+/** Without lone surrogates: protobuf takes none, and pydantic keeps them in plain texts alone. */
 export const wellFormedText: Make<string> = (random) => text(random).replace(/\p{Surrogate}/gu, "?");
 
-export const nonEmptyText: Make<string> = (random) => `${text(random)}x`;
+export const nonEmptyText: Make<string> = (random) => `${wellFormedText(random)}x`;
 
 export const integer: Make<number> = (random) =>
   random.pick([

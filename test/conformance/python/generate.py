@@ -41,7 +41,7 @@ class Generator:
 
     def key(self):
         """Pydantic keeps lone surrogates in texts, but not in the keys of a map."""
-        return self.text().encode("utf-8", "replace").decode()
+        return well_formed(self.text())
 
     def integer(self, low=-BIG, high=BIG):
         kind = self.random.random()
@@ -193,7 +193,8 @@ class Generator:
         if annotation is bool:
             return self.random.random() < 0.5
         if annotation is str:
-            return self.text(least, most)
+            # Pydantic takes no lone surrogates where it has to count.
+            return self.text(least, most) if not limits else well_formed(self.text(least, most))
         if annotation is int:
             return self.integer(limits.get("ge", -BIG), limits.get("le", BIG))
         if annotation is float:
@@ -205,6 +206,10 @@ class Generator:
         if inspect.isclass(annotation) and issubclass(annotation, pydantic.BaseModel):
             return self.model(annotation)
         raise TypeError(f"no generator for {annotation!r}")
+
+
+def well_formed(text):
+    return text.encode("utf-8", "replace").decode()
 
 
 def varint(value):

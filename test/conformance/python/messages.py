@@ -4,7 +4,7 @@ import base64
 import math
 
 import numpy as np
-from generate import base64_of
+from generate import base64_of, well_formed
 from tinker import types
 from tinker.lib.chunked_fwdbwd_helpers import combine_fwd_bwd_output_results
 from tinker.lib.public_interfaces.training_client import _estimate_datum_bytes_count_proto
@@ -136,7 +136,7 @@ class Messages:
 
     def text(self, least=0):
         """Protobuf takes no lone surrogates, which JSON does."""
-        return self.generator.text(least).encode("utf-8", "replace").decode()
+        return well_formed(self.generator.text(least))
 
     def values(self, dtype, count):
         if dtype == "int64":
