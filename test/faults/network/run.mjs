@@ -181,8 +181,8 @@ export function networkReport(result) {
   return `
 ${result.runs} runs of ${result.steps / result.runs} pipelined training steps and ${result.samples / result.runs} samples each, every run over a
 proxy that disturbs it in the way its seed says: ${total.toLocaleString("en")} faults in ${result.exchanges.toLocaleString("en")} exchanges, ${result.seconds} s.
-**${result.differences.length} differences.** In each run: no error; each operation executed exactly once, in order, between its call and its answer (the
-engine's own history beside the client's); losses, logprobs and sampled tokens as in the undisturbed run; the final adapter
+**${result.differences.length} differences.** In each run: no error; each operation executed exactly once and in order, each optimizer step between its call and its
+answer (the engine's own history beside the client's); losses, logprobs and sampled tokens as in the undisturbed run; the final adapter
 and its optimizer state bit for bit; no connection left open, no warning. Half of the runs meet a server that tells of finished
 samples in bulk and takes the chunks of a batch one by one. Timeouts pass ten times as fast as on a clock, waits between tries a hundred times.
 
