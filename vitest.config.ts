@@ -1,3 +1,4 @@
+import { availableParallelism } from "node:os";
 import { fileURLToPath } from "node:url";
 import { defineConfig } from "vitest/config";
 import type { Reporter } from "vitest/node";
@@ -26,6 +27,8 @@ export default defineConfig({
   test: {
     include: ["src/**/*.test.ts", "test/**/*.test.ts"],
     pool: "forks",
+    // Many tests wait rather than work; vitest alone would leave one core of two idle.
+    maxWorkers: Math.max(2, availableParallelism() - 1),
     execArgv: ["--expose-gc"],
     reporters: ["default", plainSummary],
     testTimeout: 60_000,
