@@ -25,10 +25,13 @@ async function quickstart(options: QuickstartOptions, context: CommandContext): 
   const run = options.rl
     ? (await import("../quickstart/addition.js")).runAddition
     : (await import("../quickstart/pig-latin.js")).runPigLatin;
-  const isForPeople = context.globals().format === "table";
+  const { format } = context.globals();
+  const isForPeople = format === "table";
   const display = createDisplay(isForPeople ? stdout : stderr, stderr);
   const result = await run({ display, signal: context.interruption() });
   if (isForPeople) for (const line of whatNext(options, result.checkpoint)) display.say(line);
+  // The last line alone says it all, whatever a program read before it.
+  else if (format === "json") stdout.write(`${JSON.stringify(result)}\n`);
   else printItem(context, result, columns);
 }
 
