@@ -28,7 +28,7 @@ if (rest.includes("--report")) writeProofSection(`speed ${name}`, report(result)
 // `pass` is null where there was no peer to measure against.
 process.exit(run.status === 0 && result.pass !== false ? 0 : 1);
 
-function report({ bars, pass, ...figures }) {
+function report({ bars, pass, all: _, ...figures }) {
   const verdict = { true: "Bars met.", false: "**A bar is missed.**", null: "Measured without a peer." }[
     String(pass)
   ];
