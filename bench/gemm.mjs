@@ -10,7 +10,6 @@ import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { createInterface } from "node:readline";
 import { pathToFileURL } from "node:url";
-import { setFlagsFromString } from "node:v8";
 import { Worker } from "node:worker_threads";
 import asc from "assemblyscript/asc";
 
@@ -175,14 +174,13 @@ function measure(kernels, { m, n, k, layout }) {
   return { best, mean: (end - start) / count };
 }
 
-// Node 20 hides relaxed SIMD behind this flag.
-setFlagsFromString("--experimental-wasm-relaxed-simd");
+const plain = createWasmKernels({ threads });
+// Before the limits: it is this that turns relaxed SIMD on in Node 20.
+const relaxed = createWasmKernels({ threads, relaxedSimd: true });
 const limits = { limit: await startLimit(false), limitFused: await startLimit(true) };
 const openBlas = await startOpenBlas({});
 const openBlas128 = openBlas && (await startOpenBlas({ OPENBLAS_CORETYPE: "Nehalem" }));
 const openBlas256 = openBlas && (await startOpenBlas({ OPENBLAS_CORETYPE: "Haswell" }));
-const plain = createWasmKernels({ threads });
-const relaxed = createWasmKernels({ threads, relaxedSimd: true });
 const runs = {
   plain: async (shape) => measure(plain, shape),
   relaxed: async (shape) => measure(relaxed, shape),

@@ -12,9 +12,10 @@ const compiled = new Map<KernelVariant, WebAssembly.Module>();
 export function loadModule(variant: KernelVariant): WebAssembly.Module {
   let module = compiled.get(variant);
   if (!module) {
-    // Node 20 knows relaxed SIMD but hides it behind this flag; later versions ignore it.
-    if (variant === "relaxed") setFlagsFromString("--experimental-wasm-relaxed-simd");
-    module = new WebAssembly.Module(readFileSync(new URL(`./kernels-${variant}.wasm`, import.meta.url)));
+    const bytes = readFileSync(new URL(`./kernels-${variant}.wasm`, import.meta.url));
+    // Node 20 knows relaxed SIMD but hides it behind a flag, which later versions do not know.
+    if (!WebAssembly.validate(bytes)) setFlagsFromString("--experimental-wasm-relaxed-simd");
+    module = new WebAssembly.Module(bytes);
     compiled.set(variant, module);
   }
   return module;
