@@ -46,15 +46,15 @@ int main(void) {
     float *a = malloc(4L * m * k), *b = malloc(4L * n * k), *c = malloc(4L * m * n);
     for (long i = 0; i < (long)m * k; i++) a[i] = (i % 17) * 0.1f;
     for (long i = 0; i < (long)n * k; i++) b[i] = (i % 13) * 0.1f;
-    double best = 1e9, end = now() + ms; long count = 0; double start = now();
+    double best = 1e9, end = now() + ms;
     do {
       double t = now();
       cblas_sgemm(CblasRowMajor, ta == 'T' ? CblasTrans : CblasNoTrans, tb == 'T' ? CblasTrans : CblasNoTrans,
         m, n, k, 1, a, ta == 'T' ? m : k, b, tb == 'T' ? k : n, 0, c, n);
-      t = now() - t; count++;
+      t = now() - t;
       if (t < best) best = t;
     } while (now() < end);
-    printf("%f %f\\n", best, (now() - start) / count); fflush(stdout);
+    printf("%f\\n", best); fflush(stdout);
     free(a); free(b); free(c);
   }
 }
@@ -81,8 +81,7 @@ async function startOpenBlas(environment) {
     core: await next(),
     async measure({ m, n, k, layout }) {
       child.stdin.write(`${m} ${n} ${k} ${layout} ${roundMs}\n`);
-      const [best, mean] = (await next()).split(" ").map(Number);
-      return { best, mean };
+      return Number(await next());
     },
     close() {
       child.stdin.end();
@@ -150,6 +149,7 @@ async function startLimit(relaxed) {
   };
 }
 
+/** Milliseconds of the best of many runs within `roundMs`. */
 function measure(kernels, { m, n, k, layout }) {
   const options = { transA: layout[0] === "T", transB: layout[1] === "T" };
   const [a, b, c] = [kernels.alloc(m * k), kernels.alloc(n * k), kernels.alloc(m * n)];
@@ -160,18 +160,15 @@ function measure(kernels, { m, n, k, layout }) {
     view[i] = (i % 13) * 0.1;
   });
   let best = Number.POSITIVE_INFINITY;
-  let count = 0;
-  const start = performance.now();
-  let end = start;
-  do {
+  const end = performance.now() + roundMs;
+  for (let start = performance.now(); start < end; ) {
     kernels.matmul(c, a, b, m, n, k, options);
     const now = performance.now();
-    best = Math.min(best, now - end);
-    end = now;
-    count++;
-  } while (end - start < roundMs);
+    best = Math.min(best, now - start);
+    start = now;
+  }
   for (const buffer of [a, b, c]) kernels.free(buffer);
-  return { best, mean: (end - start) / count };
+  return best;
 }
 
 const plain = createWasmKernels({ threads });
@@ -197,26 +194,20 @@ async function measureLimits() {
   }
 }
 const round = (value) => Math.round(value * 100) / 100;
-const median = (values) => values.sort((x, y) => x - y)[values.length >> 1];
 
 const results = [];
 for (const shape of shapes) {
   const gflop = (2 * shape.m * shape.n * shape.k) / 1e6;
-  const rates = Object.fromEntries(Object.keys(runs).map((name) => [name, { best: [], mean: [] }]));
+  const rates = Object.fromEntries(Object.keys(runs).map((name) => [name, []]));
   for (const run of Object.values(runs)) await run(shape);
   await measureLimits();
   for (let index = 0; index < rounds; index++) {
     for (const [name, run] of Object.entries(runs)) {
-      const { best, mean } = await run(shape);
-      rates[name].best.push(gflop / best);
-      rates[name].mean.push(gflop / mean);
+      rates[name].push(gflop / (await run(shape)));
     }
   }
   const result = { shape: `${shape.m}x${shape.n}x${shape.k} ${shape.layout}` };
-  for (const [name, { best, mean }] of Object.entries(rates)) {
-    result[name] = round(Math.max(...best));
-    result[`${name}Typical`] = round(median(mean));
-  }
+  for (const [name, each] of Object.entries(rates)) result[name] = round(Math.max(...each));
   if (openBlas) {
     result.plainRatio = round(result.plain / result.openBlas);
     result.plainRatio128 = round(result.plain / result.openBlas128);

@@ -33,18 +33,28 @@ function report({ bars, pass, all: _, ...figures }) {
     String(pass)
   ];
   const each = Object.entries(bars ?? {}).map(([bar, met]) => `- ${bar}: ${met ? "met" : "**missed**"}`);
-  const data = figures.bench === "sdk" ? sdkTable(figures) : `\`\`\`\n${lines(figures)}\n\`\`\``;
+  const data = figures.bench === "sdk" ? sdkTable(figures) : figureLists(figures);
   return [verdict ?? "No bar.", ...each, "", data].join("\n");
 }
 
-/** One line for each figure, and for each row of a list. */
-function lines(figures) {
-  const row = (value) => (typeof value === "object" ? JSON.stringify(value) : String(value));
-  return Object.entries(figures)
-    .flatMap(([key, value]) =>
-      Array.isArray(value)
-        ? [`${key}:`, ...value.map((each) => `  ${row(each)}`)]
-        : [`${key}: ${row(value)}`],
-    )
-    .join("\n");
+/** A line for each figure, then a table for each list. */
+function figureLists(figures) {
+  const text = (value) => (typeof value === "object" ? JSON.stringify(value) : String(value));
+  const lines = [];
+  const tables = [];
+  for (const [name, value] of Object.entries(figures)) {
+    if (Array.isArray(value) && typeof value[0] === "object") tables.push(`\n${table(value)}`);
+    else lines.push(`${name}: ${text(value)}`);
+  }
+  return ["```", ...lines, "```", ...tables].join("\n");
+}
+
+function table(rows) {
+  const columns = [...new Set(rows.flatMap((row) => Object.keys(row)))];
+  const line = (cells) => `| ${cells.join(" | ")} |`;
+  return [
+    line(columns),
+    line(columns.map(() => "---")),
+    ...rows.map((row) => line(columns.map((column) => row[column] ?? "-"))),
+  ].join("\n");
 }
