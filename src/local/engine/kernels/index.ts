@@ -1,4 +1,3 @@
-/** The engine's numerical operations: one interface, a plain JavaScript reference, and WebAssembly SIMD with threads. */
+/** The engine's numerical operations: one interface, and WebAssembly SIMD with threads behind it (reference.ts is what tests hold it against). */
 export * from "./kernels.js";
-export { createReferenceKernels } from "./reference.js";
 export { createWasmKernels, type WasmKernelOptions } from "./wasm-kernels.js";

@@ -1,4 +1,4 @@
-import { Arena, ScratchStack } from "../arena.js";
+import { CpuMemory } from "./cpu-memory.js";
 import {
   type AdamWStep,
   type AttentionShape,
@@ -14,75 +14,21 @@ import {
 
 const fround = Math.fround;
 
-/** Every operation in plain JavaScript, one rounding at a time: the check on the fast kernels, and their fallback. */
-export class ReferenceKernels implements Kernels {
+/** Every operation in plain JavaScript, one rounding at a time: what the fast kernels are held against. */
+export class ReferenceKernels extends CpuMemory implements Kernels {
   readonly name = "reference";
   readonly threads = 1;
-  #buffer = new ArrayBuffer(1 << 20);
-  readonly #arena = new Arena((bytes) => this.#grow(bytes));
-  readonly #stack = new ScratchStack(this.#arena, 1 << 18);
+  protected buffer = new ArrayBuffer(1 << 20);
 
-  #grow(bytes: number): void {
-    if (bytes <= this.#buffer.byteLength) return;
-    const larger = new ArrayBuffer(Math.max(bytes, 2 * this.#buffer.byteLength));
-    new Uint8Array(larger).set(new Uint8Array(this.#buffer));
-    this.#buffer = larger;
+  constructor() {
+    super(0, 1 << 18);
   }
 
-  get allocatedBytes(): number {
-    return this.#arena.allocatedBytes - this.#stack.bytes;
-  }
-
-  alloc(length: number): F32 {
-    const handle: F32 = { kind: "f32", offset: this.#arena.alloc(4 * length), length };
-    this.view(handle).fill(0);
-    return handle;
-  }
-
-  allocInts(length: number): I32 {
-    const handle: I32 = { kind: "i32", offset: this.#arena.alloc(4 * length), length };
-    this.viewInts(handle).fill(0);
-    return handle;
-  }
-
-  free(buffer: F32 | I32): void {
-    this.#arena.free(buffer.offset);
-  }
-
-  mark(): number {
-    return this.#stack.mark();
-  }
-
-  scratch(length: number): F32 {
-    return { kind: "f32", offset: this.#stack.take(4 * length), length };
-  }
-
-  scratchInts(length: number): I32 {
-    return { kind: "i32", offset: this.#stack.take(4 * length), length };
-  }
-
-  release(mark: number): void {
-    this.#stack.release(mark);
-  }
-
-  view(buffer: F32): Float32Array {
-    return new Float32Array(this.#buffer, buffer.offset, buffer.length);
-  }
-
-  viewInts(buffer: I32): Int32Array {
-    return new Int32Array(this.#buffer, buffer.offset, buffer.length);
-  }
-
-  upload(buffer: F32, data: Float32Array): void {
-    this.view(buffer).set(data);
-  }
-
-  uploadInts(buffer: I32, data: Int32Array): void {
-    this.viewInts(buffer).set(data);
-  }
-
-  async download(buffer: F32): Promise<Float32Array> {
-    return this.view(buffer).slice();
+  protected ensure(bytes: number): void {
+    if (bytes <= this.buffer.byteLength) return;
+    const larger = new ArrayBuffer(Math.max(bytes, 2 * this.buffer.byteLength));
+    new Uint8Array(larger).set(new Uint8Array(this.buffer));
+    this.buffer = larger;
   }
 
   async close(): Promise<void> {}

@@ -1,5 +1,5 @@
 import { availableParallelism } from "node:os";
-import { Arena, ScratchStack } from "../arena.js";
+import { CpuMemory } from "./cpu-memory.js";
 import {
   type AdamWStep,
   type AttentionShape,
@@ -30,12 +30,10 @@ export function createWasmKernels(options: WasmKernelOptions = {}): Kernels {
 }
 
 /** Every operation in WebAssembly SIMD, on as many threads as asked, with the same bits for any number of them. */
-class WasmKernels implements Kernels {
+class WasmKernels extends CpuMemory implements Kernels {
   readonly name: string;
   readonly threads: number;
   readonly #memory = new WasmMemory();
-  readonly #arena = new Arena((bytes) => this.#memory.ensure(bytes), reservedBytes);
-  readonly #stack = new ScratchStack(this.#arena);
   readonly #wasm: WasmExports;
   readonly #workers: WorkerThreads;
   readonly #gemmScratchBytes: number;
@@ -44,6 +42,7 @@ class WasmKernels implements Kernels {
   #threadScratch = { offset: 0, bytes: 0 };
 
   constructor(options: WasmKernelOptions) {
+    super(reservedBytes);
     this.threads = threadCount(options.threads);
     const variant = options.relaxedSimd ? "relaxed" : "plain";
     this.name = `wasm-${variant}`;
@@ -62,69 +61,23 @@ class WasmKernels implements Kernels {
   /** Makes every thread's private memory at least `bytes` long. */
   #needThreadScratch(bytes: number): void {
     if (bytes <= this.#threadScratch.bytes) return;
-    if (this.#threadScratch.offset > 0) this.#arena.free(this.#threadScratch.offset);
+    if (this.#threadScratch.offset > 0) this.arena.free(this.#threadScratch.offset);
     const rounded = Math.ceil(bytes / 65_536) * 65_536;
-    const offset = this.#arena.alloc(rounded * this.threads);
+    const offset = this.arena.alloc(rounded * this.threads);
     this.#threadScratch = { offset, bytes: rounded };
     this.#wasm["configure"]!(this.threads, offset, rounded);
   }
 
-  get allocatedBytes(): number {
-    return this.#arena.allocatedBytes - this.#stack.bytes - this.#threadScratch.bytes * this.threads;
+  protected get buffer(): ArrayBufferLike {
+    return this.#memory.buffer;
   }
 
-  alloc(length: number): F32 {
-    return { kind: "f32", offset: this.#allocZeroed(length), length };
+  protected ensure(bytes: number): void {
+    this.#memory.ensure(bytes);
   }
 
-  allocInts(length: number): I32 {
-    return { kind: "i32", offset: this.#allocZeroed(length), length };
-  }
-
-  #allocZeroed(length: number): number {
-    const offset = this.#arena.alloc(4 * length);
-    this.#wasm["zero"]!(offset, length);
-    return offset;
-  }
-
-  free(buffer: F32 | I32): void {
-    this.#arena.free(buffer.offset);
-  }
-
-  mark(): number {
-    return this.#stack.mark();
-  }
-
-  scratch(length: number): F32 {
-    return { kind: "f32", offset: this.#stack.take(4 * length), length };
-  }
-
-  scratchInts(length: number): I32 {
-    return { kind: "i32", offset: this.#stack.take(4 * length), length };
-  }
-
-  release(mark: number): void {
-    this.#stack.release(mark);
-  }
-
-  view(buffer: F32): Float32Array {
-    return new Float32Array(this.#memory.buffer, buffer.offset, buffer.length);
-  }
-
-  viewInts(buffer: I32): Int32Array {
-    return new Int32Array(this.#memory.buffer, buffer.offset, buffer.length);
-  }
-
-  upload(buffer: F32, data: Float32Array): void {
-    this.view(buffer).set(data);
-  }
-
-  uploadInts(buffer: I32, data: Int32Array): void {
-    this.viewInts(buffer).set(data);
-  }
-
-  async download(buffer: F32): Promise<Float32Array> {
-    return new Float32Array(this.view(buffer));
+  override get allocatedBytes(): number {
+    return super.allocatedBytes - this.#threadScratch.bytes * this.threads;
   }
 
   close(): Promise<void> {

@@ -1,0 +1,76 @@
+import { Arena, ScratchStack } from "../arena.js";
+import type { F32, I32 } from "./kernels.js";
+
+/** The memory of `Kernels` where it is memory of this process: one buffer that grows, an arena and a stack in it. */
+export abstract class CpuMemory {
+  protected readonly arena: Arena;
+  readonly #stack: ScratchStack;
+
+  /** The first `reservedBytes` are left to the implementation. */
+  constructor(reservedBytes: number, scratchBlockBytes?: number) {
+    this.arena = new Arena((bytes) => this.ensure(bytes), reservedBytes);
+    this.#stack = new ScratchStack(this.arena, scratchBlockBytes);
+  }
+
+  /** Covers all of the memory as of the last growth. */
+  protected abstract readonly buffer: ArrayBufferLike;
+
+  /** Makes the memory at least `bytes` long, or throws. */
+  protected abstract ensure(bytes: number): void;
+
+  get allocatedBytes(): number {
+    return this.arena.allocatedBytes - this.#stack.bytes;
+  }
+
+  alloc(length: number): F32 {
+    const handle: F32 = { kind: "f32", offset: this.arena.alloc(4 * length), length };
+    this.view(handle).fill(0);
+    return handle;
+  }
+
+  allocInts(length: number): I32 {
+    const handle: I32 = { kind: "i32", offset: this.arena.alloc(4 * length), length };
+    this.viewInts(handle).fill(0);
+    return handle;
+  }
+
+  free(buffer: F32 | I32): void {
+    this.arena.free(buffer.offset);
+  }
+
+  mark(): number {
+    return this.#stack.mark();
+  }
+
+  scratch(length: number): F32 {
+    return { kind: "f32", offset: this.#stack.take(4 * length), length };
+  }
+
+  scratchInts(length: number): I32 {
+    return { kind: "i32", offset: this.#stack.take(4 * length), length };
+  }
+
+  release(mark: number): void {
+    this.#stack.release(mark);
+  }
+
+  view(buffer: F32): Float32Array {
+    return new Float32Array(this.buffer, buffer.offset, buffer.length);
+  }
+
+  viewInts(buffer: I32): Int32Array {
+    return new Int32Array(this.buffer, buffer.offset, buffer.length);
+  }
+
+  upload(buffer: F32, data: Float32Array): void {
+    this.view(buffer).set(data);
+  }
+
+  uploadInts(buffer: I32, data: Int32Array): void {
+    this.viewInts(buffer).set(data);
+  }
+
+  async download(buffer: F32): Promise<Float32Array> {
+    return new Float32Array(this.view(buffer));
+  }
+}
