@@ -1,7 +1,7 @@
 import { mkdir, readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { TinkerError } from "../errors.js";
-import { errorCode, writeFileAtomically } from "./files.node.js";
+import { errorCode, writeFileAtomic } from "../files.node.js";
 import { decodeSafetensors, encodeSafetensors, type FloatDtype, type FloatTensor } from "./safetensors.js";
 
 export interface AdapterSettings {
@@ -60,8 +60,8 @@ export async function writeAdapter(
   };
   const weights = encodeSafetensors(tensors, options.dtype === undefined ? {} : { dtype: options.dtype });
   await mkdir(folder, { recursive: true });
-  await writeFileAtomically(join(folder, ADAPTER_WEIGHTS), weights);
-  await writeFileAtomically(join(folder, ADAPTER_CONFIG), `${JSON.stringify(config, null, 2)}\n`);
+  await writeFileAtomic(join(folder, ADAPTER_WEIGHTS), weights);
+  await writeFileAtomic(join(folder, ADAPTER_CONFIG), `${JSON.stringify(config, null, 2)}\n`);
 }
 
 export async function readAdapterSettings(folder: string): Promise<AdapterSettings> {

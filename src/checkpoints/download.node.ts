@@ -2,11 +2,11 @@ import { createHash } from "node:crypto";
 import { mkdir, readFile, rename, rm, stat } from "node:fs/promises";
 import { join, resolve } from "node:path";
 import { TinkerError, ValidationError } from "../errors.js";
+import { writeFileAtomic } from "../files.node.js";
 import { type Clock, type RequestOptions, systemClock } from "../transport/index.js";
 import { type CheckpointArchiveUrl, type ExternalWeightsUrls, parseTinkerPath } from "../wire/index.js";
 import { ArchiveError } from "./archive-error.js";
 import { extractArchive } from "./extract.node.js";
-import { writeFileAtomically } from "./files.node.js";
 import { safePath } from "./safe-path.js";
 import { type TransferState, transferFile } from "./transfer.node.js";
 
@@ -232,7 +232,7 @@ function fetchOne(
     file,
     target,
     state,
-    saveState: () => writeFileAtomically(join(job.work, "state.json"), `${JSON.stringify(job.state)}\n`),
+    saveState: () => writeFileAtomic(join(job.work, "state.json"), `${JSON.stringify(job.state)}\n`),
     url,
     onBytes: (bytes, totalBytes) => {
       const due = reported < 0 || bytes < reported || bytes >= reported + PROGRESS_STEP_BYTES;

@@ -3,9 +3,9 @@ import { type FileHandle, mkdir, open } from "node:fs/promises";
 import { join } from "node:path";
 import { pipeline } from "node:stream";
 import { createGunzip } from "node:zlib";
+import { errorCode, writeFully } from "../files.node.js";
 import { throwIfAborted } from "../transport/index.js";
 import { ArchiveError } from "./archive-error.js";
-import { errorCode, writeFully } from "./files.node.js";
 import { safePath } from "./safe-path.js";
 import { readTar, type TarEntry } from "./tar-reader.js";
 

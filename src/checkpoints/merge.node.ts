@@ -12,10 +12,10 @@ import {
 } from "node:fs/promises";
 import { basename, dirname, join, resolve } from "node:path";
 import { TinkerError, ValidationError } from "../errors.js";
+import { errorCode, writeFileAtomic, writeFully } from "../files.node.js";
 import { throwIfAborted } from "../transport/index.js";
 import { ADAPTER_CONFIG, ADAPTER_WEIGHTS, parseObject, readAdapterSettings } from "./adapter.node.js";
 import { AdapterDeltas } from "./adapter-deltas.node.js";
-import { errorCode, writeFileAtomically, writeFully } from "./files.node.js";
 import { addDeltaRows, checkDelta, type LoraDelta } from "./lora-delta.js";
 import {
   dtypeBytes,
@@ -88,7 +88,7 @@ export async function mergeAdapter(
     }
     await copyOtherFiles(baseFolder, work);
     if (shards.length > 1 || shards[0] !== SINGLE) await writeIndex(baseFolder, work, plan);
-    if (untied) await writeFileAtomically(join(work, "config.json"), untiedConfig(config));
+    if (untied) await writeFileAtomic(join(work, "config.json"), untiedConfig(config));
     await rename(work, output);
   } finally {
     for (const file of [deltas, ...opened]) file.close();
@@ -264,5 +264,5 @@ async function writeIndex(
   };
   if ("total_parameters" in metadata) metadata["total_parameters"] = totalParameters;
   const index = { metadata, weight_map: weightMap };
-  await writeFileAtomically(join(work, INDEX), `${JSON.stringify(index, null, 2)}\n`);
+  await writeFileAtomic(join(work, INDEX), `${JSON.stringify(index, null, 2)}\n`);
 }

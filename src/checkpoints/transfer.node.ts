@@ -1,6 +1,7 @@
 import { constants } from "node:fs";
 import { type FileHandle, open } from "node:fs/promises";
 import { APIConnectionError, APIError, APITimeoutError, TinkerError } from "../errors.js";
+import { writeFully } from "../files.node.js";
 import {
   abortError,
   type Clock,
@@ -9,7 +10,6 @@ import {
   retryDelayMs,
   throwIfAborted,
 } from "../transport/index.js";
-import { writeFully } from "./files.node.js";
 
 /** What is known about a file that is being fetched; kept on disk beside its bytes. */
 export interface TransferState {

@@ -105,18 +105,3 @@ function parseJson(text: string): unknown {
     return undefined;
   }
 }
-
-/** Makes the names of new files in a folder survive a crash. */
-export async function syncFolder(path: string): Promise<void> {
-  // Windows refuses to open directories.
-  if (process.platform === "win32") return;
-  const handle = await open(path, "r");
-  try {
-    await handle.sync();
-  } catch (error) {
-    // Some file systems cannot sync a directory; a new name there is as durable as it gets.
-    if (!["EINVAL", "EPERM", "EISDIR"].includes((error as NodeJS.ErrnoException).code ?? "")) throw error;
-  } finally {
-    await handle.close();
-  }
-}

@@ -1,8 +1,9 @@
-import { mkdir, open, readFile, rename, rm, writeFile } from "node:fs/promises";
+import { mkdir, readFile } from "node:fs/promises";
 import { join, resolve } from "node:path";
 import { isDeepStrictEqual } from "node:util";
 import { ValidationError } from "../errors.js";
-import { JsonLines, syncFolder } from "./json-lines.node.js";
+import { FolderLock, syncFolder, writeFileAtomic } from "../files.node.js";
+import { JsonLines } from "./json-lines.node.js";
 import type { MetricValue, RecoveryLog, RunCheckpoint, RunMetrics } from "./recovery/index.js";
 
 /** One line of `checkpoints.jsonl`. Other programs may leave out what a run needs to go on. */
@@ -25,9 +26,6 @@ export interface RunLogOptions {
   readonly replaceConfig?: boolean | undefined;
 }
 
-// A process id alone cannot tell two logs of one process apart.
-const openHere = new Set<string>();
-
 /**
  * A run on disk, in the files and fields of the Tinker cookbook: `config.json`, `metrics.jsonl` and
  * `checkpoints.jsonl`. Lines are only ever added, each is on disk before its call resolves, and one that a crash cut
@@ -36,6 +34,7 @@ const openHere = new Set<string>();
 export class RunLog implements RecoveryLog {
   readonly folder: string;
   readonly config: Readonly<Record<string, unknown>> | undefined;
+  readonly #lock: FolderLock;
   readonly #metrics: JsonLines;
   readonly #checkpointLines: JsonLines;
   readonly #checkpoints: CheckpointRecord[];
@@ -45,11 +44,13 @@ export class RunLog implements RecoveryLog {
 
   private constructor(parts: {
     folder: string;
+    lock: FolderLock;
     config: Readonly<Record<string, unknown>> | undefined;
     metrics: JsonLines;
     checkpointLines: JsonLines;
   }) {
     this.folder = parts.folder;
+    this.#lock = parts.lock;
     this.config = parts.config;
     this.#metrics = parts.metrics;
     this.#checkpointLines = parts.checkpointLines;
@@ -64,7 +65,7 @@ export class RunLog implements RecoveryLog {
   static async open(folder: string, options: RunLogOptions = {}): Promise<RunLog> {
     const path = resolve(folder);
     await mkdir(path, { recursive: true });
-    await lock(path);
+    const lock = await FolderLock.take(path, "run log");
     const files: JsonLines[] = [];
     try {
       const config = await settleConfig(path, options);
@@ -73,10 +74,10 @@ export class RunLog implements RecoveryLog {
       const checkpointLines = await JsonLines.open(join(path, "checkpoints.jsonl"));
       files.push(checkpointLines);
       await syncFolder(path);
-      return new RunLog({ folder: path, config, metrics, checkpointLines });
+      return new RunLog({ folder: path, lock, config, metrics, checkpointLines });
     } catch (error) {
       for (const file of files) await file.close();
-      await unlock(path);
+      await lock.release();
       throw error;
     }
   }
@@ -123,7 +124,7 @@ export class RunLog implements RecoveryLog {
   async close(): Promise<void> {
     await this.#metrics.close();
     await this.#checkpointLines.close();
-    await unlock(this.folder);
+    await this.#lock.release();
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -186,50 +187,8 @@ async function settleConfig(
       );
     }
   }
-  const temporary = `${path}.tmp`;
-  const handle = await open(temporary, "w");
-  try {
-    await handle.writeFile(JSON.stringify(wanted, null, 2));
-    await handle.sync();
-  } finally {
-    await handle.close();
-  }
-  await rename(temporary, path);
+  await writeFileAtomic(path, JSON.stringify(wanted, null, 2));
   return wanted;
-}
-
-/** Two writers would mix two runs, so the second is refused; the lock of a process that is gone is nobody's. */
-async function lock(folder: string): Promise<void> {
-  const path = join(folder, ".lock");
-  if (openHere.has(folder)) throw new Error(`The run log ${folder} is already open in this process.`);
-  for (let attempt = 0; attempt < 2; attempt += 1) {
-    try {
-      await writeFile(path, String(process.pid), { flag: "wx" });
-      openHere.add(folder);
-      return;
-    } catch (error) {
-      if ((error as NodeJS.ErrnoException).code !== "EEXIST") throw error;
-    }
-    const holder = Number(await readFile(path, "utf8").catch(() => ""));
-    if (holder !== process.pid && isAlive(holder))
-      throw new Error(`The run log ${folder} is in use by process ${holder}; end it first.`);
-    await rm(path, { force: true });
-  }
-  throw new Error(`The run log ${folder} could not be locked.`);
-}
-
-async function unlock(folder: string): Promise<void> {
-  if (openHere.delete(folder)) await rm(join(folder, ".lock"), { force: true });
-}
-
-function isAlive(processId: number): boolean {
-  if (!Number.isInteger(processId) || processId <= 0) return false;
-  try {
-    process.kill(processId, 0);
-    return true;
-  } catch (error) {
-    return (error as NodeJS.ErrnoException).code === "EPERM";
-  }
 }
 
 function ifMissing(error: NodeJS.ErrnoException): undefined {

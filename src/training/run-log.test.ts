@@ -123,7 +123,7 @@ describe("RunLog", () => {
   it("lets one writer in at a time, and takes over from one that is gone", async () => {
     {
       await using _log = await RunLog.open(folder);
-      await expect(RunLog.open(folder)).rejects.toThrow("already open in this process");
+      await expect(RunLog.open(folder)).rejects.toThrow("in use by this process");
     }
     await writeFile(join(folder, ".lock"), String(process.ppid));
     await expect(RunLog.open(folder)).rejects.toThrow(`in use by process ${process.ppid}`);

@@ -201,7 +201,7 @@ describe("a data folder", () => {
       );
       const expected = await before.passResult(await before.ok("/forward_backward", passBody(modelId, 4, 1)));
       await first.close();
-      expect(await readdir(dataDir)).not.toContain("lock");
+      expect(await readdir(dataDir)).not.toContain(".lock");
 
       const second = await startLocalBackend({
         engine: new FakeEngine(),

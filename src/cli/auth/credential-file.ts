@@ -1,8 +1,7 @@
 import { chmod, mkdir } from "node:fs/promises";
 import { dirname } from "node:path";
 import { z } from "zod";
-import { errorCode } from "../../checkpoints/files.node.js";
-import { writeFileAtomic } from "../../local/store/data-folder.js";
+import { errorCode, writeFileAtomic } from "../../files.node.js";
 import { readStoredCredentials, storedCredentialsPath } from "../../transport/stored-credentials.node.js";
 
 /** Whom a key belongs to, in the words of the server and of the file. */
@@ -88,5 +87,9 @@ async function save({
   if (isNew) await chmod(folder, 0o700);
   // Byte by byte what the official command line writes: in this order, and without nulls.
   const withoutNulls = (_: string, value: unknown) => value ?? undefined;
-  await writeFileAtomic(path, JSON.stringify({ version, default: keyId, keys, ...rest }, withoutNulls, 2));
+  await writeFileAtomic(
+    path,
+    JSON.stringify({ version, default: keyId, keys, ...rest }, withoutNulls, 2),
+    0o600,
+  );
 }

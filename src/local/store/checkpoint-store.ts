@@ -7,9 +7,9 @@ import {
   readJson,
   recoverFolders,
   removeFolderAtomic,
-  writeFileAtomic,
   writeFolderAtomic,
-  writeSynced,
+  writePrivateAtomic,
+  writePrivateSynced,
 } from "./data-folder.js";
 import { checkName } from "./names.js";
 import { readAdapterFolder, writeAdapterFiles } from "./peft.js";
@@ -117,7 +117,7 @@ export class CheckpointStore {
           if (source.type === "state") await writeAdapterFiles(folder, source.state, request.run.baseModel);
           else await this.#copyFiles(source.from, folder);
           record.sizeBytes = await folderSize(folder);
-          await writeSynced(join(folder, "checkpoint.json"), JSON.stringify(record, null, 2));
+          await writePrivateSynced(join(folder, "checkpoint.json"), JSON.stringify(record, null, 2));
         },
         { replace: true },
       );
@@ -139,7 +139,10 @@ export class CheckpointStore {
       const current = this.#records.get(key);
       if (current === undefined) return;
       const changed = { ...current, ...change };
-      await writeFileAtomic(join(this.folderOf(record), "checkpoint.json"), JSON.stringify(changed, null, 2));
+      await writePrivateAtomic(
+        join(this.folderOf(record), "checkpoint.json"),
+        JSON.stringify(changed, null, 2),
+      );
       this.#records.set(key, changed);
     });
   }

@@ -1,83 +1,46 @@
 import { randomUUID } from "node:crypto";
-import { constants } from "node:fs";
-import { mkdir, open, readdir, readFile, rename, rm, writeFile } from "node:fs/promises";
+import { mkdir, readdir, readFile, rename, rm } from "node:fs/promises";
 import { basename, dirname, join, resolve } from "node:path";
+import {
+  errorCode,
+  FolderLock,
+  syncFolder,
+  TEMPORARY_PREFIX,
+  writeFileAtomic,
+  writeSynced,
+} from "../../files.node.js";
 
-const TEMPORARY = ".tmp-";
 const REPLACED = ".old-";
 
-// A process id alone cannot tell two servers of one process apart.
-const openHere = new Set<string>();
-
-/** One folder that one server owns: a lock keeps a second server out, also one of the same process. */
+/** One folder that one server owns. */
 export class DataFolder {
   readonly path: string;
+  readonly #lock: FolderLock;
 
-  private constructor(path: string) {
+  private constructor(path: string, lock: FolderLock) {
     this.path = path;
+    this.#lock = lock;
   }
 
-  static async open(path: string): Promise<DataFolder> {
-    const folder = new DataFolder(resolve(path));
-    if (openHere.has(folder.path)) {
-      throw new Error(
-        `The data folder ${folder.path} is already open in this process; close that backend first.`,
-      );
-    }
-    openHere.add(folder.path);
+  static async open(folder: string): Promise<DataFolder> {
+    const path = resolve(folder);
     try {
-      await mkdir(folder.path, { recursive: true, mode: 0o700 });
-      await folder.#lock();
+      await mkdir(path, { recursive: true, mode: 0o700 });
+      return new DataFolder(path, await FolderLock.take(path, "data folder"));
     } catch (error) {
-      openHere.delete(folder.path);
       const reason = whyUnwritable(error);
       if (reason === undefined) throw error;
-      throw new Error(`The data folder ${folder.path} cannot be written: ${reason}.`, { cause: error });
+      throw new Error(`The data folder ${path} cannot be written: ${reason}.`, { cause: error });
     }
-    return folder;
   }
 
   join(...segments: string[]): string {
     return join(this.path, ...segments);
   }
 
-  async close(): Promise<void> {
-    if (!openHere.delete(this.path)) return;
-    await rm(this.join("lock"), { force: true });
+  close(): Promise<void> {
+    return this.#lock.release();
   }
-
-  async #lock(): Promise<void> {
-    for (let attempt = 0; attempt < 2; attempt += 1) {
-      try {
-        await writeFile(this.join("lock"), String(process.pid), { flag: "wx", mode: 0o600 });
-        return;
-      } catch (error) {
-        if (!isCode(error, "EEXIST")) throw error;
-      }
-      const holder = Number(await readFile(this.join("lock"), "utf8").catch(() => ""));
-      if (holder !== process.pid && isAlive(holder)) {
-        throw new Error(
-          `The data folder ${this.path} is in use by another server (process ${holder}); close it first or choose another data folder.`,
-        );
-      }
-      await rm(this.join("lock"), { force: true });
-    }
-    throw new Error(`The data folder ${this.path} could not be locked.`);
-  }
-}
-
-function isAlive(processId: number): boolean {
-  if (!Number.isInteger(processId) || processId <= 0) return false;
-  try {
-    process.kill(processId, 0);
-    return true;
-  } catch (error) {
-    return isCode(error, "EPERM");
-  }
-}
-
-export function isCode(error: unknown, code: string): boolean {
-  return typeof error === "object" && error !== null && "code" in error && error.code === code;
 }
 
 const UNWRITABLE: Readonly<Record<string, string>> = {
@@ -92,48 +55,19 @@ const UNWRITABLE: Readonly<Record<string, string>> = {
 
 /** The reason in words when the disk, not the program, refused a write. */
 export function whyUnwritable(error: unknown): string | undefined {
-  const code = error instanceof Error && "code" in error ? String(error.code) : "";
+  const code = errorCode(error) ?? "";
   return Object.hasOwn(UNWRITABLE, code) ? `${UNWRITABLE[code]} (${code})` : undefined;
 }
 
-async function syncPath(path: string): Promise<void> {
-  const handle = await open(path, constants.O_RDONLY);
-  try {
-    await handle.sync();
-  } catch (error) {
-    // Some file systems cannot sync a directory; a rename there is as durable as it gets.
-    if (!isCode(error, "EINVAL") && !isCode(error, "EPERM") && !isCode(error, "EISDIR")) throw error;
-  } finally {
-    await handle.close();
-  }
+/** Only the server's own user may read what it keeps. */
+const PRIVATE_FILE = 0o600;
+
+export function writePrivateSynced(path: string, content: Uint8Array | string): Promise<void> {
+  return writeSynced(path, content, PRIVATE_FILE);
 }
 
-async function syncDirectory(path: string): Promise<void> {
-  // Windows refuses to open directories.
-  if (process.platform !== "win32") await syncPath(path);
-}
-
-export async function writeSynced(path: string, content: Uint8Array | string): Promise<void> {
-  const handle = await open(path, "w", 0o600);
-  try {
-    await handle.writeFile(content);
-    await handle.sync();
-  } finally {
-    await handle.close();
-  }
-}
-
-/** Replaces a file in one step: readers and crashes see the old content or the new, never a part. */
-export async function writeFileAtomic(path: string, content: Uint8Array | string): Promise<void> {
-  const temporary = join(dirname(path), `${TEMPORARY}${randomUUID()}`);
-  try {
-    await writeSynced(temporary, content);
-    await rename(temporary, path);
-  } catch (error) {
-    await rm(temporary, { force: true });
-    throw error;
-  }
-  await syncDirectory(dirname(path));
+export function writePrivateAtomic(path: string, content: Uint8Array | string): Promise<void> {
+  return writeFileAtomic(path, content, PRIVATE_FILE);
 }
 
 /**
@@ -147,19 +81,19 @@ export async function writeFolderAtomic(
 ): Promise<void> {
   const parent = dirname(path);
   await mkdir(parent, { recursive: true, mode: 0o700 });
-  const temporary = join(parent, `${TEMPORARY}${randomUUID()}`);
+  const temporary = join(parent, `${TEMPORARY_PREFIX}${randomUUID()}`);
   await mkdir(temporary, { mode: 0o700 });
   let aside: string | undefined;
   try {
     await fill(temporary);
-    await syncDirectory(temporary);
+    await syncFolder(temporary);
     if (options.replace) {
       const candidate = join(parent, `${REPLACED}${randomUUID()}-${basename(path)}`);
       try {
         await rename(path, candidate);
         aside = candidate;
       } catch (error) {
-        if (!isCode(error, "ENOENT")) throw error;
+        if (errorCode(error) !== "ENOENT") throw error;
       }
     }
     await rename(temporary, path);
@@ -168,21 +102,21 @@ export async function writeFolderAtomic(
     if (aside !== undefined) await rename(aside, path).catch(() => undefined);
     throw error;
   }
-  await syncDirectory(parent);
+  await syncFolder(parent);
   if (aside !== undefined) await rm(aside, { recursive: true, force: true });
 }
 
 /** Deletes a folder so that a crash leaves it whole or invisible: it is renamed away before its files go. */
 export async function removeFolderAtomic(path: string): Promise<void> {
   const parent = dirname(path);
-  const temporary = join(parent, `${TEMPORARY}${randomUUID()}`);
+  const temporary = join(parent, `${TEMPORARY_PREFIX}${randomUUID()}`);
   try {
     await rename(path, temporary);
   } catch (error) {
-    if (isCode(error, "ENOENT")) return;
+    if (errorCode(error) === "ENOENT") return;
     throw error;
   }
-  await syncDirectory(parent);
+  await syncFolder(parent);
   await rm(temporary, { recursive: true, force: true });
 }
 
@@ -191,7 +125,7 @@ export async function recoverFolders(parent: string): Promise<string[]> {
   const entries = await listFolder(parent);
   const present = new Set(entries);
   for (const entry of entries) {
-    if (entry.startsWith(TEMPORARY)) {
+    if (entry.startsWith(TEMPORARY_PREFIX)) {
       await rm(join(parent, entry), { recursive: true, force: true });
       present.delete(entry);
     } else if (entry.startsWith(REPLACED)) {
@@ -212,7 +146,7 @@ export async function listFolder(path: string): Promise<string[]> {
   try {
     return await readdir(path);
   } catch (error) {
-    if (isCode(error, "ENOENT")) return [];
+    if (errorCode(error) === "ENOENT") return [];
     throw error;
   }
 }

@@ -2,9 +2,10 @@ import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { z } from "zod";
 import { decodeSafetensors, encodeSafetensors } from "../../checkpoints/safetensors.js";
+import { errorCode } from "../../files.node.js";
 import { type AdapterState, type LoraSettings, loraAlpha, type NamedTensor } from "../engine/engine.js";
 import { EngineInputError } from "../engine/errors.js";
-import { isCode, writeSynced } from "./data-folder.js";
+import { writePrivateSynced } from "./data-folder.js";
 
 const ATTENTION = ["q_proj", "k_proj", "v_proj", "o_proj"];
 const MLP = ["gate_proj", "up_proj", "down_proj"];
@@ -36,14 +37,14 @@ export async function writeAdapterFiles(
     use_dora: false,
     target_modules: targetModules(state.lora),
   };
-  await writeSynced(join(folder, "adapter_config.json"), `${JSON.stringify(config, null, 2)}\n`);
-  await writeSynced(join(folder, "adapter_model.safetensors"), encodeSafetensors(state.tensors));
+  await writePrivateSynced(join(folder, "adapter_config.json"), `${JSON.stringify(config, null, 2)}\n`);
+  await writePrivateSynced(join(folder, "adapter_model.safetensors"), encodeSafetensors(state.tensors));
   const { optimizer } = state;
   if (optimizer === undefined) return;
   const moments: Record<string, NamedTensor> = {};
   for (const [name, data] of Object.entries(optimizer.first)) moments[`first.${name}`] = flat(data);
   for (const [name, data] of Object.entries(optimizer.second)) moments[`second.${name}`] = flat(data);
-  await writeSynced(
+  await writePrivateSynced(
     join(folder, "optimizer.safetensors"),
     encodeSafetensors(moments, { metadata: { format: "pt", step: String(optimizer.step) } }),
   );
@@ -109,7 +110,7 @@ async function readOptimizer(folder: string): Promise<AdapterState["optimizer"]>
   try {
     bytes = await readBytes(join(folder, "optimizer.safetensors"));
   } catch (error) {
-    if (isCode(error, "ENOENT")) return undefined;
+    if (errorCode(error) === "ENOENT") return undefined;
     throw error;
   }
   const { tensors, metadata } = decodeSafetensors(bytes);

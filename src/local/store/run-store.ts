@@ -1,7 +1,7 @@
 import { mkdir } from "node:fs/promises";
 import { z } from "zod";
 import type { LoraSettings } from "../engine/engine.js";
-import { type DataFolder, listFolder, readJson, writeFileAtomic } from "./data-folder.js";
+import { type DataFolder, listFolder, readJson, writePrivateAtomic } from "./data-folder.js";
 import { runFolderName } from "./names.js";
 
 const loraSchema = z.object({
@@ -60,7 +60,7 @@ export class RunStore {
   /** Writes a new or changed run to disk. */
   async save(run: RunRecord): Promise<void> {
     await mkdir(this.folderOf(run.id), { recursive: true, mode: 0o700 });
-    await writeFileAtomic(`${this.folderOf(run.id)}/run.json`, JSON.stringify(run, null, 2));
+    await writePrivateAtomic(`${this.folderOf(run.id)}/run.json`, JSON.stringify(run, null, 2));
     this.#runs.set(run.id, run);
     this.#unsaved.delete(run);
   }

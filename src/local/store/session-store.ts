@@ -1,6 +1,6 @@
 import { mkdir, readFile } from "node:fs/promises";
 import { z } from "zod";
-import { type DataFolder, listFolder, readJson, writeFileAtomic } from "./data-folder.js";
+import { type DataFolder, listFolder, readJson, writePrivateAtomic } from "./data-folder.js";
 
 const samplerSchema = z.object({ id: z.string(), baseModel: z.string(), modelPath: z.string().nullable() });
 
@@ -73,7 +73,7 @@ export class SessionStore {
   async save(session: SessionRecord): Promise<void> {
     this.#sessions.set(session.id, session);
     this.#unsaved.delete(session);
-    await writeFileAtomic(
+    await writePrivateAtomic(
       this.#folder.join("sessions", `${session.id}.json`),
       JSON.stringify(session, null, 2),
     );
@@ -91,7 +91,7 @@ export class SessionStore {
   }
 
   async saveTrace(sessionId: string, trace: string): Promise<void> {
-    await writeFileAtomic(this.#folder.join("traces", `${sessionId}.json`), trace);
+    await writePrivateAtomic(this.#folder.join("traces", `${sessionId}.json`), trace);
   }
 
   async readTrace(sessionId: string): Promise<string | undefined> {

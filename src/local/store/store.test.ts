@@ -166,14 +166,12 @@ describe("a PEFT folder", () => {
 
 describe("a data folder", () => {
   it("belongs to one server at a time", async () => {
-    await expect(openStore(folder, { wallNow: () => 0 })).rejects.toThrow(/already open in this process/);
+    await expect(openStore(folder, { wallNow: () => 0 })).rejects.toThrow(/in use by this process/);
     await store.close();
-    await writeFile(join(folder, "lock"), "1");
-    await expect(openStore(folder, { wallNow: () => 0 })).rejects.toThrow(
-      /in use by another server \(process 1\)/,
-    );
+    await writeFile(join(folder, ".lock"), "1");
+    await expect(openStore(folder, { wallNow: () => 0 })).rejects.toThrow(/in use by process 1;/);
     // A lock whose process is gone is nobody's.
-    await writeFile(join(folder, "lock"), "999999999");
+    await writeFile(join(folder, ".lock"), "999999999");
     store = await openStore(folder, { wallNow: () => now });
   });
 

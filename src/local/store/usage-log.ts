@@ -1,6 +1,6 @@
 import { mkdir } from "node:fs/promises";
 import { z } from "zod";
-import { type DataFolder, listFolder, readJson, writeFileAtomic } from "./data-folder.js";
+import { type DataFolder, listFolder, readJson, writePrivateAtomic } from "./data-folder.js";
 
 const HOUR_MS = 3_600_000;
 
@@ -57,7 +57,7 @@ export class UsageLog {
     for (const hourStart of [...this.#unsaved]) {
       this.#unsaved.delete(hourStart);
       const name = new Date(hourStart).toISOString().slice(0, 13);
-      await writeFileAtomic(
+      await writePrivateAtomic(
         this.#folder.join("usage", `${name}.json`),
         JSON.stringify([...this.#hour(hourStart).values()]),
       );
