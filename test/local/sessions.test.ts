@@ -124,6 +124,33 @@ describe("a session", () => {
 });
 
 describe("unnamed sampler weights", () => {
+  it("are never taken for those of another model, or of another time, under the same number", async () => {
+    const { backend, engine, client } = await startFake();
+    const { sessionId, modelId } = await client.openModel();
+    const other = await client.createModel(sessionId, 1, 5);
+    const freeze = (model: string, seqId: number) =>
+      client.result(
+        client.ok("/save_weights_for_sampler", {
+          model_id: model,
+          seq_id: seqId,
+          sampling_session_seq_id: 7,
+        }),
+      );
+    const samplerId = `${sessionId}:sample:7`;
+    expect(await freeze(modelId, 1)).toMatchObject({ sampling_session_id: samplerId });
+    const adapters = engine.adapters.size;
+    for (const refused of [await freeze(other, 1), await freeze(modelId, 2)]) {
+      expect(refused).toMatchObject({
+        category: "user",
+        error: expect.stringContaining(`${samplerId} exists`),
+      });
+    }
+    expect(engine.adapters.size).toBe(adapters);
+    const sampled = await client.result(client.ok("/asample", sampleBody(samplerId, 1)));
+    expect(sampled["sequences"]).toHaveLength(1);
+    await backend.close();
+  });
+
   it("are frozen when they are made, wait on disk when there are many, and come back", async () => {
     const { backend, engine, client } = await startFake({
       limits: { loadedSamplers: 2, ephemeralSamplers: 6 },

@@ -53,10 +53,6 @@ export class AdapterPool {
     this.#makeRoom();
   }
 
-  has(key: string): boolean {
-    return this.#loaded.has(key) || this.#spilled.has(key);
-  }
-
   /** Loads the weights unless they are loaded, and keeps them until the lease is released. */
   async acquire(key: string, baseModel: string, read: () => Promise<AdapterState>): Promise<AdapterLease> {
     let entry = this.#loaded.get(key);

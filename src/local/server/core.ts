@@ -1,6 +1,6 @@
 import type { Context, Hono } from "hono";
 import type { Clock } from "../../transport/clock.js";
-import type { BaseModelInfo, Engine } from "../engine/engine.js";
+import type { AdapterState, BaseModelInfo, Engine } from "../engine/engine.js";
 import { type CheckpointKind, type CheckpointRecord, checkpointKinds } from "../store/checkpoint-store.js";
 import { checkName } from "../store/names.js";
 import type { RunRecord } from "../store/run-store.js";
@@ -88,6 +88,20 @@ export function readableCheckpoint(
   return record;
 }
 
+/** What a checkpoint holds. It was found when the request came; by the time of its turn it may be gone. */
+export async function readCheckpoint(store: Store, record: CheckpointRecord): Promise<AdapterState> {
+  const gone = () => new HttpError(404, `Checkpoint ${tinkerPath(record)} was deleted or replaced.`);
+  const isThere = () =>
+    store.checkpoints.get(record.runId, record.kind, record.name)?.createdAt === record.createdAt;
+  const run = store.runs.get(record.runId);
+  if (run === undefined || !isThere()) throw gone();
+  try {
+    return await store.checkpoints.readState(record, run.lora);
+  } catch (error) {
+    throw isThere() ? error : gone();
+  }
+}
+
 /** A checkpoint that the caller may change, from the parts of a URL. */
 export function ownCheckpoint(
   core: Core,
@@ -131,6 +145,11 @@ export function ownRun(core: Core, identity: Identity, runId: string): RunRecord
   const run = core.store.runs.get(runId);
   if (run !== undefined && mayAccess(identity, run.owner)) return run;
   throw new HttpError(404, `There is no training run ${runId}.`);
+}
+
+/** The project of a session or run; what was given none is in the default one. */
+export function projectOf(record: { readonly projectId: string | null }): string {
+  return record.projectId ?? "default";
 }
 
 export const MAX_TTL_SECONDS = 10 * 366 * 24 * 3600;
@@ -180,6 +199,7 @@ export function weightsFor(
   identity: Identity,
   baseModel: string | null | undefined,
   modelPath: string | null | undefined,
+  choices = "base_model or model_path",
 ): { info: BaseModelInfo; weights: SamplerWeights } {
   if (typeof modelPath === "string") {
     if (!modelPath.startsWith("tinker://"))
@@ -191,6 +211,6 @@ export function weightsFor(
     }
     return { info: modelInfo(core, run.baseModel, "model_path"), weights: { type: "checkpoint", record } };
   }
-  if (typeof baseModel !== "string") throw invalid("base_model", "is missing: give base_model or model_path");
+  if (typeof baseModel !== "string") throw invalid("base_model", `is missing: give ${choices}`);
   return { info: modelInfo(core, baseModel, "base_model"), weights: { type: "base" } };
 }

@@ -10,6 +10,7 @@ import {
   checkpointName,
   expiryOf,
   modelInfo,
+  readCheckpoint,
   textMetadata,
   tinkerPath,
   tokenIdentity,
@@ -181,9 +182,12 @@ export function addWeightsRoutes(app: App, core: Core): void {
         fingerprint,
         bytes: 0,
         check: () => {
+          const { position, length } = model.queue;
+          // A number that was refused may be sent again, but not once others have been executed.
           const isFirst =
-            request.seq_id === 1 ||
-            ((request.seq_id ?? null) === null && model.queue.position <= 1 && model.queue.length === 0);
+            request.seq_id === 1
+              ? position <= 2
+              : (request.seq_id ?? null) === null && position <= 1 && length === 0;
           if (!isFirst)
             throw new HttpError(
               400,
@@ -272,7 +276,7 @@ async function load(
       `Checkpoint ${tinkerPath(record)} has a LoRA of ${key} ${given[key]}, the model one of ${key} ${wanted[key]}; create the model with the checkpoint's settings (POST /api/v1/weights_info).`,
     );
   }
-  const state = await core.store.checkpoints.readState(record, given);
+  const state = await readCheckpoint(core.store, record);
   await core.engine.importAdapter(model.adapterId, model.info.name, state, { optimizer: withOptimizer });
   await audit(core, identity, "checkpoints.loaded", {
     modelId: model.run.id,

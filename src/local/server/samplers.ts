@@ -1,12 +1,14 @@
+import { randomUUID } from "node:crypto";
 import type { Clock } from "../../transport/clock.js";
 import { encodeSampleResponse } from "../../wire/protobuf.js";
 import type { TensorData } from "../../wire/tensor-data.js";
-import type { AdapterState, BaseModelInfo, Engine, SampleCall } from "../engine/engine.js";
+import type { BaseModelInfo, Engine, SampleCall } from "../engine/engine.js";
 import { CancelledError } from "../engine/errors.js";
 import type { CheckpointRecord } from "../store/checkpoint-store.js";
 import type { Store } from "../store/store.js";
 import { AdapterPool } from "./adapter-pool.js";
 import { CompletionLog } from "./completion-log.js";
+import { readCheckpoint } from "./core.js";
 import type { Future, FutureStore, Outcome } from "./future-store.js";
 import { describeFailure, HttpError } from "./http-error.js";
 import { type Identity, mayAccess } from "./identity.js";
@@ -87,7 +89,9 @@ export class Samplers {
       if (
         existing.info.name === info.name &&
         existing.modelPath === modelPath &&
-        existing.weights.type === weights.type
+        existing.weights.type === weights.type &&
+        // Weights frozen a second time are other weights.
+        weights.type !== "unnamed"
       ) {
         return existing;
       }
@@ -113,12 +117,17 @@ export class Samplers {
 
   /** Freezes a model's weights as they are now into a sampler that has no checkpoint. */
   async createUnnamed(model: LiveModel, seqId: number): Promise<Sampler> {
-    const key = `unnamed:${model.session.record.id}:${seqId}`;
+    const key = `unnamed:${randomUUID()}`;
     const weights: SamplerWeights = { type: "unnamed", key };
-    if (!this.#pool.has(key)) await this.#pool.adopt(key, model.adapterId, model.info.name);
-    const sampler = this.create(model.session, seqId, model.info, weights, null);
-    await this.#limitUnnamed(model.session);
-    return sampler;
+    await this.#pool.adopt(key, model.adapterId, model.info.name);
+    try {
+      const sampler = this.create(model.session, seqId, model.info, weights, null);
+      await this.#limitUnnamed(model.session);
+      return sampler;
+    } catch (error) {
+      await this.#pool.drop(key);
+      throw error;
+    }
   }
 
   async #limitUnnamed(session: LiveSession): Promise<void> {
@@ -246,7 +255,7 @@ export class Samplers {
         const { record } = weights;
         // The time tells an overwritten checkpoint from the one before it.
         const key = `${record.runId}/${record.kind}/${record.name}@${record.createdAt}`;
-        return this.#pool.acquire(key, baseModel, () => this.#readCheckpoint(record));
+        return this.#pool.acquire(key, baseModel, () => readCheckpoint(this.#options.store, record));
       }
       case "unnamed":
         return this.#pool.acquire(weights.key, baseModel, () =>
@@ -255,21 +264,6 @@ export class Samplers {
       default:
         return weights satisfies never;
     }
-  }
-
-  #readCheckpoint(record: CheckpointRecord): Promise<AdapterState> {
-    const { checkpoints, runs } = this.#options.store;
-    const run = runs.get(record.runId);
-    if (
-      run === undefined ||
-      checkpoints.get(record.runId, record.kind, record.name)?.createdAt !== record.createdAt
-    ) {
-      throw new HttpError(
-        404,
-        `Checkpoint tinker://${record.runId}/${record.kind}/${record.name} was deleted or replaced.`,
-      );
-    }
-    return checkpoints.readState(record, run.lora);
   }
 
   #count(job: SampleJob, cacheHits: number, sampledTokens: number): void {
