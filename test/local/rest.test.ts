@@ -6,11 +6,12 @@ import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import type { LocalBackend } from "../../src/local/index.js";
 import { FakeClock } from "../support/fake-clock.js";
-import { fakeModel } from "./fake-engine.js";
+import { type FakeEngine, fakeModel } from "./fake-engine.js";
 import { type Json, passBody, type RawClient, sampleBody, startFake, stepBody } from "./raw-client.js";
 
 let backend: LocalBackend;
 let client: RawClient;
+let engine: FakeEngine;
 let clock: FakeClock;
 let sessionId: string;
 let modelId: string;
@@ -18,7 +19,7 @@ let nextSeqId: number;
 
 beforeEach(async () => {
   clock = new FakeClock({ startWallMs: Date.UTC(2026, 2, 1, 10, 30) });
-  ({ backend, client } = await startFake({ clock, sessionTimeoutMs: 100 * 3_600_000 }));
+  ({ backend, client, engine } = await startFake({ clock, sessionTimeoutMs: 100 * 3_600_000 }));
   ({ sessionId, modelId } = await client.openModel());
   nextSeqId = 1;
 });
@@ -277,6 +278,41 @@ describe("loading", () => {
     });
   });
 
+  it("is not allowed late either, under a number that was refused, once the model has been trained", async () => {
+    const { path } = await save("a");
+    const other = await client.createModel(sessionId, 9);
+    const load = { model_id: other, seq_id: 1, path, optimizer: false };
+    expect((await client.post("/load_weights", { ...load, path: `${path}-missing` })).status).toBe(404);
+    await client.result(client.ok("/forward_backward", passBody(other, 2, 1)));
+    expect((await client.post("/load_weights", load)).status).toBe(400);
+    const untrained = await client.createModel(sessionId, 10);
+    expect((await client.post("/load_weights", { ...load, model_id: untrained, path: "x" })).status).toBe(
+      422,
+    );
+    expect(await client.result(client.ok("/load_weights", { ...load, model_id: untrained }))).toMatchObject({
+      path,
+    });
+  });
+
+  it("of a checkpoint that is deleted before its turn comes says so, without the server's paths", async () => {
+    const { path } = await save("a");
+    engine.hold();
+    const created = await client.ok("/create_model", {
+      session_id: sessionId,
+      model_seq_id: 3,
+      base_model: fakeModel.name,
+      lora_config: { rank: 4 },
+    });
+    const load = { model_id: created["model_id"], seq_id: 1, path, optimizer: true };
+    const loading = await client.ok("/load_weights", load);
+    await client.call("DELETE", `/training_runs/${modelId}/checkpoints/weights/a`);
+    engine.open();
+    expect(await client.result(loading)).toEqual({
+      category: "user",
+      error: `Checkpoint ${String(path)} was deleted or replaced.`,
+    });
+  });
+
   it("says what does not fit", async () => {
     const { path } = await save("a");
     const { path: samplerPath } = await save("s", {}, "/save_weights_for_sampler");
@@ -318,11 +354,15 @@ describe("runs and sessions", () => {
   });
 
   it("belong to projects", async () => {
+    const inDefault = async () =>
+      (await client.get("/training_runs?project_id=default")).body["training_runs"];
+    expect(await inDefault()).toHaveLength(1);
     expect((await client.call("PUT", `/sessions/${sessionId}/project`, { project_id: "p1" })).status).toBe(
       204,
     );
     expect((await client.get("/training_runs?project_id=p1")).body["training_runs"]).toHaveLength(1);
     expect((await client.get("/training_runs?project_id=p9")).body["training_runs"]).toHaveLength(0);
+    expect(await inDefault()).toHaveLength(0);
     const { entries } = (await client.get("/audit?event_type=projects")).body as { entries: Json[] };
     expect(entries).toMatchObject([
       { event: "projects.session_assigned", event_details: { project_id: "p1" } },
@@ -374,14 +414,39 @@ describe("runs and sessions", () => {
   it("export a trace that Perfetto reads: balanced events in microseconds", async () => {
     await client.result(client.ok("/forward_backward", passBody(modelId, nextSeqId++, 1)));
     await client.result(client.ok("/optim_step", stepBody(modelId, nextSeqId++)));
+    await client.ok("/create_sampling_session", {
+      session_id: sessionId,
+      sampling_session_seq_id: 0,
+      base_model: fakeModel.name,
+    });
+    await client.result(client.ok("/asample", sampleBody(`${sessionId}:sample:0`, 1)));
     const { status, url } = (await client.get(`/sessions/${sessionId}/trace_export`)).body;
     expect(status).toBe("ready");
     const trace = (await (await client.send("GET", String(url))).json()) as { traceEvents: Json[] };
     const begins = trace.traceEvents.filter((event) => event["ph"] === "b");
     const ends = trace.traceEvents.filter((event) => event["ph"] === "e");
-    expect(begins.map((event) => event["name"])).toEqual(["create_model", "forward_backward", "optim_step"]);
+    expect(begins.map((event) => event["name"])).toEqual([
+      "create_model",
+      "forward_backward",
+      "optim_step",
+      "sample",
+    ]);
     expect(ends.map((event) => event["id"])).toEqual(begins.map((event) => event["id"]));
     expect(begins[0]?.["ts"]).toBe(clock.wallNow() * 1000);
+    for (const event of trace.traceEvents) {
+      expect(event).toMatchObject({
+        ts: expect.any(Number),
+        pid: expect.any(Number),
+        tid: expect.any(Number),
+      });
+    }
+    // Each model and sampler is a process of its own: under one, Perfetto would draw all their requests as one's.
+    const processes = trace.traceEvents.filter((event) => event["name"] === "process_name");
+    expect(processes.map((event) => event["args"])).toEqual([
+      { name: modelId },
+      { name: `${sessionId}:sample:0` },
+    ]);
+    expect(new Set(trace.traceEvents.map((event) => event["pid"]))).toEqual(new Set([1, 2]));
     await client.post(`/sessions/${sessionId}/finish`, {});
     const later = await vi.waitFor(async () => {
       const { body } = await client.get(`/sessions/${sessionId}/trace_export`);

@@ -3,7 +3,7 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { type LocalBackend, startLocalBackend } from "../../src/local/index.js";
 import { FakeClock } from "../support/fake-clock.js";
 import { FakeEngine, fakeModel } from "./fake-engine.js";
-import { type RawClient, silent, startFake, stepBody } from "./raw-client.js";
+import { type Json, type RawClient, silent, startFake, stepBody } from "./raw-client.js";
 
 describe("a server with keys", () => {
   let backend: LocalBackend;
@@ -94,6 +94,22 @@ describe("a server with keys", () => {
     expect((await bob.call("DELETE", `${checkpoint}/publish`)).status).toBe(403);
     expect((await alice.call("DELETE", `${checkpoint}/publish`)).status).toBe(204);
     expect((await bob.post("/weights_info", { tinker_path: path })).status).toBe(404);
+  });
+
+  it("shows of a run with a published checkpoint that checkpoint alone", async () => {
+    await alice.result(alice.ok("/save_weights", { model_id: modelId, path: "two" }));
+    const seen = async () => {
+      const { body } = await bob.get(`/training_runs/${modelId}?access_scope=accessible`);
+      return (body["last_checkpoint"] as Json | undefined)?.["checkpoint_id"];
+    };
+    expect(await seen()).toBeUndefined();
+    expect((await alice.post(`/training_runs/${modelId}/checkpoints/weights/one/publish`)).status).toBe(204);
+    expect(await seen()).toBe("weights/one");
+    const listed = await bob.get("/training_runs?access_scope=accessible");
+    expect(JSON.stringify(listed.body)).not.toContain("weights/two");
+    expect(
+      (await alice.call("DELETE", `/training_runs/${modelId}/checkpoints/weights/one/publish`)).status,
+    ).toBe(204);
   });
 
   it("lets a weights access token stand in for its owner", async () => {

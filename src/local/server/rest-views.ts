@@ -1,7 +1,8 @@
 import type { CheckpointKind, CheckpointRecord } from "../store/checkpoint-store.js";
 import type { RunRecord } from "../store/run-store.js";
 import type { SessionRecord } from "../store/session-store.js";
-import { type Core, isoTime, tinkerPath } from "./core.js";
+import { type Core, isoTime, projectOf, tinkerPath } from "./core.js";
+import { type Identity, mayAccess } from "./identity.js";
 
 const CHECKPOINT_TYPES: Readonly<Record<CheckpointKind, string>> = {
   weights: "training",
@@ -22,10 +23,12 @@ export function checkpointView(record: CheckpointRecord) {
   };
 }
 
-export function runView(core: Core, run: RunRecord) {
+/** Those who may see a run only for what its owner has published see nothing else of it. */
+export function runView(core: Core, identity: Identity, run: RunRecord) {
+  const isOwn = mayAccess(identity, run.owner);
   const newest = (kind: CheckpointKind) => {
     const [record] = core.store.checkpoints.list(
-      (candidate) => candidate.runId === run.id && candidate.kind === kind,
+      (candidate) => candidate.runId === run.id && candidate.kind === kind && (isOwn || candidate.public),
     );
     return record === undefined ? null : checkpointView(record);
   };
@@ -39,7 +42,7 @@ export function runView(core: Core, run: RunRecord) {
     last_request_time: isoTime(run.lastRequestAt),
     last_checkpoint: newest("weights"),
     last_sampler_checkpoint: newest("sampler_weights"),
-    user_metadata: run.userMetadata,
+    user_metadata: isOwn ? run.userMetadata : null,
   };
 }
 
@@ -59,7 +62,7 @@ export function sessionView(core: Core, session: SessionRecord) {
     session_id: session.id,
     created_at: isoTime(session.createdAt),
     owner: session.owner,
-    project_id: session.projectId ?? "default",
+    project_id: projectOf(session),
     status: sessionStatus(core, session),
     checkpoints_count: checkpoints.length,
     checkpoint_storage_bytes: checkpoints.reduce((sum, record) => sum + record.sizeBytes, 0),

@@ -1,7 +1,7 @@
 import { z } from "zod";
 import type { UsageEvent } from "../store/usage-log.js";
 import { queryOf } from "./body.js";
-import { type App, type Core, isoTime } from "./core.js";
+import { type App, type Core, isoTime, projectOf } from "./core.js";
 import { invalid } from "./http-error.js";
 import { mayAccess } from "./identity.js";
 import * as schemas from "./schemas.js";
@@ -62,7 +62,7 @@ export function addAdminRoutes(app: App, core: Core): void {
     for (const record of core.store.checkpoints.list()) {
       const run = core.store.runs.get(record.runId);
       if (run === undefined || !mayAccess(identity, run.owner)) continue;
-      if (query.project_id !== undefined && run.projectId !== query.project_id) continue;
+      if (query.project_id !== undefined && projectOf(run) !== query.project_id) continue;
       const key = JSON.stringify([run.projectId, run.owner]);
       const group = groups.get(key) ?? { project: run.projectId, owner: run.owner, count: 0, bytes: 0 };
       group.count += 1;

@@ -61,6 +61,8 @@ async function copyWeights(
     projectId: request.destination_project_id ?? session?.record.projectId ?? null,
     createdAt: now,
     lastRequestAt: now,
+    // Whatever befell the run afterwards, the checkpoint was saved before it.
+    corrupted: false,
   };
   await core.store.runs.save(run);
   const record = await core.store.checkpoints.save(

@@ -10,6 +10,7 @@ import {
   isoTime,
   ownCheckpoint,
   ownRun,
+  projectOf,
   readableCheckpoint,
   tinkerPath,
 } from "./core.js";
@@ -35,21 +36,24 @@ export function addRunRoutes(app: App, core: Core): void {
         (run) =>
           mayAccess(identity, run.owner) || (query.access_scope === "accessible" && hasPublished(run.id)),
       )
-      .filter((run) => query.project_id === undefined || run.projectId === query.project_id);
+      .filter((run) => query.project_id === undefined || projectOf(run) === query.project_id);
     return context.json({
-      training_runs: visible.slice(query.offset, query.offset + query.limit).map((run) => runView(core, run)),
+      training_runs: visible
+        .slice(query.offset, query.offset + query.limit)
+        .map((run) => runView(core, identity, run)),
       cursor: { offset: query.offset, limit: query.limit, total_count: visible.length },
     });
   });
 
   app.get("/api/v1/training_runs/:run", (context) => {
     const query = queryOf(context, schemas.oneRun);
+    const identity = context.get("identity");
     const runId = context.req.param("run");
     const run = runs.get(runId);
     if (run !== undefined && query.access_scope === "accessible" && hasPublished(runId)) {
-      return context.json(runView(core, run));
+      return context.json(runView(core, identity, run));
     }
-    return context.json(runView(core, ownRun(core, context.get("identity"), runId)));
+    return context.json(runView(core, identity, ownRun(core, identity, runId)));
   });
 
   app.get("/api/v1/training_runs/:run/checkpoints", (context) => {

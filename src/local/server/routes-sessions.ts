@@ -1,6 +1,6 @@
 import type { SessionRecord } from "../store/session-store.js";
 import { jsonBody, queryOf } from "./body.js";
-import { type App, audit, type Core, isoTime } from "./core.js";
+import { type App, audit, type Core, isoTime, projectOf } from "./core.js";
 import { HttpError } from "./http-error.js";
 import { type Identity, mayAccess } from "./identity.js";
 import { sessionStatus, sessionView } from "./rest-views.js";
@@ -102,7 +102,7 @@ type Search = ReturnType<typeof schemas.searchSessions.parse>;
 
 function matchesSearch(core: Core, session: SessionRecord, search: Search): boolean {
   if (search.owner.type === "user" && !search.owner.owner_urns.includes(session.owner)) return false;
-  if (search.project_ids && !search.project_ids.includes(session.projectId ?? "default")) return false;
+  if (search.project_ids && !search.project_ids.includes(projectOf(session))) return false;
   for (const [key, value] of Object.entries(search.user_metadata)) {
     if (session.userMetadata?.[key] !== value) return false;
   }

@@ -1,6 +1,6 @@
 export interface TraceEvent {
   readonly name: string;
-  /** Events of one track are drawn in one row: a model or a sampler. */
+  /** Events of one track are drawn together: a model or a sampler. */
   readonly track: string;
   /** Milliseconds of the monotonic clock, as are the following. */
   readonly submittedAt: number;
@@ -39,18 +39,24 @@ export class TraceLog {
   /** The JSON trace format that Chrome and ui.perfetto.dev read: times in microseconds. */
   toJson(sessionId: string): string {
     const tracks = new Map<string, number>();
-    const events: object[] = [
-      { ph: "M", name: "process_name", pid: 1, tid: 0, args: { name: `tinkerts session ${sessionId}` } },
-    ];
+    const events: object[] = [];
     for (const event of this.#events) {
       let track = tracks.get(event.track);
       if (track === undefined) {
         track = tracks.size + 1;
         tracks.set(event.track, track);
-        events.push({ ph: "M", name: "thread_name", pid: 1, tid: track, args: { name: event.track } });
+        // Perfetto draws async events under their process, whatever their thread.
+        events.push({
+          ph: "M",
+          name: "process_name",
+          pid: track,
+          tid: track,
+          ts: 0,
+          args: { name: event.track },
+        });
       }
       const id = `${track}-${events.length}`;
-      const common = { cat: event.failed ? "failed" : "request", pid: 1, tid: track };
+      const common = { cat: event.failed ? "failed" : "request", pid: track, tid: track };
       // Requests of one track overlap (queued ones, samples in one batch), which only async events may do.
       const args = { ...event.details, queued_ms: event.startedAt - event.submittedAt };
       events.push({
