@@ -133,6 +133,10 @@ function anyAddress(host: string): boolean {
 
 async function engineFor(options: LocalBackendOptions): Promise<Engine> {
   const models = await Promise.all((options.models ?? [defaultModel]).map((source) => resolveModel(source)));
+  for (const [index, { name }] of models.entries()) {
+    if (models.findIndex((other) => other.name === name) === index) continue;
+    throw new Error(`Two models are called ${name}: give one of the folders another name.`);
+  }
   return startEngine({
     models: models.map(({ name, path }) => ({ name, path })),
     ...(options.threads === undefined ? {} : { threads: options.threads }),

@@ -18,6 +18,9 @@ describe("a data folder that cannot be written", () => {
     await expect(startFake({ dataDir })).rejects.toThrow(
       `The data folder ${dataDir} cannot be written: a part of its path is not a folder (ENOTDIR).`,
     );
+    await expect(startFake({ dataDir: join(folder, "file") })).rejects.toThrow(
+      `The data folder ${join(folder, "file")} cannot be written: it is a file, not a folder.`,
+    );
   });
 
   it("is told to clients with its reason, as something not to be tried again, without the server's paths", async () => {

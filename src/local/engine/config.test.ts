@@ -56,7 +56,10 @@ describe("config.json", () => {
   });
 
   it.each([
-    [{ model_type: "gpt2" }, /model_type/],
+    [
+      { model_type: "gpt2" },
+      /config.json: model_type gpt2 is not supported, only llama, mistral, qwen2, qwen3 are$/,
+    ],
     [{ hidden_size: "64" }, /hidden_size/],
     [{ hidden_act: "gelu" }, /hidden_act gelu is not supported/],
     [{ mlp_bias: true }, /mlp_bias is not supported/],

@@ -43,8 +43,9 @@ const ropeSettings = z.looseObject({
   high_freq_factor: z.number().positive().optional(),
   original_max_position_embeddings: size.optional(),
 });
+const architectures = ["llama", "mistral", "qwen2", "qwen3"] as const;
 const configFile = z.looseObject({
-  model_type: z.enum(["llama", "mistral", "qwen2", "qwen3"]),
+  model_type: z.enum(architectures),
   hidden_size: size,
   num_hidden_layers: size,
   num_attention_heads: size,
@@ -78,6 +79,13 @@ export function readModelConfig(folder: string): ModelConfig {
 }
 
 export function parseModelConfig(json: unknown, where: string): ModelConfig {
+  const named = z.looseObject({ model_type: z.string() }).safeParse(json);
+  // Alone: what else such a config lacks or has says nothing to anybody.
+  if (named.success && !architectures.some((known) => known === named.data.model_type)) {
+    throw new EngineInputError(
+      `${where}/config.json: model_type ${named.data.model_type} is not supported, only ${architectures.join(", ")} are`,
+    );
+  }
   const parsed = configFile.safeParse(json);
   if (!parsed.success) throw new EngineInputError(`${where}/config.json: ${z.prettifyError(parsed.error)}`);
   const file = parsed.data;

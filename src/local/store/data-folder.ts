@@ -28,7 +28,7 @@ export class DataFolder {
       await mkdir(path, { recursive: true, mode: 0o700 });
       return new DataFolder(path, await FolderLock.take(path, "data folder"));
     } catch (error) {
-      const reason = whyUnwritable(error);
+      const reason = errorCode(error) === "EEXIST" ? "it is a file, not a folder" : whyUnwritable(error);
       if (reason === undefined) throw error;
       throw new Error(`The data folder ${path} cannot be written: ${reason}.`, { cause: error });
     }
