@@ -222,6 +222,12 @@ describe("a 422", () => {
       /dro takes beta/,
     ],
     [
+      "settings that are no object",
+      { loss_fn: "dro", loss_fn_config: "beta" },
+      ["body", "forward_backward_input", "loss_fn_config"],
+      /loss_fn_config/,
+    ],
+    [
       "missing targets",
       { data: [one({ inputs: { target_tokens: undefined } })] },
       ["body", "data", 0, "loss_fn_inputs", "target_tokens"],
@@ -292,6 +298,12 @@ describe("a 422", () => {
   ])("for %s names the field", async (_, fields, loc, message) => {
     const answer = await client.post("/forward_backward", passBody(modelId, nextSeqId++, 1, fields));
     expect([answer.status, locOf(answer)]).toMatchObject([422, { loc, msg: expect.stringMatching(message) }]);
+  });
+
+  it.each([0, -1, 1.5, "3", [1], 2 ** 31])("for seq_id %j names the field", async (seqId) => {
+    const body = { ...passBody(modelId, undefined, 1), seq_id: seqId };
+    const answer = await client.post("/forward_backward", body);
+    expect([answer.status, locOf(answer)]).toMatchObject([422, { loc: ["body", "seq_id"] }]);
   });
 
   it("comes for values that are not finite, which only protobuf can carry", async () => {

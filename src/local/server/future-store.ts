@@ -76,6 +76,9 @@ export class FutureStore {
 
   create(options: FutureOptions): Future {
     const future = new Future(options);
+    // A request that failed may have been sent again under its old number.
+    const before = this.#all.get(future.requestId);
+    if (before !== undefined) this.forget(before);
     this.#all.set(future.requestId, future);
     return future;
   }

@@ -86,10 +86,11 @@ export class ModelQueue {
         `Request seq_id ${seqId} of model ${modelId} was executed long ago; the next one is ${this.#next}.`,
       );
     }
-    if (this.length >= limits.queuedRequestsPerModel || seqId - this.#next > limits.queuedRequestsPerModel) {
+    const ahead = Math.max(this.length, seqId - this.#next);
+    if (ahead >= limits.queuedRequestsPerModel) {
       throw new HttpError(
         429,
-        `Model ${modelId} has ${this.length} requests waiting for seq_id ${this.#next}; at most ${limits.queuedRequestsPerModel} may wait. Await some results first.`,
+        `Request seq_id ${seqId} of model ${modelId} is ${ahead} ahead of what is executed, seq_id ${this.#next}; at most ${limits.queuedRequestsPerModel} may wait. Await some results first.`,
         { "retry-after": "1" },
       );
     }

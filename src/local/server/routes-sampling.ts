@@ -65,7 +65,15 @@ export function addSamplingRoutes(app: App, core: Core): void {
         : undefined;
     if (sampler !== undefined && typeof fields.seq_id !== "number")
       throw invalid("seq_id", "is needed together with sampling_session_id");
-    const { info, weights } = sampler ?? weightsFor(core, identity, fields.base_model, fields.model_path);
+    const { info, weights } =
+      sampler ??
+      weightsFor(
+        core,
+        identity,
+        fields.base_model,
+        fields.model_path,
+        "sampling_session_id and seq_id, or base_model or model_path",
+      );
     const call = toSampleCall(fields, decoded.prompt, targets, info, core.limits);
     const answer = (future: Future) =>
       context.json({

@@ -1,3 +1,4 @@
+import { z } from "zod";
 import { forwardBackwardRequestFromJson } from "../../wire/index.js";
 import { decodeForwardBackwardRequest, encodeForwardBackwardOutput } from "../../wire/protobuf.js";
 import { TensorData } from "../../wire/tensor-data.js";
@@ -109,9 +110,11 @@ export function addTrainingRoutes(app: App, core: Core): void {
     });
     if (isProtobuf) {
       const peeked = peekRequest(body);
-      return refusing(core, context, peeked.modelId, peeked.seqId, () =>
-        runPass(core, context, decodeForwardBackwardRequest(body)),
-      );
+      return refusing(core, context, peeked.modelId, peeked.seqId, () => {
+        const request = decodeForwardBackwardRequest(body);
+        const { seq_id: seqId } = parseWith(schemas.numbered, { seq_id: request.seqId });
+        return runPass(core, context, request, seqId ?? undefined);
+      });
     }
     const { value } = parseJsonObject(body, core.limits);
     return runJsonPass(core, context, value, false);
@@ -168,13 +171,9 @@ function runJsonPass(
 ): Promise<Response> {
   return refusing(core, context, value["model_id"], value["seq_id"], () => {
     const key = forwardOnly ? "forward_input" : "forward_backward_input";
-    if (typeof value[key] !== "object" || value[key] === null) throw invalid(key, "is missing");
-    return runPass(
-      core,
-      context,
-      forwardBackwardRequestFromJson(value),
-      value["seq_id"] === undefined || value["seq_id"] === null,
-    );
+    parseWith(z.object({ [key]: schemas.passInput }), value);
+    const { seq_id: seqId } = parseWith(schemas.numbered, value);
+    return runPass(core, context, forwardBackwardRequestFromJson(value), seqId ?? undefined);
   });
 }
 
@@ -182,11 +181,10 @@ function runPass(
   core: Core,
   context: AppContext,
   request: ForwardBackwardRequest,
-  isUnnumbered = false,
+  seqId: number | undefined,
 ): Response {
   const { forwardOnly } = request;
   const model = core.sessions.model(context.get("identity"), request.modelId);
-  const seqId = isUnnumbered ? undefined : parseWith(schemas.seqId, request.seqId);
   const { lossFn, lossFnConfig } = checkLoss(request.lossFn, request.lossFnConfig);
   const batch = toEngineData(request.data, lossFn, forwardOnly, model.info, core.limits);
   const kind = forwardOnly ? "forward" : "forward_backward";

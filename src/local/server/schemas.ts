@@ -52,6 +52,12 @@ export const createModel = z.object({
 
 export const modelOnly = z.object({ model_id: z.string() });
 
+/** A number of its own for each request of a model; clients that send none are served in order of arrival. */
+export const numbered = z.object({ seq_id: seqId.nullish() });
+
+/** The outside of a pass in JSON; its data are checked as they are read. */
+export const passInput = z.object({ loss_fn_config: z.record(z.string(), z.unknown()).nullish() });
+
 const adam = z
   .object({
     type: z.literal("adamw").optional(),
@@ -202,7 +208,9 @@ export const searchSessions = z.object({
     .default({ type: "own" }),
   statuses: z.array(statusQuery).min(1).nullish(),
   limit: z.number().int().min(1).max(200).default(50),
-  cursor: z.object({ last_created_at: z.string(), last_session_id: z.string() }).nullish(),
+  cursor: z
+    .object({ last_created_at: z.iso.datetime({ offset: true }), last_session_id: z.string() })
+    .nullish(),
 });
 
 export const auditQuery = z.object({

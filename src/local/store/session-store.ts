@@ -73,10 +73,11 @@ export class SessionStore {
   async save(session: SessionRecord): Promise<void> {
     this.#sessions.set(session.id, session);
     this.#unsaved.delete(session);
-    await writePrivateAtomic(
-      this.#folder.join("sessions", `${session.id}.json`),
-      JSON.stringify(session, null, 2),
-    );
+    const path = this.#folder.join("sessions", `${session.id}.json`);
+    await writePrivateAtomic(path, JSON.stringify(session, null, 2)).catch((error: unknown) => {
+      this.#unsaved.add(session);
+      throw error;
+    });
   }
 
   /** A sampler is written with the next `flush`: a training loop makes one at every step. */

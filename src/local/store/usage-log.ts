@@ -55,12 +55,14 @@ export class UsageLog {
 
   async flush(): Promise<void> {
     for (const hourStart of [...this.#unsaved]) {
-      this.#unsaved.delete(hourStart);
       const name = new Date(hourStart).toISOString().slice(0, 13);
-      await writePrivateAtomic(
-        this.#folder.join("usage", `${name}.json`),
-        JSON.stringify([...this.#hour(hourStart).values()]),
-      );
+      const events = JSON.stringify([...this.#hour(hourStart).values()]);
+      // Before the write, during which more may come; what could not be written is tried again.
+      this.#unsaved.delete(hourStart);
+      await writePrivateAtomic(this.#folder.join("usage", `${name}.json`), events).catch((error: unknown) => {
+        this.#unsaved.add(hourStart);
+        throw error;
+      });
     }
   }
 
