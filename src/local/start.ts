@@ -76,7 +76,10 @@ export async function startLocalBackend(options: LocalBackendOptions = {}): Prom
   }
   const closers: (() => Promise<unknown>)[] = [];
   const closeAll = async () => {
-    for (const close of closers.splice(0).reverse()) await close();
+    const failures: unknown[] = [];
+    // A disk that is full must not leave the engine running, nor the port and the folder taken.
+    for (const close of closers.splice(0).reverse()) await close().catch((error) => failures.push(error));
+    if (failures.length > 0) throw failures[0];
   };
   try {
     const clock = options.clock ?? systemClock;

@@ -24,7 +24,7 @@ describe("a data folder that cannot be written", () => {
   });
 
   it("is told to clients with its reason, as something not to be tried again, without the server's paths", async () => {
-    const { backend, client } = await startFake({ dataDir: folder });
+    const { backend, client, engine } = await startFake({ dataDir: folder });
     const modelId = await client.createModel(await client.openSession(), 0);
     for (const part of ["sessions", "runs"]) {
       await rm(join(folder, part), { recursive: true });
@@ -38,6 +38,12 @@ describe("a data folder that cannot be written", () => {
     );
     expect(saved).toMatchObject({ category: "server", error: expect.stringMatching(/cannot be written/) });
     expect(JSON.stringify([refused.body, saved])).not.toContain(folder);
-    await backend.close().catch(() => {});
+    await expect(backend.close()).rejects.toThrow(/ENOTDIR/);
+    expect(engine.isClosed).toBe(true);
+    await rm(join(folder, "sessions"));
+    await rm(join(folder, "runs"));
+    // Nothing of the first server is left that would keep a second one out.
+    const { backend: next } = await startFake({ dataDir: folder });
+    await next.close();
   });
 });

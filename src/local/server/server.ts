@@ -147,9 +147,12 @@ export async function createServer(options: ServerOptions): Promise<Server> {
       await sweeping;
       futures.close();
       const cancelGrace = clock.setTimer(endGrace, CLOSING_GRACE_MS, { background: true });
-      await sessions.close();
-      cancelGrace();
-      await rm(spillFolder, { recursive: true, force: true });
+      try {
+        await sessions.close();
+      } finally {
+        cancelGrace();
+        await rm(spillFolder, { recursive: true, force: true });
+      }
     },
   };
 }

@@ -166,11 +166,13 @@ export class Sessions {
 
   /** Ends all sessions and waits until what they held is free. */
   async close(): Promise<void> {
-    for (const session of [...this.#live.values()]) {
-      const status = { type: "expired", at: this.#options.clock.wallNow() } as const;
-      await this.#end(session, status, "the server was closed");
-    }
+    const status = { type: "expired", at: this.#options.clock.wallNow() } as const;
+    const ended = [...this.#live.values()].map((session) =>
+      this.#end(session, status, "the server was closed"),
+    );
+    const saved = await Promise.allSettled(ended);
     await Promise.all(this.#ending.values());
+    for (const one of saved) if (one.status === "rejected") throw one.reason;
   }
 
   async #end(session: LiveSession, status: SessionRecord["status"], why: string): Promise<void> {

@@ -47,8 +47,11 @@ export async function openStore(path: string, options: { wallNow: () => number }
     usage,
     flush,
     async close() {
-      await flush();
-      await folder.close();
+      try {
+        await flush();
+      } finally {
+        await folder.close();
+      }
     },
   };
 }
