@@ -12,7 +12,7 @@ import assert from "node:assert/strict";
 import {
   type CustomLossFn,
   type CustomLossResult,
-  type DatumLike,
+  datumFromAnswer,
   type SamplingClient,
   ServiceClient,
   withGradients,
@@ -59,17 +59,9 @@ const facts = {
 const promptOf = (question: string) =>
   tokenizer.applyChatTemplate([{ role: "user", content: question }], { addGenerationPrompt: true });
 
-const data = Object.entries(facts).map(([question, answer]): DatumLike => {
-  const prompt = promptOf(question);
-  const tokens = [...prompt, ...tokenizer.encode(`${answer}<|im_end|>`)];
-  return {
-    modelInput: tokens.slice(0, -1),
-    lossFnInputs: {
-      targetTokens: tokens.slice(1),
-      weights: tokens.slice(1).map((_, index) => (index < prompt.length - 1 ? 0 : 1)),
-    },
-  };
-});
+const data = Object.entries(facts).map(([question, answer]) =>
+  datumFromAnswer(promptOf(question), tokenizer.encode(`${answer}<|im_end|>`)),
+);
 
 /** Asks the model itself, and counts the right answers. */
 async function examine(sampler: SamplingClient): Promise<number> {

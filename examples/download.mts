@@ -9,7 +9,7 @@ import assert from "node:assert/strict";
 import { mkdtemp, readdir, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { type DatumLike, type SamplingClient, ServiceClient } from "tinkerts";
+import { datumFromAnswer, type SamplingClient, ServiceClient } from "tinkerts";
 import { downloadCheckpoint, mergeAdapter, readAdapter } from "tinkerts/checkpoints";
 import { defaultModel, startLocalBackend } from "tinkerts/local";
 
@@ -24,14 +24,7 @@ const folder = await mkdtemp(join(tmpdir(), "tinkerts-download-"));
 
 const prompt = tokenizer.encode("Once there was a");
 const taught = " parrot who could read maps.\n";
-const tokens = [...prompt, ...tokenizer.encode(taught)];
-const datum: DatumLike<"cross_entropy"> = {
-  modelInput: tokens.slice(0, -1),
-  lossFnInputs: {
-    targetTokens: tokens.slice(1),
-    weights: tokens.slice(1).map((_, index) => (index < prompt.length - 1 ? 0 : 1)),
-  },
-};
+const datum = datumFromAnswer(prompt, tokenizer.encode(taught));
 for (let step = 0; step < 15; step += 1) {
   training.forwardBackward([datum], "cross_entropy");
   training.optimStep({ learningRate: 4e-3 });

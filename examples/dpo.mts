@@ -8,7 +8,7 @@
  * Runs on the built-in backend; with TINKER_BASE_URL set (and TINKER_API_KEY, if it wants one) on that server.
  */
 import assert from "node:assert/strict";
-import { type CustomLossFn, Datum, type SamplingClient, ServiceClient } from "tinkerts";
+import { type CustomLossFn, Datum, datumFromAnswer, type SamplingClient, ServiceClient } from "tinkerts";
 import { logSigmoid, mean, mul, neg, type Operand, stack, sub, sum, type Tensor } from "tinkerts/autograd";
 import { startLocalBackend } from "tinkerts/local";
 
@@ -44,14 +44,7 @@ const trained = pairs.slice(120, 120 + steps * pairsPerStep);
 /** A pair as two datums, the chosen answer first. Only the answer's tokens have a weight, not the question's. */
 function datumsOf({ question, chosen, rejected }: Pair): Datum[] {
   const prompt = tokenizer.encode(question);
-  return [chosen, rejected].map((answer) => {
-    const tokens = [...prompt, ...tokenizer.encode(answer)];
-    const weights = tokens.slice(1).map((_, index) => (index < prompt.length - 1 ? 0 : 1));
-    return new Datum({
-      modelInput: tokens.slice(0, -1),
-      lossFnInputs: { targetTokens: tokens.slice(1), weights },
-    });
-  });
+  return [chosen, rejected].map((answer) => datumFromAnswer(prompt, tokenizer.encode(answer)));
 }
 
 /** The logprob of a whole answer. */
@@ -77,7 +70,7 @@ const dpoLoss: CustomLossFn = (data, logprobs) => {
 async function examine(when: string, sampler: SamplingClient) {
   const data = heldOut.flatMap(datumsOf);
   const { lossFnOutputs } = await training.forward(data, "cross_entropy");
-  const margins = marginsOf(data.map((datum, index) => scoreOf(datum, lossFnOutputs[index]!["logprobs"]!)));
+  const margins = marginsOf(data.map((datum, index) => scoreOf(datum, lossFnOutputs[index]!.logprobs)));
   const samplingParams = { maxTokens: 5, temperature: 0, stop: "\n" };
   const answers = await Promise.all(
     heldOut.map(async ({ question }) => {
@@ -105,7 +98,7 @@ const data = plain.map(
   ({ modelInput, lossFnInputs }, index) =>
     new Datum({
       modelInput,
-      lossFnInputs: { ...lossFnInputs, refLogprobs: lossFnOutputs[index]!["logprobs"]! },
+      lossFnInputs: { ...lossFnInputs, refLogprobs: lossFnOutputs[index]!.logprobs },
     }),
 );
 

@@ -7,7 +7,13 @@
  */
 import assert from "node:assert/strict";
 import { setTimeout as sleep } from "node:timers/promises";
-import { type APIFuture, type DatumLike, type ForwardBackwardOutput, ServiceClient } from "tinkerts";
+import {
+  type APIFuture,
+  type Datum,
+  datumFromAnswer,
+  type ForwardBackwardOutput,
+  ServiceClient,
+} from "tinkerts";
 import { startLocalBackend } from "tinkerts/local";
 
 const baseModel = "tinkerts/nano"; // on another server, one of its models
@@ -29,14 +35,11 @@ await using service = new ServiceClient(
 const tokenizer = await (await service.createSamplingClient({ baseModel })).getTokenizer();
 
 /** The batch of a step: lines of a counting rhyme. */
-function batchOf(step: number): DatumLike<"cross_entropy">[] {
+function batchOf(step: number): Datum[] {
   return Array.from({ length: 4 }, (_, index) => {
     const number = step * 4 + index;
-    const tokens = tokenizer.encode(`${number} green bottles, ${number} green bottles on the wall\n`);
-    return {
-      modelInput: tokens.slice(0, -1),
-      lossFnInputs: { targetTokens: tokens.slice(1), weights: tokens.slice(1).map(() => 1) },
-    };
+    const line = `${number} green bottles, ${number} green bottles on the wall\n`;
+    return datumFromAnswer([], tokenizer.encode(line)); // no prompt: all of the line is learnt
   });
 }
 

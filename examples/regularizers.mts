@@ -10,6 +10,7 @@
 import assert from "node:assert/strict";
 import {
   Datum,
+  datumFromAnswer,
   klToReference,
   type Regularizer,
   type RegularizerReport,
@@ -49,13 +50,13 @@ function conversation(fact: string) {
 /** What is to be learnt has weights for the base loss; what is to be remembered has a mask for the regularizer. */
 function datumOf(fact: string, use: "learn" | "remember"): Datum {
   const { prompt, answer } = conversation(fact);
-  const tokens = [...prompt, ...tokenizer.encode(`${answer}<|im_end|>`)];
-  const inAnswer = Float32Array.from(tokens.slice(1), (_, index) => (index < prompt.length - 1 ? 0 : 1));
-  const nowhere = new Float32Array(inAnswer.length);
+  const { modelInput, lossFnInputs } = datumFromAnswer(prompt, tokenizer.encode(`${answer}<|im_end|>`));
+  const inAnswer = lossFnInputs["weights"]!;
+  const nowhere = new Float32Array(modelInput.length);
   return new Datum({
-    modelInput: tokens.slice(0, -1),
+    modelInput,
     lossFnInputs: {
-      targetTokens: tokens.slice(1),
+      ...lossFnInputs,
       weights: use === "learn" ? inAnswer : nowhere,
       remember: use === "remember" ? inAnswer : nowhere,
     },
@@ -88,7 +89,7 @@ async function train(regularizers: readonly Regularizer[]) {
   ];
   const { lossFnOutputs } = await training.forward(plain, "cross_entropy");
   const data = plain.map(({ modelInput, lossFnInputs }, index) => {
-    const refLogprobs = lossFnOutputs[index]!["logprobs"]!; // one reference for each datum
+    const refLogprobs = lossFnOutputs[index]!.logprobs; // one reference for each datum
     return new Datum({ modelInput, lossFnInputs: { ...lossFnInputs, refLogprobs } });
   });
   const lossFn = withRegularizers((data, logprobs) => ({ loss: sum(losses(data, logprobs)) }), regularizers);

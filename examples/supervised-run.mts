@@ -16,7 +16,14 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { type DatumLike, type RunCheckpoint, type RunEvent, ServiceClient, superviseRun } from "tinkerts";
+import {
+  type Datum,
+  datumFromAnswer,
+  type RunCheckpoint,
+  type RunEvent,
+  ServiceClient,
+  superviseRun,
+} from "tinkerts";
 import { downloadCheckpoint, readAdapter } from "tinkerts/checkpoints";
 import { startLocalBackend } from "tinkerts/local";
 import { RunLog } from "tinkerts/run-log";
@@ -51,13 +58,10 @@ async function main(): Promise<void> {
   }
 
   /** What a step trains on follows from its number, so that doing a step again is doing the same. */
-  function batchOf(step: number): DatumLike<"cross_entropy">[] {
+  function batchOf(step: number): Datum[] {
     return [0, 1].map((index) => {
-      const tokens = tokenizer.encode(`${(step * 7 + index) % 20} sheep jumped over the fence\n`);
-      return {
-        modelInput: tokens.slice(0, -1),
-        lossFnInputs: { targetTokens: tokens.slice(1), weights: tokens.slice(1).map(() => 1) },
-      };
+      const line = `${(step * 7 + index) % 20} sheep jumped over the fence\n`;
+      return datumFromAnswer([], tokenizer.encode(line)); // no prompt: all of the line is learnt
     });
   }
 

@@ -68,7 +68,7 @@ export class TrainingClient {
     lossFn: L,
     lossFnConfig?: LossFnConfig<L> | null,
     options: RequestOptions = {},
-  ): APIFuture<ForwardBackwardOutput> {
+  ): APIFuture<ForwardBackwardOutput<L>> {
     return this.#forwardBackward(data, lossFn, lossFnConfig, true, options);
   }
 
@@ -78,7 +78,7 @@ export class TrainingClient {
     lossFn: L,
     lossFnConfig?: LossFnConfig<L> | null,
     options: RequestOptions = {},
-  ): APIFuture<ForwardBackwardOutput> {
+  ): APIFuture<ForwardBackwardOutput<L>> {
     return this.#forwardBackward(data, lossFn, lossFnConfig, false, options);
   }
 
@@ -100,15 +100,15 @@ export class TrainingClient {
     });
   }
 
-  #forwardBackward(
+  #forwardBackward<L extends string>(
     data: readonly DatumLike[],
-    lossFn: string,
+    lossFn: L,
     lossFnConfig: Readonly<Record<string, unknown>> | null | undefined,
     forwardOnly: boolean,
     options: RequestOptions,
-  ): APIFuture<ForwardBackwardOutput> {
+  ): APIFuture<ForwardBackwardOutput<L>> {
     checkData(data);
-    return startForwardBackward(this.#context, this.#queue, {
+    const output = startForwardBackward(this.#context, this.#queue, {
       modelId: this.modelId,
       data: data.map((like, index) => {
         const datum = Datum.from(like, index);
@@ -120,6 +120,8 @@ export class TrainingClient {
       forwardOnly,
       options,
     });
+    // What a known loss returns is the protocol's promise: a server with less is not refused.
+    return output as APIFuture<ForwardBackwardOutput<L>>;
   }
 
   /** Applies the gathered gradients with the optimizer chosen at the model's creation (AdamW unless told otherwise). */

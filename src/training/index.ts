@@ -1,4 +1,4 @@
-/** What users put around the primitives of training: custom losses, regularizers, runs that recover. */
+/** What users put around the primitives of training: datums, custom losses, regularizers, runs that recover. */
 export {
   type CustomLossFn,
   type CustomLossOutput,
@@ -9,5 +9,6 @@ export {
   type TensorLoss,
   withGradients,
 } from "./custom-loss.js";
+export { datumFromAnswer, datumFromSample } from "./datum-from.js";
 export * from "./recovery/index.js";
 export * from "./regularizers/index.js";

@@ -2,10 +2,11 @@ import { ValidationError } from "../errors.js";
 import { Datum } from "./datum.js";
 import { describe } from "./describe.js";
 import { camelToSnake, snakeToCamel } from "./json-keys.js";
+import type { LossFnOutput } from "./losses.js";
 import { modelInputFromJson, modelInputToJson } from "./model-input-json.js";
 import { isRecord, readAnswer, shortTypeName } from "./reading.js";
 import { tensorsFromJson, tensorToJson } from "./tensor-json.js";
-import type { ForwardBackwardOutput, ForwardBackwardRequest, LossFnOutput } from "./training-types.js";
+import type { ForwardBackwardOutput, ForwardBackwardRequest } from "./training-types.js";
 
 /** The body for servers without protobuf: of `/forward_backward`, or of `/forward` when only the forward pass runs. */
 export function forwardBackwardRequestToJson(request: ForwardBackwardRequest): Record<string, unknown> {

@@ -8,11 +8,12 @@ import {
   ForwardBackwardOutputSchema,
 } from "./gen/tinker_public_pb.js";
 import { camelToSnake, snakeToCamel } from "./json-keys.js";
+import type { LossFnOutput } from "./losses.js";
 import { packInt64s, packTensorValues, unpackInt64s } from "./packed.js";
 import { readAnswer, shortTypeName } from "./reading.js";
 import { elementCount, TensorData } from "./tensor-data.js";
 import { bytesPerElement, protoDtype, toSafeInteger, unpackValues } from "./tensor-proto.js";
-import type { ForwardBackwardOutput, LossFnOutput } from "./training-types.js";
+import type { ForwardBackwardOutput } from "./training-types.js";
 
 export function decodeForwardBackwardOutput(bytes: Uint8Array): ForwardBackwardOutput {
   return readAnswer("ForwardBackwardOutput", () => {

@@ -28,6 +28,7 @@ export {
   type LossFnConfig,
   type LossFnInputsLike,
   type LossFnName,
+  type LossFnOutput,
   type LossFns,
 } from "./losses.js";
 export {

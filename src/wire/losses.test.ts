@@ -1,7 +1,15 @@
 import { describe, expect, expectTypeOf, it } from "vitest";
 import { ValidationError } from "../errors.js";
 import type { DatumLike } from "./datum.js";
-import { checkLossFnConfig, type LossFnConfig, type LossFnInputsLike, type LossFnName } from "./losses.js";
+import {
+  checkLossFnConfig,
+  type LossFnConfig,
+  type LossFnInputsLike,
+  type LossFnName,
+  type LossFnOutput,
+} from "./losses.js";
+import type { TensorData } from "./tensor-data.js";
+import type { ForwardBackwardOutput } from "./training-types.js";
 
 describe("loss types", () => {
   it("know the config and the inputs of each loss", () => {
@@ -30,6 +38,16 @@ describe("loss types", () => {
     send([{ modelInput: [1], lossFnInputs: { targetTokens: [1], wieghts: [1] } }], "cross_entropy");
     // @ts-expect-error a missing input
     send([text], "ppo");
+
+    expectTypeOf<
+      ForwardBackwardOutput<"ppo">["lossFnOutputs"][number]["logprobs"]
+    >().toEqualTypeOf<TensorData>();
+    const known = {} as LossFnOutput<"cross_entropy">;
+    const unknown = {} as LossFnOutput<"new_loss">;
+    expectTypeOf(known.logprobs).toEqualTypeOf<TensorData>();
+    expectTypeOf(known["more"]).toEqualTypeOf<TensorData | undefined>();
+    expectTypeOf(unknown["logprobs"]).toEqualTypeOf<TensorData | undefined>();
+    expectTypeOf(known).toExtend<LossFnOutput>();
 
     expectTypeOf<LossFnConfig<"dro">>().toEqualTypeOf<{ readonly beta?: number | undefined }>();
     expectTypeOf<LossFnConfig<"new_loss">>().toEqualTypeOf<Readonly<Record<string, number | string>>>();

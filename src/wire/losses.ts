@@ -1,7 +1,7 @@
 import { ValidationError } from "../errors.js";
 import { checkObject, subfield, unknownField } from "./check-keys.js";
 import { closestName, describe } from "./describe.js";
-import type { TensorLike } from "./tensor-data.js";
+import type { TensorData, TensorLike } from "./tensor-data.js";
 import type { TensorDtype } from "./tensor-values.js";
 
 type RatioInputs = {
@@ -23,36 +23,59 @@ type PerTokenClip = {
   readonly clipHighThreshold?: TensorLike | undefined;
 };
 
+/** One logprob for each target token, in the shape of `targetTokens`. */
+type LogprobOutputs = { readonly logprobs: TensorData };
+
 // Types, not interfaces: only a type can be handed on as a plain record.
 type NoConfig = Readonly<Record<string, never>>;
 type AnyConfig = Readonly<Record<string, number | string>>;
 type AnyInputs = Readonly<Record<string, TensorLike>>;
+type AnyOutputs = Readonly<Record<string, TensorData>>;
 
-/** Every loss the types know, with its inputs and its config. Other losses pass as plain strings. */
+/** Every loss the types know, with its inputs, its config and what it returns. Other losses pass as plain strings. */
 export interface LossFns {
   /** `-sum(weights * logprob)`; `[N, K]` targets and weights are soft targets. */
   readonly cross_entropy: {
     readonly inputs: { readonly targetTokens: TensorLike; readonly weights?: TensorLike | undefined };
     readonly config: NoConfig;
+    readonly outputs: LogprobOutputs;
   };
   /** `-sum(ratio * advantage)` */
-  readonly importance_sampling: { readonly inputs: RatioInputs; readonly config: NoConfig };
+  readonly importance_sampling: {
+    readonly inputs: RatioInputs;
+    readonly config: NoConfig;
+    readonly outputs: LogprobOutputs;
+  };
   /** `-sum(min(ratio * advantage, clip(ratio) * advantage))` */
-  readonly ppo: { readonly inputs: RatioInputs & PerTokenClip; readonly config: ClipConfig };
+  readonly ppo: {
+    readonly inputs: RatioInputs & PerTokenClip;
+    readonly config: ClipConfig;
+    readonly outputs: LogprobOutputs;
+  };
   /** `-sum(stopGradient(clip(ratio)) * logprob * advantage)` */
-  readonly cispo: { readonly inputs: RatioInputs & PerTokenClip; readonly config: ClipConfig };
+  readonly cispo: {
+    readonly inputs: RatioInputs & PerTokenClip;
+    readonly config: ClipConfig;
+    readonly outputs: LogprobOutputs;
+  };
   /** `-sum(logprob * advantage - beta / 2 * (logprob - sampled logprob)^2)` */
-  readonly dro: { readonly inputs: RatioInputs; readonly config: { readonly beta?: number | undefined } };
+  readonly dro: {
+    readonly inputs: RatioInputs;
+    readonly config: { readonly beta?: number | undefined };
+    readonly outputs: LogprobOutputs;
+  };
   readonly gspo: {
     readonly inputs: RatioInputs & PerTokenClip & { readonly sequenceRatioMask?: TensorLike | undefined };
     readonly config: ClipConfig & AnyConfig;
+    readonly outputs: AnyOutputs;
   };
   readonly stable_reinforce: {
     readonly inputs: AnyInputs;
     readonly config: { readonly klCoeff?: number } & AnyConfig;
+    readonly outputs: AnyOutputs;
   };
   /** A loss stored on the server; its inputs are the ones it was created with. */
-  readonly custom: { readonly inputs: AnyInputs; readonly config: AnyConfig };
+  readonly custom: { readonly inputs: AnyInputs; readonly config: AnyConfig; readonly outputs: AnyOutputs };
 }
 
 export type LossFnName = keyof LossFns;
@@ -64,6 +87,13 @@ export type LossFnConfig<L extends string = string> = L extends LossFnName ? Los
 export type LossFnInputsLike<L extends string = string> = L extends LossFnName
   ? LossFns[L]["inputs"]
   : AnyInputs;
+
+/**
+ * What a loss returns for one datum, by field name in camelCase: `logprobs` for the usual losses, and whatever else a
+ * server adds.
+ */
+export type LossFnOutput<L extends string = string> = AnyOutputs &
+  (L extends LossFnName ? LossFns[L]["outputs"] : unknown);
 
 /** The dtype a loss input has on the wire. */
 export const LOSS_INPUT_DTYPES: Readonly<Record<string, TensorDtype>> = Object.freeze({

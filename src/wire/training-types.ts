@@ -1,5 +1,5 @@
 import type { Datum } from "./datum.js";
-import type { TensorData } from "./tensor-data.js";
+import type { LossFnOutput } from "./losses.js";
 
 /** Hyperparameters of one Adam step; what is left out takes the value named in its comment. */
 export interface AdamParams {
@@ -97,14 +97,11 @@ export interface ForwardBackwardRequest {
   readonly forwardOnly: boolean;
 }
 
-/** What a loss returns for one datum, by field name in camelCase, for example `logprobs`. */
-export type LossFnOutput = Readonly<Record<string, TensorData>>;
-
-export interface ForwardBackwardOutput {
+export interface ForwardBackwardOutput<L extends string = string> {
   /** Kind of the records in `lossFnOutputs`, for example `ArrayRecord`. */
   readonly lossFnOutputType: string;
   /** One record per datum, in the order of the request. */
-  readonly lossFnOutputs: readonly LossFnOutput[];
+  readonly lossFnOutputs: readonly LossFnOutput<L>[];
   /** Metric names are the server's own, for example `loss:sum`. */
   readonly metrics: Readonly<Record<string, number>>;
 }

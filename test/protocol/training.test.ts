@@ -119,7 +119,7 @@ describe("training requests", () => {
       type: "optim_step",
     });
     expect((await pass).metrics["loss:sum"]).toBe(1);
-    expect((await pass).lossFnOutputs[0]!["logprobs"]!.toArray()).toEqual([-0.5]);
+    expect((await pass).lossFnOutputs[0]!.logprobs.toArray()).toEqual([-0.5]);
   });
 
   it("cuts at the border of datums and of bytes", async () => {

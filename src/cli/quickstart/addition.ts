@@ -1,6 +1,13 @@
 /** Reinforcement learning: a small language model that often forgets the carry learns to add, from rewards alone. */
-import { type DatumLike, type SampledSequence, type SamplingClient, ServiceClient } from "tinkerts";
-import { loadTokenizer, startLocalBackend } from "tinkerts/local";
+import {
+  type Datum,
+  datumFromSample,
+  type SampledSequence,
+  type SamplingClient,
+  ServiceClient,
+} from "tinkerts";
+import { startLocalBackend } from "tinkerts/local";
+import { loadTokenizer } from "tinkerts/tokenizers";
 import { createDisplay, drawCurve, percent } from "./display.js";
 import { seededRandom, shuffled } from "./random.js";
 
@@ -47,20 +54,13 @@ type Attempts = Awaited<ReturnType<typeof attempt>>[number];
 const mean = (values: readonly number[]) => values.reduce((sum, value) => sum + value, 0) / values.length;
 
 /** What a group of answers teaches: more of those better than the group's mean, less of the others. */
-function lessons({ problem, sequences, rewards }: Attempts): DatumLike<"importance_sampling">[] {
+function lessons({ problem, sequences, rewards }: Attempts): Datum[] {
   const baseline = mean(rewards);
   // All right or all wrong: none is better than the others, and there is nothing to learn.
   if (rewards.every((value) => value === baseline)) return [];
-  // The prompt is given, not chosen: its positions have no advantage.
-  const given = new Array<number>(problem.prompt.length - 1).fill(0);
-  return sequences.map(({ tokens, logprobs }, index) => ({
-    modelInput: [...problem.prompt, ...tokens.slice(0, -1)],
-    lossFnInputs: {
-      targetTokens: [...problem.prompt.slice(1), ...tokens],
-      logprobs: [...given, ...logprobs!],
-      advantages: [...given, ...new Array<number>(tokens.length).fill(rewards[index]! - baseline)],
-    },
-  }));
+  return sequences.map((sequence, index) =>
+    datumFromSample(problem.prompt, sequence, rewards[index]! - baseline),
+  );
 }
 
 /** The share of problems whose likeliest answer is right. */

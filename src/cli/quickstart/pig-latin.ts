@@ -1,6 +1,7 @@
 /** Teaches a small language model Pig Latin ("stick" becomes "ick-stay") in under a minute, all on this machine. */
-import { type SamplingClient, ServiceClient } from "tinkerts";
-import { loadTokenizer, startLocalBackend } from "tinkerts/local";
+import { datumFromAnswer, type SamplingClient, ServiceClient } from "tinkerts";
+import { startLocalBackend } from "tinkerts/local";
+import { loadTokenizer } from "tinkerts/tokenizers";
 import { createDisplay, percent } from "./display.js";
 import { seededRandom, shuffled } from "./random.js";
 import { heldOutWords, trainingWords } from "./words.js";
@@ -18,15 +19,7 @@ export function pigLatin(word: string): string {
 
 /** One example. The model reads all of it and learns the answer only: the question's tokens weigh nothing. */
 function example(word: string) {
-  const prompt = tokenizer.encode(question(word));
-  const tokens = [...prompt, ...tokenizer.encode(` ${pigLatin(word)}\n`)];
-  return {
-    modelInput: tokens.slice(0, -1),
-    lossFnInputs: {
-      targetTokens: tokens.slice(1),
-      weights: tokens.slice(1).map((_, index) => (index < prompt.length - 1 ? 0 : 1)),
-    },
-  };
+  return datumFromAnswer(tokenizer.encode(question(word)), tokenizer.encode(` ${pigLatin(word)}\n`));
 }
 
 /** The likeliest answer for each word. All are asked for at once, so that the server samples them together. */
