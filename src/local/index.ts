@@ -4,5 +4,3 @@ export type { AdapterState, BaseModelInfo, LoraSettings } from "./engine/engine.
 export type { ModelSource } from "./model-source.js";
 export { type ClientConfig, defaultLimits, type Limits } from "./server/index.js";
 export { type LocalBackend, type LocalBackendOptions, startLocalBackend } from "./start.js";
-export { readAdapterFolder, writeAdapterFiles } from "./store/index.js";
-export { type ChatMessage, type LocalTokenizer, loadTokenizer, type TextTokenizer } from "./tokenizer.js";

@@ -2,7 +2,8 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { loadTokenizer } from "./tokenizer.js";
+import { defaultModel } from "./default-model.js";
+import { readChatTemplate, readTokenizer } from "./tokenizer.js";
 
 /** One token for each letter, a first token `<s>` for every text, and `<e>` as a special one. */
 const lettersJson = {
@@ -32,7 +33,7 @@ const lettersJson = {
   },
 };
 
-describe("loadTokenizer", () => {
+describe("the tokenizer of a model's folder", () => {
   let folder: string;
   beforeAll(() => {
     folder = mkdtempSync(join(tmpdir(), "tinkerts-tokenizer-"));
@@ -41,43 +42,41 @@ describe("loadTokenizer", () => {
   });
   afterAll(() => rmSync(folder, { recursive: true }));
 
-  it("reads the tokenizer of the package's own model", async () => {
-    const tokenizer = await loadTokenizer();
+  it("is that of the package's own model", () => {
+    const tokenizer = readTokenizer(defaultModel.path)!;
     const text = "English: stick\nPig Latin: ick-stay\n47+38=85 … <|im_end|>";
     const tokens = tokenizer.encode(text);
     expect(tokenizer.decode(tokens)).toBe(text);
     expect(tokenizer.decode(Int32Array.from(tokens))).toBe(text);
     expect(tokenizer.encode("47+38=")).toHaveLength(6);
     expect(tokenizer.decode([])).toBe("");
-    expect(await loadTokenizer("tinkerts/nano").then((named) => named.encode(text))).toEqual(tokens);
   });
 
   it("writes conversations with the model's chat template", async () => {
-    const tokenizer = await loadTokenizer();
-    const tokens = tokenizer.encodeChat([{ role: "user", content: "Spell cat." }]);
+    const tokenizer = readTokenizer(defaultModel.path)!;
+    const encodeChat = (await readChatTemplate(defaultModel.path, tokenizer))!;
+    const tokens = encodeChat([{ role: "user", content: "Spell cat." }]);
     const text = "<|im_start|>user\nSpell cat.<|im_end|>\n<|im_start|>assistant\n";
     expect(tokenizer.decode(tokens)).toBe(text);
     expect(tokenizer.decode(tokens, { skipSpecialTokens: true })).toBe("user\nSpell cat.\nassistant\n");
   });
 
   it("adds a model's special tokens once, to whole texts and not where the chat template wrote them", async () => {
-    const tokenizer = await loadTokenizer(folder);
+    const tokenizer = readTokenizer(folder)!;
     expect(tokenizer.encode("ab")).toEqual([0, 2, 3]);
     expect(tokenizer.encode("ab", { addSpecialTokens: false })).toEqual([2, 3]);
-    expect(() => tokenizer.encodeChat([{ role: "a", content: "b" }])).toThrow(/no chat template/);
+    expect(await readChatTemplate(folder, tokenizer)).toBeNull();
     writeFileSync(
       join(folder, "chat_template.jinja"),
       "{{ bos_token }}{% for message in messages %}{{ message.role + ':' + message.content + eos_token }}{% endfor %}",
     );
     const settings = { bos_token: "<s>", eos_token: { content: "<e>", special: true } };
     writeFileSync(join(folder, "tokenizer_config.json"), JSON.stringify(settings));
-    const chat = await loadTokenizer(folder);
-    expect(chat.encodeChat([{ role: "a", content: "b" }])).toEqual([0, 2, 4, 3, 1]);
+    const encodeChat = (await readChatTemplate(folder, readTokenizer(folder)!))!;
+    expect(encodeChat([{ role: "a", content: "b" }])).toEqual([0, 2, 4, 3, 1]);
   });
 
-  it("says so when a folder has no tokenizer", async () => {
-    await expect(loadTokenizer(join(folder, "none"))).rejects.toThrow(/none" is neither a folder/);
-    rmSync(join(folder, "tokenizer.json"));
-    await expect(loadTokenizer(folder)).rejects.toThrow(/no tokenizer\.json in/);
+  it("is null where the folder has none", () => {
+    expect(readTokenizer(join(folder, "none"))).toBeNull();
   });
 });

@@ -7,7 +7,6 @@ import {
   findChatTemplates,
   type TextTokenizer,
 } from "../tokenizers/index.js";
-import { defaultModel } from "./default-model.js";
 
 export type { TextTokenizer } from "../tokenizers/index.js";
 
@@ -16,29 +15,8 @@ export interface ChatMessage {
   readonly content: string;
 }
 
-export interface LocalTokenizer extends TextTokenizer {
-  /** The tokens of a conversation, up to where the model's answer begins. */
-  encodeChat(messages: readonly ChatMessage[]): number[];
-}
-
-/**
- * The tokenizer of a base model, given by its folder or Hugging Face id; that of the package's own `tinkerts/nano`
- * when left out. Needs no running backend.
- */
-export async function loadTokenizer(model: string = defaultModel.name): Promise<LocalTokenizer> {
-  const { resolveModel } = await import("./model-source.js");
-  const { path: folder } = await resolveModel(model);
-  const text = readTokenizer(folder);
-  if (text === null) throw new Error(`There is no tokenizer.json in ${folder}.`);
-  const encodeChat = await readChatTemplate(folder, text);
-  return {
-    ...text,
-    encodeChat: (messages) => {
-      if (encodeChat === null) throw new Error(`The model in ${folder} has no chat template.`);
-      return encodeChat(messages);
-    },
-  };
-}
+/** The tokens of a conversation, up to where the model's answer begins. */
+export type EncodeChat = (messages: readonly ChatMessage[]) => number[];
 
 /** The tokenizer without the chat template, read at once; null where the folder has none. */
 export function readTokenizer(folder: string): TextTokenizer | null {
@@ -55,10 +33,7 @@ export function readTokenizer(folder: string): TextTokenizer | null {
 }
 
 /** Writes conversations as the model was taught to read them; null where the folder has no chat template. */
-export async function readChatTemplate(
-  folder: string,
-  tokenizer: TextTokenizer,
-): Promise<LocalTokenizer["encodeChat"] | null> {
+export async function readChatTemplate(folder: string, tokenizer: TextTokenizer): Promise<EncodeChat | null> {
   const settings = JSON.parse(readText(folder, "tokenizer_config.json") ?? "{}") as Record<string, unknown>;
   const templates = findChatTemplates(settings, readText(folder, "chat_template.jinja"));
   const render = await compileChatTemplate(templates, settings);

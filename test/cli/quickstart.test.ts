@@ -7,7 +7,8 @@ import type { Display } from "../../src/cli/quickstart/display.js";
 import { pigLatin, runPigLatin } from "../../src/cli/quickstart/pig-latin.js";
 import { heldOutWords, trainingWords } from "../../src/cli/quickstart/words.js";
 import { ServiceClient } from "../../src/index.js";
-import { loadTokenizer, startLocalBackend } from "../../src/local/index.js";
+import { startLocalBackend } from "../../src/local/index.js";
+import { loadTokenizer } from "../../src/tokenizers/index.js";
 import { start } from "./command.js";
 
 /** Remembers what a program shows, and the numbers in its progress lines. */
@@ -62,7 +63,7 @@ describe("the quickstart", () => {
     await using backend = await startLocalBackend({ dataDir, listen: false });
     await using service = new ServiceClient(backend);
     const sampler = await service.createSamplingClient({ modelPath: result.checkpoint });
-    const tokenizer = await loadTokenizer();
+    const tokenizer = await loadTokenizer("tinkerts/nano");
     const prompt = tokenizer.encode("English: mask\nPig Latin:");
     const { sequences } = await sampler.sample({
       prompt,

@@ -1,13 +1,12 @@
 import type { BaseModelInfo } from "../engine/engine.js";
-import { type ChatMessage, readChatTemplate, readTokenizer } from "../tokenizer.js";
+import { type EncodeChat, readChatTemplate, readTokenizer } from "../tokenizer.js";
 import { HttpError } from "./http-error.js";
 
 /** Text in and out of a model's tokens, special ones left out of the text. */
 export interface TextModel {
   encode(text: string): number[];
   decode(tokens: readonly number[]): string;
-  /** The tokens of a conversation, up to where the model's answer begins. */
-  encodeChat(messages: readonly ChatMessage[]): number[];
+  readonly encodeChat: EncodeChat;
 }
 
 /** Loads each model's tokenizer when it is first needed. */
