@@ -4,6 +4,7 @@ import type { Server as HttpServer } from "node:http";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createAdaptorServer } from "@hono/node-server";
+import { TinkerError } from "../errors.js";
 import { type Clock, systemClock } from "../transport/clock.js";
 import type { Logger } from "../transport/logger.js";
 import { defaultModel } from "./default-model.js";
@@ -70,7 +71,7 @@ export async function startLocalBackend(options: LocalBackendOptions = {}): Prom
   const apiKeys = options.apiKeys ?? [];
   const listens = options.listen ?? true;
   if (listens && apiKeys.length === 0 && !isLoopback(host)) {
-    throw new Error(
+    throw new TinkerError(
       `Listening on ${host} lets other machines in, which needs an API key: give apiKeys, or leave host out to stay on this machine.`,
     );
   }

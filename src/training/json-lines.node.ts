@@ -1,4 +1,5 @@
 import { type FileHandle, open } from "node:fs/promises";
+import { TinkerError } from "../errors.js";
 
 const NEWLINE = 0x0a;
 /** Python writes these although JSON has no such numbers. */
@@ -85,7 +86,7 @@ function parse(content: Buffer, path: string): { lines: Line[]; bytes: number; l
       badLine ??= number;
       continue;
     }
-    if (badLine !== undefined) throw new Error(`Line ${badLine} of ${path} is not a JSON object.`);
+    if (badLine !== undefined) throw new TinkerError(`Line ${badLine} of ${path} is not a JSON object.`);
     lines.push(line);
     lacksNewline = newline < 0;
     bytes = lacksNewline ? end : start;

@@ -2,6 +2,7 @@ import { appendFile, mkdtemp, readFile, rm, stat, writeFile } from "node:fs/prom
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { TinkerError } from "../errors.js";
 import { RunLog } from "./run-log.node.js";
 
 describe("RunLog", () => {
@@ -123,7 +124,7 @@ describe("RunLog", () => {
   it("lets one writer in at a time, and takes over from one that is gone", async () => {
     {
       await using _log = await RunLog.open(folder);
-      await expect(RunLog.open(folder)).rejects.toThrow("in use by this process");
+      await expect(RunLog.open(folder)).rejects.toThrow(TinkerError);
     }
     await writeFile(join(folder, ".lock"), String(process.ppid));
     await expect(RunLog.open(folder)).rejects.toThrow(`in use by process ${process.ppid}`);

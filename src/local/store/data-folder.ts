@@ -1,6 +1,7 @@
 import { randomUUID } from "node:crypto";
 import { mkdir, readdir, readFile, rename, rm } from "node:fs/promises";
 import { basename, dirname, join, resolve } from "node:path";
+import { TinkerError } from "../../errors.js";
 import {
   errorCode,
   FolderLock,
@@ -30,7 +31,7 @@ export class DataFolder {
     } catch (error) {
       const reason = errorCode(error) === "EEXIST" ? "it is a file, not a folder" : whyUnwritable(error);
       if (reason === undefined) throw error;
-      throw new Error(`The data folder ${path} cannot be written: ${reason}.`, { cause: error });
+      throw new TinkerError(`The data folder ${path} cannot be written: ${reason}.`, { cause: error });
     }
   }
 
