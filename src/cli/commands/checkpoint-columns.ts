@@ -2,7 +2,13 @@ import type { Checkpoint } from "tinkerts";
 import type { Column } from "../output/index.js";
 
 export const CHECKPOINT_COLUMNS = {
-  path: { header: "Path", name: "tinkerPath", value: (checkpoint) => checkpoint.tinkerPath, importance: 9 },
+  path: {
+    header: "Path",
+    name: "tinkerPath",
+    value: (checkpoint) => checkpoint.tinkerPath,
+    importance: 9,
+    takesOwnLine: true,
+  },
   type: {
     header: "Type",
     name: "checkpointType",

@@ -23,6 +23,8 @@ export interface Column<T> {
   readonly leastWidth?: number;
   /** In a narrow terminal the least important columns are cut, then left out, first. 0 when absent. */
   readonly importance?: number;
+  /** In a narrow terminal it stands whole on a line above the others, for what people copy: paths, for example. */
+  readonly takesOwnLine?: true;
 }
 
 export function isMissing(value: Cell): value is null | undefined {

@@ -55,6 +55,20 @@ describe("a table", () => {
     for (const line of lines) expect(displayWidth(line)).toBeLessThanOrEqual(width);
   });
 
+  it("gives a column that people copy from a line of its own where all do not fit in one", () => {
+    const [name, ...others] = columns;
+    const copied = [{ ...name!, takesOwnLine: true as const }, ...others];
+    const lines = (width: number) => renderTable(things, copied, { width, nowMs: 0, styles });
+    expect(lines(38)).toEqual(table(things));
+    expect(lines(37)).toEqual([
+      ...["NAME", "    SIZE  NOTE        PARTS"],
+      ...["a long name", "  1.2 MB  some words  x, y"],
+      ...["b", "       -  -           none"],
+    ]);
+    expect(lines(9)).toEqual(["NAME", "    SIZE", "a long name", "  1.2 MB", "b", "       -"]);
+    expect(renderTable(things, copied.slice(0, 1), { width: 9, nowMs: 0, styles })[1]).toBe("a long n…");
+  });
+
   it("of one thing has a line for each property and for each of several values", () => {
     expect(renderItem(things[0]!, columns, { width: 80, nowMs: 0, styles })).toEqual([
       "Name   a long name",

@@ -3,6 +3,7 @@ import type { Styles } from "./styles.js";
 import { cutText, displayWidth, padText, printable } from "./text.js";
 
 const GAP = "  ";
+const INDENT = "  ";
 
 export interface TableOptions {
   /** Columns of the terminal; Infinity where there is none. */
@@ -19,9 +20,10 @@ interface TextColumn {
   readonly importance: number;
   readonly fullWidth: number;
   readonly leastWidth: number;
+  readonly takesOwnLine: boolean;
 }
 
-/** Things below each other, one line each. */
+/** Things below each other, one line each; two where the terminal is too narrow and a column takes a line of its own. */
 export function renderTable<T>(
   items: readonly T[],
   columns: readonly Column<T>[],
@@ -41,17 +43,35 @@ export function renderTable<T>(
       importance: column.importance ?? 0,
       fullWidth,
       leastWidth: Math.min(column.leastWidth ?? fullWidth, fullWidth),
+      takesOwnLine: column.takesOwnLine ?? false,
     };
   });
-  const fitting = fitColumns(texts, options.width);
-  const line = (text: (column: TextColumn) => string) =>
+  const lines = lineWriter(texts, options.width);
+  return [
+    ...lines(({ header }) => header.toUpperCase()).map(options.styles.bold),
+    ...items.flatMap((_, row) => lines(({ cells }) => cells[row]!)),
+  ];
+}
+
+/** Writes the lines of one thing, of which `text` says what stands in each column. */
+function lineWriter(
+  columns: readonly TextColumn[],
+  terminalWidth: number,
+): (text: (column: TextColumn) => string) => string[] {
+  const above = columns.find(({ takesOwnLine }) => takesOwnLine);
+  if (above !== undefined && columns.length > 1 && widthOf(columns) > terminalWidth) {
+    const below = lineWriter(
+      columns.filter((column) => column !== above),
+      terminalWidth - INDENT.length,
+    );
+    return (text) => [text(above), ...below(text).map((line) => `${INDENT}${line}`)];
+  }
+  const fitting = fitColumns(columns, terminalWidth);
+  return (text) => [
     fitting
       .map(({ column, width }) => padText(cutText(text(column), width, column.cutAt), width, column.align))
       .join(GAP)
-      .trimEnd();
-  return [
-    options.styles.bold(line(({ header }) => header.toUpperCase())),
-    ...items.map((_, row) => line(({ cells }) => cells[row]!)),
+      .trimEnd(),
   ];
 }
 
@@ -74,13 +94,13 @@ interface Fitting {
   readonly width: number;
 }
 
+function widthOf(columns: readonly TextColumn[]): number {
+  return columns.reduce((sum, column) => sum + column.fullWidth, GAP.length * (columns.length - 1));
+}
+
 /** The columns there is room for, in their order: the least important ones give way first, and entirely if need be. */
 function fitColumns(columns: readonly TextColumn[], terminalWidth: number): Fitting[] {
-  const fullWidth = columns.reduce(
-    (sum, column) => sum + column.fullWidth,
-    GAP.length * (columns.length - 1),
-  );
-  const excess = Math.max(0, fullWidth - terminalWidth);
+  const excess = Math.max(0, widthOf(columns) - terminalWidth);
   const least = columns.reduce((a, b) => (b.importance <= a.importance ? b : a));
   const leastWidth = columns.length === 1 ? 1 : least.leastWidth;
   if (least.fullWidth - excess < leastWidth && columns.length > 1) {
