@@ -1,3 +1,5 @@
+import { relative } from "node:path";
+import { fileURLToPath } from "node:url";
 import type { CommandContext, CommandModule } from "../context.js";
 import { printItem } from "../output/index.js";
 import { createDisplay } from "../quickstart/display.js";
@@ -35,6 +37,12 @@ async function quickstart(options: QuickstartOptions, context: CommandContext): 
   else printItem(context, result, columns);
 }
 
+/** Where the program lies, in the repository as in an installed package, seen from here. */
+function sourceOf(program: string): string {
+  const file = fileURLToPath(new URL(`../../../src/cli/quickstart/${program}.ts`, import.meta.url));
+  return relative(process.cwd(), file);
+}
+
 function whatNext({ rl }: QuickstartOptions, checkpoint: string): string[] {
   const prompt = rl ? "47+38=" : "English: smile\\nPig Latin:";
   return [
@@ -45,6 +53,6 @@ function whatNext({ rl }: QuickstartOptions, checkpoint: string): string[] {
     rl
       ? "- Fine-tuning on examples: npx tinkerts quickstart"
       : "- Reinforcement learning: npx tinkerts quickstart --rl",
-    `- Copy the program and change it: src/cli/quickstart/${rl ? "addition" : "pig-latin"}.ts in the repository`,
+    `- Copy the program and change it: ${sourceOf(rl ? "addition" : "pig-latin")}`,
   ];
 }

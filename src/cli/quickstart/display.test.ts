@@ -14,12 +14,16 @@ describe("createDisplay", () => {
     const bar = recorder({ isTTY: true, columns: 60 });
     const progress = createDisplay(recorder().stream, bar.stream).progress(20);
     progress.update(10, "loss 0.5");
+    progress.update(10, "loss 0.5 and more to say here");
     progress.update(20, `loss ${"9".repeat(80)}`);
     progress.end();
-    const [first, second] = bar.written.map((text) => text.replace(eraseLine, "(again)"));
+    const [first, second, third] = bar.written.map((text) => text.replace(eraseLine, "(again)"));
     expect(first).toMatch(/^\(again\) {2}━{12}╌{12} 10\/20 {2}loss 0\.5 {2}\d+ s left$/);
-    expect(second).toHaveLength("(again)".length + 59);
-    expect(bar.written[2]).toBe("\n");
+    expect(second).toMatch(
+      /^\(again\) {2}━{4,5}╌{4,5} 10\/20 {2}loss 0\.5 and more to say here {2}\d+ s left$/,
+    );
+    expect(third).toHaveLength("(again)".length + 59);
+    expect(bar.written[3]).toBe("\n");
   });
 
   it("writes at most ten plain lines elsewhere, the last step among them", () => {

@@ -14,6 +14,7 @@ export interface Progress {
 type Stream = Pick<NodeJS.WriteStream, "write"> & Partial<Pick<NodeJS.WriteStream, "isTTY" | "columns">>;
 
 const BAR_WIDTH = 24;
+const LEAST_BAR_WIDTH = 4;
 /** Where there is no terminal, so many lines stand for the bar. */
 const PLAIN_LINES = 10;
 
@@ -30,10 +31,13 @@ function liveBar(stream: Stream, steps: number): Progress {
   const started = performance.now();
   return {
     update: (step, details) => {
-      const filled = Math.round((BAR_WIDTH * step) / steps);
-      const bar = `${"━".repeat(filled)}${"╌".repeat(BAR_WIDTH - filled)}`;
-      const line = `  ${bar} ${count(step, steps)}  ${details}  ${timeLeft(started, step, steps)}`;
-      stream.write(`\r\x1b[K${line.slice(0, (stream.columns ?? 80) - 1)}`);
+      const columns = (stream.columns ?? 80) - 1;
+      const text = ` ${count(step, steps)}  ${details}  ${timeLeft(started, step, steps)}`;
+      // The bar gives way to the text.
+      const width = Math.max(LEAST_BAR_WIDTH, Math.min(BAR_WIDTH, columns - 2 - text.length));
+      const filled = Math.round((width * step) / steps);
+      const line = `  ${"━".repeat(filled)}${"╌".repeat(width - filled)}${text}`;
+      stream.write(`\r\x1b[K${line.slice(0, columns)}`);
     },
     end: () => {
       stream.write("\n");
