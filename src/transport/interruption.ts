@@ -2,7 +2,8 @@
  * An AbortController and its signal in one object. A platform signal is an event target, and several of them for each
  * of thousands of requests cost more than the requests; this one becomes one only when somebody listens to it that way.
  */
-export class Interruption implements AbortSignal {
+// Not `implements AbortSignal`, which it does: with older compilers some @types/node give a signal one member more.
+export class Interruption {
   onabort: AbortSignal["onabort"] = null;
   #aborted = false;
   #reason: unknown;
