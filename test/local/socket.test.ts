@@ -1,7 +1,9 @@
+import { execFile } from "node:child_process";
 import { mkdtemp, readdir, rm, stat } from "node:fs/promises";
 import { request } from "node:http";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { promisify } from "node:util";
 import { describe, expect, it } from "vitest";
 import { startLocalBackend } from "../../src/local/index.js";
 import { FakeEngine, fakeModel } from "./fake-engine.js";
@@ -13,6 +15,16 @@ function overSocket(backend: { baseURL: string }): RawClient {
 }
 
 describe("a backend on a socket", () => {
+  it("starts in a program given on the command line, whose flags are no flags for its threads", async () => {
+    const local = new URL("../../dist/local/index.js", import.meta.url);
+    const program = `const { startLocalBackend } = await import(${JSON.stringify(local)});
+      const backend = await startLocalBackend();
+      console.log((await fetch(backend.baseURL + "/api/v1/healthz")).status);
+      await backend.close();`;
+    const { stdout } = await promisify(execFile)(process.execPath, ["--input-type=module", "-e", program]);
+    expect(stdout).toBe("200\n");
+  });
+
   it("starts at once on a free port of this machine, trains, samples and closes", async () => {
     const engine = new FakeEngine();
     const began = performance.now();

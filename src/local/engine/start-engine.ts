@@ -42,7 +42,8 @@ function workerFile(): string {
 }
 
 function startWorker(options: EngineOptions): Promise<Engine> {
-  const worker = new Worker(workerFile(), { workerData: options });
+  // Without the program's own flags: `--input-type`, for one, is an error for a worker made from a file.
+  const worker = new Worker(workerFile(), { workerData: options, execArgv: [] });
   const pending = new Map<number, { resolve(value: unknown): void; reject(error: unknown): void }>();
   let nextId = 1;
   let ended: Error | null = null;
