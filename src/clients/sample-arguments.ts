@@ -1,4 +1,5 @@
-import { TinkerError } from "../errors.js";
+import { TinkerError, ValidationError } from "../errors.js";
+import { checkKeys, checkObject } from "../wire/check-keys.js";
 import type {
   ModelInputLike,
   SampleRequest,
@@ -24,6 +25,37 @@ export interface SampleArguments {
   promptAltTokensK?: number | undefined;
   /** Score only the last N prompt tokens. Needs `includePromptLogprobs`. */
   promptLogprobsLastN?: number | undefined;
+}
+
+const ARGUMENT_KEYS: ReadonlySet<string> = new Set([
+  "prompt",
+  "numSamples",
+  "samplingParams",
+  "includePromptLogprobs",
+  "topkPromptLogprobs",
+  "topkSampleLogprobs",
+  "targetPromptLogprobs",
+  "promptAltTokensK",
+  "promptLogprobsLastN",
+] satisfies (keyof SampleArguments)[]);
+
+const PARAMETER_KEYS: ReadonlySet<string> = new Set([
+  "maxTokens",
+  "temperature",
+  "topK",
+  "topP",
+  "seed",
+  "stop",
+] satisfies (keyof SamplingParams)[]);
+
+/** Checks the names of the arguments; `checkSampleRequest` their values. */
+export function checkArgumentNames(request: SampleArguments): void {
+  checkObject(request, "the argument of sample");
+  for (const key of Object.keys(request)) {
+    if (!PARAMETER_KEYS.has(key)) continue;
+    throw new ValidationError(key, `unknown field ${key}; did you mean samplingParams.${key}?`);
+  }
+  checkKeys(request, ARGUMENT_KEYS, "");
 }
 
 /** Some servers leave the first prompt token, which has no logprob, out of the list; then all others would be off by one. */

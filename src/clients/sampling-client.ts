@@ -25,7 +25,12 @@ import {
 } from "../wire/index.js";
 import { type ClientContext, createContext, queueLogger } from "./context.js";
 import { ProgressWatch } from "./progress-watch.js";
-import { checkHonoured, type SampleArguments, withFirstToken } from "./sample-arguments.js";
+import {
+  checkArgumentNames,
+  checkHonoured,
+  type SampleArguments,
+  withFirstToken,
+} from "./sample-arguments.js";
 import type { ServiceClientOptions } from "./service-client.js";
 
 export interface SamplingClientOptions {
@@ -114,6 +119,7 @@ export class SamplingClient {
 
   /** Generates answers to a prompt. */
   sample(request: SampleArguments, options: RequestOptions = {}): APIFuture<SampleResponse> {
+    checkArgumentNames(request);
     const { includePromptLogprobs, ...rest } = request;
     const checked = checkSampleRequest({ ...rest, promptLogprobs: includePromptLogprobs });
     return this.#start(checked, options, (response) => {

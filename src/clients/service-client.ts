@@ -21,6 +21,7 @@ import {
   type HttpClientOptions,
   type RequestOptions,
 } from "../transport/index.js";
+import { checkKeys, checkObject } from "../wire/check-keys.js";
 import {
   checkLoraConfig,
   checkOptimizerConfig,
@@ -49,6 +50,21 @@ export interface LoraTrainingOptions extends Partial<LoraConfig>, RequestOptions
   /** The optimizer for the model's whole life; AdamW when absent. */
   optimizer?: OptimizerConfig | undefined;
 }
+
+const LORA_TRAINING_KEYS: ReadonlySet<string> = new Set([
+  "baseModel",
+  "rank",
+  "seed",
+  "trainAttn",
+  "trainMlp",
+  "trainUnembed",
+  "userMetadata",
+  "optimizer",
+  "signal",
+  "timeout",
+  "maxRetries",
+  "headers",
+] satisfies (keyof LoraTrainingOptions)[]);
 
 export interface FromStateOptions extends RequestOptions {
   /** Another base model that fits the checkpoint, for example with a longer context. */
@@ -84,6 +100,8 @@ export class ServiceClient {
 
   /** A training client for a new LoRA adapter on a base model. Waits until the server has made the model. */
   async createLoraTrainingClient(options: LoraTrainingOptions): Promise<TrainingClient> {
+    checkObject(options, "the argument of createLoraTrainingClient");
+    checkKeys(options, LORA_TRAINING_KEYS, "");
     const { baseModel, userMetadata, optimizer, signal, timeout, maxRetries, headers, ...lora } = options;
     if (typeof baseModel !== "string" || baseModel === "") {
       throw new ValidationError(

@@ -54,7 +54,7 @@ describe("datumFromAnswer", () => {
     [[], [1], "answer must have at least two tokens, as the prompt is empty, got 1"],
     [[1, -2], [3], "prompt[1] must be a token id (an integer from 0 to 2147483647), got -2"],
     [[1], [3.5], "answer[0] must be a token id (an integer from 0 to 2147483647), got 3.5"],
-    ["text", [3], 'prompt must be a ModelInput, tokens or a list of chunks, got "text"'],
+    ["text", [3], 'prompt must be tokens, got the text "text": encode it with the model\'s tokenizer first'],
     [[1], [{ type: "dmel", dmel: "" }], "answer must be text alone: only tokens can be predicted"],
   ])("refuses %j with the answer %j", (prompt, answer, message) => {
     expect(() => datumFromAnswer(prompt as number[], answer as number[])).toThrow(message);

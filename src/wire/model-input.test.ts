@@ -118,8 +118,11 @@ describe("ModelInput", () => {
   });
 
   it("refuses what is no input at all", () => {
-    expect(() => ModelInput.from("tokens" as unknown as number[])).toThrow(
-      "modelInput must be a ModelInput, tokens or a list of chunks",
+    expect(() => ModelInput.from("text" as unknown as number[])).toThrow(
+      'modelInput must be tokens, got the text "text": encode it with the model\'s tokenizer first',
+    );
+    expect(() => ModelInput.from(7 as unknown as number[])).toThrow(
+      "modelInput must be a ModelInput, tokens or a list of chunks, got 7",
     );
     expect(() => ModelInput.from({ chunks: 5 } as never)).toThrow("modelInput.chunks must be");
     expect(() => ModelInput.from(undefined as never, "data[3].modelInput")).toThrow(

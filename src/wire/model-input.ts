@@ -90,6 +90,12 @@ export class ModelInput {
     if (ArrayBuffer.isView(value) || (Array.isArray(value) && typeof value[0] !== "object")) {
       return new ModelInput([{ type: "encoded_text", tokens: toTokens(value as TokensLike, field) }]);
     }
+    if (typeof value === "string") {
+      throw new ValidationError(
+        field,
+        `${field} must be tokens, got the text ${describe(value)}: encode it with the model's tokenizer first`,
+      );
+    }
     const hasChunks = typeof value === "object" && value !== null && "chunks" in value;
     const chunks: unknown = hasChunks ? value.chunks : value;
     if (!Array.isArray(chunks)) {

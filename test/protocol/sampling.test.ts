@@ -125,10 +125,30 @@ describe("sampling", () => {
     );
     // @ts-expect-error misspelt on purpose
     expect(() => sampler.sample({ prompt: [1], samplingParams: { maxToken: 1 } })).toThrow(/maxTokens/);
+    // @ts-expect-error at the wrong place on purpose
+    expect(() => sampler.sample({ prompt: [1], maxTokens: 1 })).toThrow(
+      /did you mean samplingParams.maxTokens\?/,
+    );
+    // @ts-expect-error the name on the wire, not that of the argument
+    expect(() => sampler.sample({ prompt: [1], promptLogprobs: true })).toThrow(
+      /known fields are .*includePrompt/,
+    );
+    // @ts-expect-error a prompt alone
+    expect(() => sampler.sample([1, 2])).toThrow("the argument of sample must be an object, got a list of 2");
+    // @ts-expect-error text instead of tokens
+    expect(() => sampler.sample({ prompt: "hello" })).toThrow(/prompt must be tokens, got the text "hello"/);
     expect(() => sampler.sample({ prompt: [1, 1.5] })).toThrow(/prompt/);
     expect(() => sampler.sample({ prompt: [1, 2], promptLogprobsLastN: 1 })).toThrow(/promptLogprobsLastN/);
     expect(sent()).toEqual([]);
     await expect(client.service.createSamplingClient({ modelPath: "run/x" })).rejects.toThrow(/tinker:\/\//);
+    // @ts-expect-error as Python writes it
+    await expect(client.service.createLoraTrainingClient({ base_model: "m" })).rejects.toThrow(
+      "unknown field base_model; did you mean baseModel?",
+    );
+    // @ts-expect-error a name alone
+    await expect(client.service.createLoraTrainingClient("m")).rejects.toThrow(
+      'the argument of createLoraTrainingClient must be an object, got "m"',
+    );
   });
 
   it("computes logprobs", async () => {
