@@ -1,6 +1,7 @@
 import { afterEach, describe, expect, it } from "vitest";
 import type { Engine } from "../../src/local/engine/engine.js";
 import { CancelledError } from "../../src/local/engine/errors.js";
+import { createWasmKernels } from "../../src/local/engine/kernels/index.js";
 import { adam, crossEntropy, lora, openEngine, randomTokens, sampleCall, trainingData } from "./engines.js";
 
 const open: Engine[] = [];
@@ -198,6 +199,44 @@ describe("sampling", () => {
     await expect(engine.sample(sampleCall(randomTokens(128, 1), { maxTokens: 100 }))).resolves.toBeDefined();
     const tight = start({ cacheBytes: 3 * pageBytes });
     await expect(tight.sample(sampleCall(randomTokens(60, 1)))).rejects.toThrow(/key-value cache/);
+  });
+
+  it("ends what memory does not suffice for with a sentence, and goes on with the rest", async () => {
+    const kernels = createWasmKernels({ threads: 1 });
+    const alloc = kernels.alloc.bind(kernels);
+    let room = Number.POSITIVE_INFINITY;
+    kernels.alloc = (length) => {
+      room -= 1;
+      if (room < 0) throw new RangeError("the engine needs more memory");
+      return alloc(length);
+    };
+    const engine = start({ kernels });
+    const many = (changes = {}) =>
+      sampleCall(randomTokens(20, 1), { numSamples: 60, maxTokens: 90, ...changes });
+    const expected = await start().sample(many());
+    for (const left of [0, 1, 3]) {
+      room = left;
+      await expect(engine.sample(many())).rejects.toThrow(/no memory left for keys and values/);
+    }
+    room = Number.POSITIVE_INFINITY;
+    expect((await engine.sample(many({ numSamples: 3 }))).sequences).toEqual(expected.sequences.slice(0, 3));
+    // Growing fails with samples under way: the pages of the one that ends serve the other.
+    room = 0;
+    const small = engine.sample(sampleCall(randomTokens(20, 1), { maxTokens: 90 }));
+    await expect(engine.sample(many({ seed: 6 }))).rejects.toThrow(/no memory left/);
+    expect((await small).sequences).toEqual(expected.sequences.slice(0, 1));
+    await expect(engine.createAdapter("x", "qwen3", lora)).rejects.toThrow(
+      /no room for an adapter of rank 4/,
+    );
+    room = 1;
+    await engine.createAdapter("x", "qwen3", lora);
+    const held = kernels.allocatedBytes;
+    room = 2;
+    await expect(engine.forwardBackward(crossEntropy("x", trainingData(1, 1)))).rejects.toThrow(/no room/);
+    expect(kernels.allocatedBytes).toBe(held);
+    room = Number.POSITIVE_INFINITY;
+    await engine.forwardBackward(crossEntropy("x", trainingData(1, 1)));
+    expect((await engine.sample(many())).sequences).toEqual(expected.sequences);
   });
 
   it("ends samples at the model's context length", async () => {

@@ -2,7 +2,7 @@
 import type { BaseModel } from "./base-model.js";
 import type { AdamSettings, AdapterState, LoraSettings } from "./engine.js";
 import { EngineInputError } from "./errors.js";
-import type { F32, Kernels } from "./kernels/kernels.js";
+import { allocAll, type F32, type Kernels } from "./kernels/kernels.js";
 import { initialiseLora, type LoraLayout, type LoraWeights, loraLayout } from "./lora.js";
 import { clipScale } from "./optimizer.js";
 import { readPiece, readPieces, writePiece } from "./tensor-layout.js";
@@ -26,7 +26,7 @@ export class Adapter {
     this.model = model;
     this.lora = lora;
     this.#layout = loraLayout(model.config, lora);
-    this.#flat = kernels.alloc(this.#layout.length);
+    this.#flat = this.#alloc(1)[0]!;
     this.weights = this.#layout.bind(this.#flat);
     this.#changed();
   }
@@ -122,15 +122,20 @@ export class Adapter {
 
   #state() {
     if (!this.#training) {
-      const grad = this.#kernels.alloc(this.#layout.length);
-      this.#training = {
-        grad,
-        gradients: this.#layout.bind(grad),
-        first: this.#kernels.alloc(this.#layout.length),
-        second: this.#kernels.alloc(this.#layout.length),
-      };
+      const [grad, first, second] = this.#alloc(3) as [F32, F32, F32];
+      this.#training = { grad, gradients: this.#layout.bind(grad), first, second };
     }
     return this.#training;
+  }
+
+  /** Nothing has changed when there is no memory, so that this is no failure of the engine. */
+  #alloc(count: number): F32[] {
+    try {
+      return allocAll(this.#kernels, this.#layout.length, count);
+    } catch (error) {
+      if (!(error instanceof RangeError)) throw error;
+      throw new EngineInputError(`no room for an adapter of rank ${this.lora.rank}: ${error.message}`);
+    }
   }
 
   #load(state: AdapterState, optimizer: boolean): void {

@@ -109,7 +109,12 @@ export class ScratchStack {
       // One block as large as all of them serves the next step without gaps.
       const bytes = this.bytes;
       for (const block of this.#blocks.splice(0)) this.#arena.free(block.offset);
-      this.#push(bytes);
+      try {
+        this.#push(bytes);
+      } catch (error) {
+        // Where memory has no such block in one piece, the next step takes several again.
+        if (!(error instanceof RangeError)) throw error;
+      }
     }
   }
 

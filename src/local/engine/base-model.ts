@@ -1,6 +1,7 @@
 /** A base model read from a Hugging Face folder: configuration, frozen weights, rotary tables. */
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
+import { z } from "zod";
 import { SafetensorsFile } from "../../checkpoints/safetensors-file.node.js";
 import { type ModelConfig, readModelConfig } from "./config.js";
 import { type DecoderWeights, decoderLayout, packWeights } from "./decoder-weights.js";
@@ -24,11 +25,14 @@ export interface BaseModel extends DecoderModel {
 export function loadBaseModel(kernels: Kernels, name: string, folder: string): BaseModel {
   const config = readModelConfig(folder);
   const layout = decoderLayout(config);
-  const flat = kernels.alloc(layout.length);
-  readWeights(folder, layout.pieces, kernels.view(flat));
+  const weights = withRoom(name, layout.length, () => {
+    const flat = kernels.alloc(layout.length);
+    readWeights(folder, layout.pieces, kernels.view(flat));
+    return packWeights(kernels, layout.bind(flat), config);
+  });
   return {
     config,
-    weights: packWeights(kernels, layout.bind(flat), config),
+    weights,
     rope: new RopeTables(kernels, config),
     info: {
       name,
@@ -39,6 +43,18 @@ export function loadBaseModel(kernels: Kernels, name: string, folder: string): B
       parameters: layout.length,
     },
   };
+}
+
+function withRoom<T>(name: string, parameters: number, load: () => T): T {
+  try {
+    return load();
+  } catch (error) {
+    if (!(error instanceof RangeError)) throw error;
+    const millions = Math.round(parameters / 1e6);
+    throw new EngineInputError(
+      `${name} is too large for this engine: ${millions} million parameters of 4 bytes; ${error.message}`,
+    );
+  }
 }
 
 /** Fills `flat` from every safetensors file of the folder; all pieces must be there. */
@@ -68,8 +84,7 @@ export function readWeights(folder: string, pieces: Piece[], flat: Float32Array)
 function weightFiles(folder: string): string[] {
   const index = join(folder, "model.safetensors.index.json");
   if (existsSync(index)) {
-    const { weight_map } = JSON.parse(readFileSync(index, "utf8")) as { weight_map: Record<string, string> };
-    const files = [...new Set(Object.values(weight_map))];
+    const files = shardsOf(index);
     const outside = files.find((file) => /[/\\]/.test(file));
     if (outside) throw new EngineInputError(`${index} names a file outside its folder: ${outside}`);
     return files.sort();
@@ -77,4 +92,18 @@ function weightFiles(folder: string): string[] {
   const files = readdirSync(folder).filter((file) => file.endsWith(".safetensors"));
   if (files.length === 0) throw new EngineInputError(`${folder} has no .safetensors files`);
   return files.includes("model.safetensors") ? ["model.safetensors"] : files.sort();
+}
+
+const shardIndex = z.object({ weight_map: z.record(z.string(), z.string()) });
+
+function shardsOf(index: string): string[] {
+  let json: unknown;
+  try {
+    json = JSON.parse(readFileSync(index, "utf8"));
+  } catch {
+    throw new EngineInputError(`${index} is not JSON`);
+  }
+  const parsed = shardIndex.safeParse(json);
+  if (!parsed.success) throw new EngineInputError(`${index}: ${z.prettifyError(parsed.error)}`);
+  return [...new Set(Object.values(parsed.data.weight_map))];
 }

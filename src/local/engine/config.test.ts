@@ -55,6 +55,28 @@ describe("config.json", () => {
     expect(inverseFrequencies(linear)[0]).toBeCloseTo(0.25, 6);
   });
 
+  it("takes transformers' defaults where a family has its own, and its word where a file says a thing twice", () => {
+    expect(parse({ model_type: "qwen3" }).headDim).toBe(128);
+    expect(
+      parse({ rope_theta: 7, rope_parameters: { rope_type: "default", rope_theta: 1e6 } }).ropeTheta,
+    ).toBe(1e6);
+    expect(parse({ model_type: "mistral", sliding_window: null, max_position_embeddings: 8192 }).arch).toBe(
+      "mistral",
+    );
+  });
+
+  it("rounds frequencies as PyTorch does: far positions turn by many times the difference", () => {
+    const frequencies = inverseFrequencies({
+      ...parse({ head_dim: 128, rope_theta: 1e6 }),
+      ropeScaling: null,
+    });
+    // 1 / (1e6 ** (torch.arange(0, 128, 2).float() / 128))
+    expect([1, 3, 7, 10, 11, 12].map((index) => frequencies[index])).toEqual([
+      0.8058422207832336, 0.5232991576194763, 0.22067339718341827, 0.11547820270061493, 0.09305720031261444,
+      0.07498941570520401,
+    ]);
+  });
+
   it.each([
     [
       { model_type: "gpt2" },
@@ -66,6 +88,20 @@ describe("config.json", () => {
     [{ rope_scaling: { rope_type: "yarn", factor: 2 } }, /rope_scaling of type yarn is not supported/],
     [{ num_key_value_heads: 3 }, /num_key_value_heads 3 is not supported/],
     [{ model_type: "mistral", sliding_window: 100 }, /sliding-window attention is not supported/],
+    [
+      { model_type: "mistral", sliding_window: 100, use_sliding_window: false },
+      /sliding-window attention is not supported/,
+    ],
+    [{ model_type: "mistral", max_position_embeddings: 8192 }, /sliding-window attention is not supported/],
+    [
+      { model_type: "qwen3", sliding_window: 100, layer_types: ["full_attention", "sliding_attention"] },
+      /sliding-window attention is not supported/,
+    ],
+    [{ layer_types: ["linear_attention"] }, /a layer of type linear_attention is not supported/],
+    [{ rope_scaling: { type: "linear" } }, /rope_scaling of type linear without factor is not supported/],
+    [{ rope_parameters: { rope_type: "llama3", factor: 8 } }, /llama3 without low_freq_factor/],
+    [{ partial_rotary_factor: 0.5 }, /partial_rotary_factor 0.5 is not supported/],
+    [{ quantization_config: { quant_method: "fp8" } }, /quantization_config/],
   ])("refuses %j by name", (changes, message) => {
     expect(() => parse(changes)).toThrow(message);
   });

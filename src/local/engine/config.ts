@@ -4,13 +4,15 @@ import { join } from "node:path";
 import { z } from "zod";
 import { EngineInputError } from "./errors.js";
 
-export interface RopeScaling {
-  type: "linear" | "llama3";
-  factor: number;
-  lowFreqFactor: number;
-  highFreqFactor: number;
-  originalMaxPositions: number;
-}
+export type RopeScaling =
+  | { type: "linear"; factor: number }
+  | {
+      type: "llama3";
+      factor: number;
+      lowFreqFactor: number;
+      highFreqFactor: number;
+      originalMaxPositions: number;
+    };
 
 export interface ModelConfig {
   arch: "llama" | "mistral" | "qwen2" | "qwen3";
@@ -42,6 +44,7 @@ const ropeSettings = z.looseObject({
   low_freq_factor: z.number().positive().optional(),
   high_freq_factor: z.number().positive().optional(),
   original_max_position_embeddings: size.optional(),
+  partial_rotary_factor: z.number().nullish(),
 });
 const architectures = ["llama", "mistral", "qwen2", "qwen3"] as const;
 const configFile = z.looseObject({
@@ -64,6 +67,9 @@ const configFile = z.looseObject({
   hidden_act: z.string().default("silu"),
   use_sliding_window: z.boolean().optional(),
   sliding_window: z.number().nullish(),
+  layer_types: z.array(z.string()).nullish(),
+  partial_rotary_factor: z.number().nullish(),
+  quantization_config: z.unknown().optional(),
   eos_token_id: tokenIds,
 });
 
@@ -89,22 +95,25 @@ export function parseModelConfig(json: unknown, where: string): ModelConfig {
   const parsed = configFile.safeParse(json);
   if (!parsed.success) throw new EngineInputError(`${where}/config.json: ${z.prettifyError(parsed.error)}`);
   const file = parsed.data;
-  const refuse = (what: string) => {
+  const refuse = (what: string): never => {
     throw new EngineInputError(`${where}/config.json: ${what} is not supported`);
   };
   if (file.hidden_act !== "silu") refuse(`hidden_act ${file.hidden_act}`);
   if (file.mlp_bias) refuse("mlp_bias");
-  const usesWindow =
-    file.use_sliding_window ?? (file.model_type === "mistral" && file.sliding_window != null);
-  if (usesWindow && (file.sliding_window ?? 0) < file.max_position_embeddings)
-    refuse("sliding-window attention");
+  if (file.quantization_config) refuse("a quantized model (quantization_config)");
+  if (windowOf(file) < file.max_position_embeddings) refuse("sliding-window attention");
+  const foreign = file.layer_types?.find((type) => !/^(full|sliding)_attention$/.test(type));
+  if (foreign !== undefined) refuse(`a layer of type ${foreign}`);
   const kvHeads = file.num_key_value_heads ?? file.num_attention_heads;
-  const headDim = file.head_dim ?? file.hidden_size / file.num_attention_heads;
+  const headDim =
+    file.head_dim ?? (file.model_type === "qwen3" ? 128 : file.hidden_size / file.num_attention_heads);
   if (!Number.isInteger(headDim) || headDim % 2 !== 0) refuse(`a head dimension of ${headDim}`);
   if (file.num_attention_heads % kvHeads !== 0) {
     refuse(`num_attention_heads ${file.num_attention_heads} with num_key_value_heads ${kvHeads}`);
   }
   const rope = file.rope_parameters ?? file.rope_scaling ?? null;
+  const rotated = rope?.partial_rotary_factor ?? file.partial_rotary_factor ?? 1;
+  if (rotated !== 1) refuse(`partial_rotary_factor ${rotated}`);
   const qwen2 = file.model_type === "qwen2";
   return {
     arch: file.model_type,
@@ -117,7 +126,7 @@ export function parseModelConfig(json: unknown, where: string): ModelConfig {
     vocabSize: file.vocab_size,
     maxPositions: file.max_position_embeddings,
     rmsEps: file.rms_norm_eps,
-    ropeTheta: file.rope_theta ?? rope?.rope_theta ?? 10000,
+    ropeTheta: rope?.rope_theta ?? file.rope_theta ?? 10000,
     ropeScaling: rope ? parseRopeScaling(rope, file.max_position_embeddings, refuse) : null,
     tiedHead: file.tie_word_embeddings ?? false,
     qkNorm: file.model_type === "qwen3",
@@ -127,19 +136,42 @@ export function parseModelConfig(json: unknown, where: string): ModelConfig {
   };
 }
 
+/** How far back attention looks, as transformers reads the same file. */
+function windowOf(file: z.infer<typeof configFile>): number {
+  const unlimited = Number.POSITIVE_INFINITY;
+  switch (file.model_type) {
+    case "llama":
+      return unlimited;
+    case "mistral":
+      return (file.sliding_window === undefined ? 4096 : file.sliding_window) ?? unlimited;
+    case "qwen2":
+    case "qwen3":
+      if (!file.use_sliding_window && !file.layer_types?.includes("sliding_attention")) return unlimited;
+      return file.sliding_window ?? 4096;
+    default:
+      return file.model_type satisfies never;
+  }
+}
+
 function parseRopeScaling(
   rope: z.infer<typeof ropeSettings>,
   maxPositions: number,
-  refuse: (what: string) => void,
+  refuse: (what: string) => never,
 ): RopeScaling | null {
   const type = rope.rope_type ?? rope.type ?? "default";
   if (type === "default") return null;
-  if (type !== "linear" && type !== "llama3") refuse(`rope_scaling of type ${type}`);
+  if (type !== "linear" && type !== "llama3") throw refuse(`rope_scaling of type ${type}`);
+  const needed = <T>(key: string, value: T | undefined): T => {
+    if (value === undefined) throw refuse(`rope_scaling of type ${type} without ${key}`);
+    return value;
+  };
+  const factor = needed("factor", rope.factor);
+  if (type === "linear") return { type, factor };
   return {
-    type: type as RopeScaling["type"],
-    factor: rope.factor ?? 1,
-    lowFreqFactor: rope.low_freq_factor ?? 1,
-    highFreqFactor: rope.high_freq_factor ?? 4,
+    type,
+    factor,
+    lowFreqFactor: needed("low_freq_factor", rope.low_freq_factor),
+    highFreqFactor: needed("high_freq_factor", rope.high_freq_factor),
     originalMaxPositions: rope.original_max_position_embeddings ?? maxPositions,
   };
 }

@@ -49,7 +49,7 @@ describe("pages of keys and values", () => {
     pool.take();
     expect(pool.find(pool.root(1), first, first.length).pages).toHaveLength(2);
     expect(pool.find(pool.root(1), second, second.length).pages).toHaveLength(3);
-    expect(() => pool.take()).toThrow("the key-value cache is full");
+    expect(() => pool.take()).toThrow("no memory left for keys and values");
   });
 
   it("keeps its content when it grows", () => {

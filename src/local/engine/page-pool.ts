@@ -1,7 +1,8 @@
 /** Keys and values of all sequences of one model in pages of a few tokens; full pages are shared by equal prefixes. */
 import type { ModelConfig } from "./config.js";
 import { widthsOf } from "./decoder.js";
-import { type F32, type Kernels, slice } from "./kernels/kernels.js";
+import { EngineInputError } from "./errors.js";
+import { allocAll, type F32, type Kernels, slice } from "./kernels/kernels.js";
 
 export const pageSize = 16;
 
@@ -53,10 +54,14 @@ export class PagePool {
     return -weightsVersion;
   }
 
-  /** A page of one's own. Callers reserve what they need beforehand, so there always is one. */
+  /** A page of one's own. Callers reserve what they need beforehand: there is one unless memory has run out. */
   take(): number {
     const page = this.#free.pop() ?? this.#fresh() ?? this.#dropOldest();
-    if (page === undefined) throw new Error("the key-value cache is full");
+    if (page === undefined) {
+      throw new EngineInputError(
+        `there is no memory left for keys and values: ${this.heldPages * pageSize} tokens are being sampled`,
+      );
+    }
     this.#pages[page] = { references: 1, key: null };
     return page;
   }
@@ -120,26 +125,31 @@ export class PagePool {
 
   #fresh(): number | undefined {
     if (this.#pages.length === this.maxPages) return undefined;
-    if (this.#pages.length === this.#capacity) {
-      // Cached prefixes are worth memory up to the bound, so growing comes before dropping.
-      this.#capacity = Math.min(this.maxPages, Math.max(64, 2 * this.#capacity));
-      this.#keys = this.#grown(this.#keys);
-      this.#values = this.#grown(this.#values);
-    }
+    // Cached prefixes are worth memory up to the bound, so growing comes before dropping.
+    if (this.#pages.length === this.#capacity && !this.#grow()) return undefined;
     this.#pages.push({ references: 0, key: null });
     return this.#pages.length - 1;
   }
 
-  #grown(old: F32[]): F32[] {
-    return Array.from({ length: this.#layers }, (_, layer) => {
-      const larger = this.#kernels.alloc(this.#capacity * pageSize * this.#width);
-      const smaller = old[layer];
-      if (smaller) {
-        this.#kernels.copy(slice(larger, 0, smaller.length), smaller);
-        this.#kernels.free(smaller);
-      }
-      return larger;
+  /** False where there is no memory to grow into; then everything is as before. */
+  #grow(): boolean {
+    const capacity = Math.min(this.maxPages, Math.max(64, 2 * this.#capacity));
+    const old = [...this.#keys, ...this.#values];
+    let larger: F32[];
+    try {
+      larger = allocAll(this.#kernels, capacity * pageSize * this.#width, 2 * this.#layers);
+    } catch (error) {
+      if (error instanceof RangeError) return false;
+      throw error;
+    }
+    old.forEach((smaller, index) => {
+      this.#kernels.copy(slice(larger[index]!, 0, smaller.length), smaller);
+      this.#kernels.free(smaller);
     });
+    this.#keys = larger.slice(0, this.#layers);
+    this.#values = larger.slice(this.#layers);
+    this.#capacity = capacity;
+    return true;
   }
 
   #dropOldest(): number | undefined {

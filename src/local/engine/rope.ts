@@ -1,21 +1,26 @@
-/** Rotary embedding angles as Hugging Face computes them: frequencies and angles rounded to float32 before the cosine. */
+/** Rotary embedding angles as Hugging Face computes them: every step is rounded to float32, which far positions feel. */
 import type { ModelConfig } from "./config.js";
 import type { F32, Kernels } from "./kernels/kernels.js";
+
+const f32 = Math.fround;
 
 export function inverseFrequencies(config: ModelConfig): Float32Array {
   const half = config.headDim / 2;
   const frequencies = new Float32Array(half);
-  for (let i = 0; i < half; i++) frequencies[i] = 1 / config.ropeTheta ** ((2 * i) / config.headDim);
+  for (let i = 0; i < half; i++) {
+    frequencies[i] = 1 / f32(config.ropeTheta ** f32((2 * i) / config.headDim));
+  }
   const scaling = config.ropeScaling;
   if (!scaling) return frequencies;
   return frequencies.map((frequency) => {
     if (scaling.type === "linear") return frequency / scaling.factor;
     const { factor, lowFreqFactor, highFreqFactor, originalMaxPositions } = scaling;
-    const wavelength = (2 * Math.PI) / frequency;
+    const wavelength = f32((2 * Math.PI) / frequency);
     if (wavelength > originalMaxPositions / lowFreqFactor) return frequency / factor;
     if (wavelength < originalMaxPositions / highFreqFactor) return frequency;
-    const smooth = (originalMaxPositions / wavelength - lowFreqFactor) / (highFreqFactor - lowFreqFactor);
-    return ((1 - smooth) * frequency) / factor + smooth * frequency;
+    const above = f32(f32(originalMaxPositions / wavelength) - lowFreqFactor);
+    const smooth = f32(above / (highFreqFactor - lowFreqFactor));
+    return f32(f32(f32(1 - smooth) * frequency) / factor) + f32(smooth * frequency);
   });
 }
 

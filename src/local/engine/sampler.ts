@@ -93,7 +93,9 @@ export class Sampler {
   async step(): Promise<void> {
     this.#sweep();
     this.#admit();
-    const planned = [...this.#planSamples(), ...this.#planPrompts()].sort((a, b) => a.version - b.version);
+    const planned = [...this.#planSamples(), ...this.#planPrompts()]
+      .filter((plan) => !plan.request.settled)
+      .sort((a, b) => a.version - b.version);
     if (planned.length > 0) {
       try {
         await this.#forward(planned);
@@ -151,12 +153,13 @@ export class Sampler {
   }
 
   #planSamples(): Planned[] {
-    return this.#running.map((sample) => {
+    const planned: Planned[] = [];
+    for (const sample of this.#running) {
       const position = sample.tokens.length - 1;
-      if (position >= sample.pages.length * pageSize) sample.pages.push(this.#pool.take());
       const { request } = sample;
+      if (!this.#takePages(request, sample.pages, position + 1)) continue;
       const { adapter } = request;
-      return {
+      planned.push({
         request,
         version: adapter?.version ?? 0,
         span: {
@@ -171,8 +174,22 @@ export class Sampler {
           sample.node = this.#registerFull(sample.node, sample.tokens, position, position + 1, sample.pages);
           this.#extend(sample, logits(0), lse(0));
         },
-      };
-    });
+      });
+    }
+    return planned;
+  }
+
+  /** Makes `pages` hold so many tokens. Where memory has run out, the newest requests end until it suffices. */
+  #takePages(request: SampleRequest, pages: number[], tokens: number): boolean {
+    while (!request.settled && pages.length * pageSize < tokens) {
+      try {
+        pages.push(this.#pool.take());
+      } catch (error) {
+        this.#active.at(-1)!.fail(error);
+        this.#sweep();
+      }
+    }
+    return !request.settled;
   }
 
   #planPrompts(): Planned[] {
@@ -187,7 +204,7 @@ export class Sampler {
       }
       if (count === 0) break;
       budget -= count;
-      while (request.pages.length * pageSize < start + count) request.pages.push(this.#pool.take());
+      if (!this.#takePages(request, request.pages, start + count)) continue;
       const { adapter, logitsFrom } = request;
       const tokens = request.call.prompt;
       planned.push({
@@ -264,11 +281,6 @@ export class Sampler {
     const shared = request.pages.slice(0, request.sharedPages);
     for (const page of shared) this.#pool.hold(page);
     const pages = [...shared];
-    if (request.length % pageSize > 0) {
-      const copy = this.#pool.take();
-      this.#pool.copyPage(request.pages[request.sharedPages]!, copy);
-      pages.push(copy);
-    }
     const sample: Running = {
       request,
       index,
@@ -279,6 +291,10 @@ export class Sampler {
       reservedPages,
     };
     this.#running.push(sample);
+    if (!this.#takePages(request, pages, request.length)) return false;
+    if (request.length % pageSize > 0) {
+      this.#pool.copyPage(request.pages[request.sharedPages]!, pages[request.sharedPages]!);
+    }
     this.#extend(sample, last.logits, last.lse);
     return true;
   }

@@ -259,6 +259,18 @@ export function slice<T extends F32 | I32>(buffer: T, start: number, length: num
   return { ...buffer, offset: buffer.offset + 4 * start, length };
 }
 
+/** Several buffers of one length, or none when memory does not suffice for all. */
+export function allocAll(kernels: Kernels, length: number, count: number): F32[] {
+  const buffers: F32[] = [];
+  try {
+    while (buffers.length < count) buffers.push(kernels.alloc(length));
+  } catch (error) {
+    for (const buffer of buffers) kernels.free(buffer);
+    throw error;
+  }
+  return buffers;
+}
+
 /** The scalars of one AdamW step, in float32 as every implementation must use them. */
 export function adamwScalars(step: AdamWStep): {
   decay: number;
