@@ -1,16 +1,17 @@
-import { cp, stat } from "node:fs/promises";
+import { cp, open, stat } from "node:fs/promises";
 import { join } from "node:path";
 import { z } from "zod";
 import type { AdapterState } from "../engine/engine.js";
 import {
   listFolder,
   readJson,
-  recoverFolders,
+  recoverFolder,
   removeFolderAtomic,
   writeFolderAtomic,
   writePrivateAtomic,
   writePrivateSynced,
 } from "./data-folder.js";
+import { Exclusive } from "./exclusive.js";
 import { checkName } from "./names.js";
 import { readAdapterFolder, writeAdapterFiles } from "./peft.js";
 import type { RunRecord, RunStore } from "./run-store.js";
@@ -54,7 +55,7 @@ export class CheckpointStore {
   readonly #now: () => number;
   readonly #records = new Map<string, CheckpointRecord>();
   // Changes to one checkpoint wait for each other: a publish must not race an overwrite.
-  readonly #busy = new Map<string, Promise<unknown>>();
+  readonly #exclusive = new Exclusive();
 
   constructor(runs: RunStore, now: () => number) {
     this.#runs = runs;
@@ -65,7 +66,8 @@ export class CheckpointStore {
     for (const run of this.#runs.list()) {
       for (const kind of checkpointKinds) {
         const parent = join(this.#runs.folderOf(run.id), "checkpoints", kind);
-        for (const name of await recoverFolders(parent)) {
+        for (const name of await recoverFolder(parent)) {
+          await recoverFolder(join(parent, name));
           const parsed = checkpointSchema.safeParse(await readJson(join(parent, name, "checkpoint.json")));
           if (!parsed.success || checkName(name) !== undefined) continue;
           const record = parsed.data;
@@ -95,7 +97,7 @@ export class CheckpointStore {
   /** Writes a checkpoint; it is listed once every byte is on disk. Throws `NameTakenError` for a taken name. */
   save(request: NewCheckpoint, source: CheckpointSource): Promise<CheckpointRecord> {
     const key = keyOf(request.run.id, request.kind, request.name);
-    return this.#exclusively(key, async () => {
+    return this.#exclusive.run(key, async () => {
       if (!request.overwrite && this.get(request.run.id, request.kind, request.name) !== undefined) {
         throw new NameTakenError(request.kind, request.name, request.run.id);
       }
@@ -103,7 +105,8 @@ export class CheckpointStore {
         runId: request.run.id,
         kind: request.kind,
         name: request.name,
-        createdAt: this.#now(),
+        // Tells a checkpoint from the one it replaces, also within a millisecond.
+        createdAt: Math.max(this.#now(), (this.#records.get(key)?.createdAt ?? 0) + 1),
         sizeBytes: 0,
         hasOptimizer:
           source.type === "state" ? source.state.optimizer !== undefined : source.from.hasOptimizer,
@@ -127,7 +130,10 @@ export class CheckpointStore {
   }
 
   async #copyFiles(from: CheckpointRecord, folder: string): Promise<void> {
-    for (const file of await this.files(from)) await cp(join(this.folderOf(from), file), join(folder, file));
+    for (const file of await this.files(from)) {
+      await cp(join(this.folderOf(from), file), join(folder, file));
+      await syncFile(join(folder, file));
+    }
   }
 
   update(
@@ -135,7 +141,7 @@ export class CheckpointStore {
     change: Partial<Pick<CheckpointRecord, "public" | "expiresAt">>,
   ): Promise<void> {
     const key = keyOf(record.runId, record.kind, record.name);
-    return this.#exclusively(key, async () => {
+    return this.#exclusive.run(key, async () => {
       const current = this.#records.get(key);
       if (current === undefined) return;
       const changed = { ...current, ...change };
@@ -150,10 +156,16 @@ export class CheckpointStore {
   /** False when it was gone already, or another one has taken its name. */
   remove(record: CheckpointRecord): Promise<boolean> {
     const key = keyOf(record.runId, record.kind, record.name);
-    return this.#exclusively(key, async () => {
-      if (this.#records.get(key)?.createdAt !== record.createdAt) return false;
+    return this.#exclusive.run(key, async () => {
+      const current = this.#records.get(key);
+      if (current?.createdAt !== record.createdAt) return false;
       this.#records.delete(key);
-      await removeFolderAtomic(this.folderOf(record));
+      try {
+        await removeFolderAtomic(this.folderOf(record));
+      } catch (error) {
+        if ((await this.files(record)).length > 0) this.#records.set(key, current);
+        throw error;
+      }
       return true;
     });
   }
@@ -181,20 +193,6 @@ export class CheckpointStore {
   #isExpired(record: CheckpointRecord): boolean {
     return record.expiresAt !== null && record.expiresAt <= this.#now();
   }
-
-  #exclusively<T>(key: string, action: () => Promise<T>): Promise<T> {
-    const before = this.#busy.get(key) ?? Promise.resolve();
-    const result = before.then(action, action);
-    const settled = result.then(
-      () => undefined,
-      () => undefined,
-    );
-    this.#busy.set(key, settled);
-    void settled.then(() => {
-      if (this.#busy.get(key) === settled) this.#busy.delete(key);
-    });
-    return result;
-  }
 }
 
 export class NameTakenError extends Error {
@@ -208,6 +206,11 @@ export class NameTakenError extends Error {
 
 function keyOf(runId: string, kind: CheckpointKind, name: string): string {
   return `${runId}/${kind}/${name}`;
+}
+
+async function syncFile(path: string): Promise<void> {
+  const handle = await open(path, "r+");
+  await handle.sync().finally(() => handle.close());
 }
 
 async function folderSize(folder: string): Promise<number> {

@@ -71,9 +71,16 @@ export function writePrivateAtomic(path: string, content: Uint8Array | string): 
   return writeFileAtomic(path, content, PRIVATE_FILE);
 }
 
+/** Makes a folder and those above it, so that also a power cut leaves them. */
+export async function makeFolder(path: string): Promise<void> {
+  const first = await mkdir(path, { recursive: true, mode: 0o700 });
+  if (first === undefined) return;
+  for (let made = path; made.length >= first.length; made = dirname(made)) await syncFolder(dirname(made));
+}
+
 /**
  * Builds a folder beside its final place, syncs it, and renames it in. An existing folder of that name is set
- * aside first and put back by `recoverFolders` should the process die between the two renames.
+ * aside first and put back by `recoverFolder` should the process die between the two renames.
  */
 export async function writeFolderAtomic(
   path: string,
@@ -81,7 +88,7 @@ export async function writeFolderAtomic(
   options: { replace: boolean },
 ): Promise<void> {
   const parent = dirname(path);
-  await mkdir(parent, { recursive: true, mode: 0o700 });
+  await makeFolder(parent);
   const temporary = join(parent, `${TEMPORARY_PREFIX}${randomUUID()}`);
   await mkdir(temporary, { mode: 0o700 });
   let aside: string | undefined;
@@ -121,8 +128,8 @@ export async function removeFolderAtomic(path: string): Promise<void> {
   await rm(temporary, { recursive: true, force: true });
 }
 
-/** After a crash: half-written folders go, replaced ones without a successor come back. Returns what is left. */
-export async function recoverFolders(parent: string): Promise<string[]> {
+/** After a crash: what was half written goes, replaced folders without a successor come back. Returns what is left. */
+export async function recoverFolder(parent: string): Promise<string[]> {
   const entries = await listFolder(parent);
   const present = new Set(entries);
   for (const entry of entries) {
@@ -147,7 +154,7 @@ export async function listFolder(path: string): Promise<string[]> {
   try {
     return await readdir(path);
   } catch (error) {
-    if (errorCode(error) === "ENOENT") return [];
+    if (["ENOENT", "ENOTDIR"].includes(errorCode(error) ?? "")) return [];
     throw error;
   }
 }

@@ -62,11 +62,35 @@ function flat(data: Float32Array): NamedTensor {
   return { shape: [data.length], data };
 }
 
-const configSchema = z.object({
+const nothing = z.union([
+  z.null(),
+  z.literal(false),
+  z.literal("none"),
+  z.array(z.never()),
+  z.strictObject({}),
+]);
+
+/** What changes an adapter's output in ways that A and B alone do not tell; only "not used" is understood. */
+const UNSUPPORTED = [
+  "use_dora",
+  "rank_pattern",
+  "alpha_pattern",
+  "bias",
+  "lora_bias",
+  "fan_in_fan_out",
+  "modules_to_save",
+  "layer_replication",
+  "trainable_token_indices",
+  "target_parameters",
+  "use_qalora",
+  "use_bdlora",
+] as const;
+
+const configSchema = z.looseObject({
+  peft_type: z.literal("LORA").optional(),
   r: z.number().int().positive(),
   lora_alpha: z.number(),
-  use_rslora: z.boolean().optional(),
-  use_dora: z.boolean().optional(),
+  use_rslora: z.boolean().nullish(),
 });
 
 /**
@@ -74,9 +98,12 @@ const configSchema = z.object({
  * matrices, so that the adapter's output stays the same.
  */
 export async function readAdapterFolder(folder: string): Promise<AdapterState> {
-  const config = configSchema.parse(JSON.parse(await readFile(join(folder, "adapter_config.json"), "utf8")));
-  if (config.use_dora === true) throw new EngineInputError(`${folder}: DoRA adapters are not supported.`);
+  const config = await readAdapterConfig(join(folder, "adapter_config.json"));
   const { tensors } = decodeSafetensors(await readBytes(join(folder, "adapter_model.safetensors")));
+  for (const name of Object.keys(tensors)) {
+    // PEFT puts a copy of the base model's own head beside an adapter of it.
+    if (name.endsWith(".base_layer.weight")) delete tensors[name];
+  }
   const alpha = config.use_rslora === true ? config.lora_alpha * Math.sqrt(config.r) : config.lora_alpha;
   if (alpha !== loraAlpha) scaleB(tensors, alpha / loraAlpha);
   const names = Object.keys(tensors);
@@ -91,6 +118,24 @@ export async function readAdapterFolder(folder: string): Promise<AdapterState> {
   };
   const optimizer = await readOptimizer(folder);
   return optimizer === undefined ? { lora, tensors } : { lora, tensors, optimizer };
+}
+
+async function readAdapterConfig(path: string): Promise<z.infer<typeof configSchema>> {
+  const text = await readFile(path, "utf8");
+  let json: unknown;
+  try {
+    json = JSON.parse(text);
+  } catch {
+    throw new EngineInputError(`${path} is not JSON.`);
+  }
+  const parsed = configSchema.safeParse(json);
+  if (!parsed.success) throw new EngineInputError(`${path}: ${z.prettifyError(parsed.error)}`);
+  for (const key of UNSUPPORTED) {
+    const value = parsed.data[key];
+    if (value === undefined || nothing.safeParse(value).success) continue;
+    throw new EngineInputError(`${path}: adapters with ${key} (${JSON.stringify(value)}) are not supported.`);
+  }
+  return parsed.data;
 }
 
 /** A plain array: a Buffer's `slice` does not copy, which decoders of typed arrays rely on. */

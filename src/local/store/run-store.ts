@@ -1,7 +1,14 @@
-import { mkdir } from "node:fs/promises";
 import { z } from "zod";
 import type { LoraSettings } from "../engine/engine.js";
-import { type DataFolder, listFolder, readJson, writePrivateAtomic } from "./data-folder.js";
+import {
+  type DataFolder,
+  listFolder,
+  makeFolder,
+  readJson,
+  recoverFolder,
+  writePrivateAtomic,
+} from "./data-folder.js";
+import { Exclusive } from "./exclusive.js";
 import { runFolderName } from "./names.js";
 
 const loraSchema = z.object({
@@ -33,6 +40,8 @@ export class RunStore {
   readonly #folder: DataFolder;
   readonly #runs = new Map<string, RunRecord>();
   readonly #unsaved = new Set<RunRecord>();
+  // Of two writes of one run, the one that began later must be the one that stays.
+  readonly #exclusive = new Exclusive();
 
   constructor(folder: DataFolder) {
     this.#folder = folder;
@@ -40,6 +49,7 @@ export class RunStore {
 
   async load(): Promise<void> {
     for (const entry of await listFolder(this.#folder.join("runs"))) {
+      await recoverFolder(this.#folder.join("runs", entry));
       const parsed = runSchema.safeParse(await readJson(this.#folder.join("runs", entry, "run.json")));
       if (parsed.success && runFolderName(parsed.data.id) === entry)
         this.#runs.set(parsed.data.id, parsed.data);
@@ -59,10 +69,18 @@ export class RunStore {
 
   /** Writes a new or changed run to disk. */
   async save(run: RunRecord): Promise<void> {
-    await mkdir(this.folderOf(run.id), { recursive: true, mode: 0o700 });
-    await writePrivateAtomic(`${this.folderOf(run.id)}/run.json`, JSON.stringify(run, null, 2));
-    this.#runs.set(run.id, run);
-    this.#unsaved.delete(run);
+    await this.#exclusive.run(run.id, async () => {
+      // Before the write, during which the run may change again; what could not be written is tried again.
+      this.#unsaved.delete(run);
+      try {
+        await makeFolder(this.folderOf(run.id));
+        await writePrivateAtomic(`${this.folderOf(run.id)}/run.json`, JSON.stringify(run, null, 2));
+      } catch (error) {
+        if (this.#runs.get(run.id) === run) this.#unsaved.add(run);
+        throw error;
+      }
+      this.#runs.set(run.id, run);
+    });
   }
 
   /** The time of a request is written with the next `flush`. */

@@ -1,6 +1,7 @@
 import { mkdir, readFile } from "node:fs/promises";
 import { z } from "zod";
-import { type DataFolder, listFolder, readJson, writePrivateAtomic } from "./data-folder.js";
+import { type DataFolder, readJson, recoverFolder, writePrivateAtomic } from "./data-folder.js";
+import { Exclusive } from "./exclusive.js";
 
 const samplerSchema = z.object({ id: z.string(), baseModel: z.string(), modelPath: z.string().nullable() });
 
@@ -39,6 +40,8 @@ export class SessionStore {
   readonly #sessions = new Map<string, SessionRecord>();
   readonly #samplers = new Map<string, { sampler: SamplerRecord; session: SessionRecord }>();
   readonly #unsaved = new Set<SessionRecord>();
+  // Of two writes of one session, the one that began later must be the one that stays.
+  readonly #exclusive = new Exclusive();
 
   constructor(folder: DataFolder) {
     this.#folder = folder;
@@ -47,7 +50,8 @@ export class SessionStore {
   async load(): Promise<void> {
     await mkdir(this.#folder.join("sessions"), { recursive: true, mode: 0o700 });
     await mkdir(this.#folder.join("traces"), { recursive: true, mode: 0o700 });
-    for (const entry of await listFolder(this.#folder.join("sessions"))) {
+    await recoverFolder(this.#folder.join("traces"));
+    for (const entry of await recoverFolder(this.#folder.join("sessions"))) {
       const parsed = sessionSchema.safeParse(await readJson(this.#folder.join("sessions", entry)));
       if (!parsed.success || entry !== `${parsed.data.id}.json`) continue;
       this.#sessions.set(parsed.data.id, parsed.data);
@@ -72,11 +76,13 @@ export class SessionStore {
 
   async save(session: SessionRecord): Promise<void> {
     this.#sessions.set(session.id, session);
-    this.#unsaved.delete(session);
     const path = this.#folder.join("sessions", `${session.id}.json`);
-    await writePrivateAtomic(path, JSON.stringify(session, null, 2)).catch((error: unknown) => {
-      this.#unsaved.add(session);
-      throw error;
+    await this.#exclusive.run(session.id, async () => {
+      this.#unsaved.delete(session);
+      await writePrivateAtomic(path, JSON.stringify(session, null, 2)).catch((error: unknown) => {
+        this.#unsaved.add(session);
+        throw error;
+      });
     });
   }
 

@@ -135,6 +135,15 @@ describe("a checkpoint", () => {
     expect(read.tensors[A]?.data[0]).toBe(Number(record?.userMetadata?.["v"]));
   });
 
+  it("that replaces another within a millisecond is told from it", async () => {
+    const first = await save("a", 1);
+    now = first.createdAt;
+    const second = await save("a", 2, true);
+    expect(second.createdAt).toBeGreaterThan(first.createdAt);
+    expect(await store.checkpoints.remove(first)).toBe(false);
+    expect(store.checkpoints.get(second.runId, "weights", "a")).toEqual(second);
+  });
+
   it("that expired is not deleted in place of its successor", async () => {
     const first = await save("a", 1);
     await store.checkpoints.update(first, { expiresAt: now });
@@ -162,6 +171,49 @@ describe("a PEFT folder", () => {
     expect(read.tensors[A]).toEqual(state(1).tensors[A]);
     expect(read.lora).toEqual({ rank: 2, seed: 0, trainAttn: true, trainMlp: false, trainUnembed: false });
   });
+
+  it("of PEFT with its copy of the base model's head, and of rank-stabilised LoRA, reads as PEFT applies it", async () => {
+    const head = "base_model.model.lm_head";
+    const { lora, tensors } = state(1);
+    const written = {
+      ...tensors,
+      [`${head}.lora_A.weight`]: { shape: [2, 3], data: new Float32Array(6) },
+      [`${head}.lora_B.weight`]: { shape: [4, 2], data: new Float32Array(8) },
+      [`${head}.base_layer.weight`]: { shape: [4, 3], data: new Float32Array(12) },
+    };
+    await writeAdapterFiles(
+      folder,
+      { lora: { ...lora, trainUnembed: true }, tensors: written },
+      "some/model",
+    );
+    await changeConfig({ use_rslora: true, lora_alpha: 16 });
+    const read = await readAdapterFolder(folder);
+    expect(Object.keys(read.tensors)).not.toContain(`${head}.base_layer.weight`);
+    expect(read.lora.trainUnembed).toBe(true);
+    // Scaled by alpha / sqrt(r) there, by 32 / r here.
+    const factor = 16 / Math.SQRT2 / (32 / 2);
+    expect(read.tensors[B]!.data[2]).toBe(Math.fround(3 * factor));
+  });
+
+  it.each([
+    [{ use_dora: true }, /use_dora \(true\) are not supported/],
+    [{ alpha_pattern: { q_proj: 8 } }, /alpha_pattern \(\{"q_proj":8\}\) are not supported/],
+    [{ rank_pattern: { q_proj: 8 } }, /rank_pattern/],
+    [{ bias: "all" }, /bias \("all"\) are not supported/],
+    [{ modules_to_save: ["lm_head"] }, /modules_to_save/],
+    [{ peft_type: "LOHA" }, /peft_type/],
+    [{ r: "8" }, /at r$/m],
+  ])("with %j is refused by name", async (changes, message) => {
+    await writeAdapterFiles(folder, state(1), "some/model");
+    await changeConfig(changes);
+    await expect(readAdapterFolder(folder)).rejects.toThrow(message);
+  });
+
+  async function changeConfig(changes: object): Promise<void> {
+    const path = join(folder, "adapter_config.json");
+    const config = JSON.parse(await readFile(path, "utf8")) as object;
+    await writeFile(path, JSON.stringify({ ...config, ...changes }));
+  }
 });
 
 describe("a data folder", () => {
@@ -173,6 +225,42 @@ describe("a data folder", () => {
     // A lock whose process is gone is nobody's.
     await writeFile(join(folder, ".lock"), "999999999");
     store = await openStore(folder, { wallNow: () => now });
+  });
+
+  it("forgets what a crash left half written, wherever that lies", async () => {
+    const usage = { owner: "o", sessionId: "s", baseModel: "m", kind: "training" } as const;
+    const checkpoint = await save("a", 1);
+    await store.sessions.saveTrace("s", "{}");
+    store.usage.add(3_600_500, { ...usage, count: 5 });
+    await store.flush();
+    const [hour] = await readdir(join(folder, "usage"));
+    // Whole, but never renamed to its place; what came after it counts.
+    const stale = (await readFile(join(folder, "usage", hour!), "utf8")).replace("5", "3");
+    const places = ["usage", "sessions", "traces", "runs/s_train_0"].map((place) => join(folder, place));
+    places.push(store.checkpoints.folderOf(checkpoint));
+    for (const place of places) await writeFile(join(place, ".tmp-1"), stale);
+    for (const place of places) await writeFile(join(place, ".tmp-2"), '[{"hourSt');
+    await writeFile(join(folder, "runs", "stray"), "");
+    await reopen();
+    for (const place of places)
+      expect((await readdir(place)).filter((name) => name.startsWith("."))).toEqual([]);
+    expect(store.usage.between(0, 1e9)).toMatchObject([{ count: 5 }]);
+    expect(store.checkpoints.list()).toHaveLength(1);
+  });
+
+  it("keeps the last word on a run, whatever is written at the same time", async () => {
+    const run = runOf("s:train:0");
+    await store.runs.save(run);
+    const flushed = Array.from({ length: 8 }, (_, index) => {
+      store.runs.touch(run, 100 + index);
+      return store.runs.flush();
+    });
+    run.corrupted = true;
+    const marked = store.runs.save(run);
+    store.runs.touch(run, 200);
+    await Promise.all([...flushed, marked]);
+    await reopen();
+    expect(store.runs.get(run.id)).toMatchObject({ corrupted: true, lastRequestAt: 200 });
   });
 
   it("keeps audit lines and usage across restarts, and leaves out a line cut short", async () => {

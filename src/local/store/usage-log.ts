@@ -1,6 +1,6 @@
 import { mkdir } from "node:fs/promises";
 import { z } from "zod";
-import { type DataFolder, listFolder, readJson, writePrivateAtomic } from "./data-folder.js";
+import { type DataFolder, readJson, recoverFolder, writePrivateAtomic } from "./data-folder.js";
 
 const HOUR_MS = 3_600_000;
 
@@ -28,7 +28,7 @@ export class UsageLog {
 
   async load(): Promise<void> {
     await mkdir(this.#folder.join("usage"), { recursive: true, mode: 0o700 });
-    for (const entry of await listFolder(this.#folder.join("usage"))) {
+    for (const entry of await recoverFolder(this.#folder.join("usage"))) {
       const parsed = z.array(usageSchema).safeParse(await readJson(this.#folder.join("usage", entry)));
       if (!parsed.success) continue;
       for (const event of parsed.data) this.#hour(event.hourStart).set(keyOf(event), event);
