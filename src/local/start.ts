@@ -8,7 +8,9 @@ import { TinkerError } from "../errors.js";
 import { type Clock, systemClock } from "../transport/clock.js";
 import type { Logger } from "../transport/logger.js";
 import { defaultModel } from "./default-model.js";
+import { parseModelConfig } from "./engine/config.js";
 import { type Engine, startEngine } from "./engine/index.js";
+import type { HubModelOptions } from "./hub-model.js";
 import { type ModelSource, resolveModel } from "./model-source.js";
 import { type ClientConfig, createServer, type Limits, refuseForeignHost } from "./server/index.js";
 import { openStore } from "./store/index.js";
@@ -136,7 +138,10 @@ function anyAddress(host: string): boolean {
 }
 
 async function engineFor(options: LocalBackendOptions): Promise<Engine> {
-  const models = await Promise.all((options.models ?? [defaultModel]).map((source) => resolveModel(source)));
+  const logger = options.logger ?? console;
+  const models = await Promise.all(
+    (options.models ?? [defaultModel]).map((source) => resolveModel(source, hubOptions(logger))),
+  );
   for (const [index, { name }] of models.entries()) {
     if (models.findIndex((other) => other.name === name) === index) continue;
     throw new Error(`Two models are called ${name}: give one of the folders another name.`);
@@ -146,6 +151,20 @@ async function engineFor(options: LocalBackendOptions): Promise<Engine> {
     ...(options.threads === undefined ? {} : { threads: options.threads }),
     ...(options.relaxedSimd === undefined ? {} : { relaxedSimd: options.relaxedSimd }),
   });
+}
+
+/** A download of gigabytes is announced; a model this engine cannot run is not downloaded. */
+function hubOptions(logger: Pick<Logger, "warn">): HubModelOptions {
+  let isAnnounced = false;
+  return {
+    check: parseModelConfig,
+    onProgress: ({ name, totalBytes }) => {
+      if (isAnnounced) return;
+      isAnnounced = true;
+      const size = totalBytes === undefined ? "" : ` (${Math.ceil(totalBytes / 1e6)} MB)`;
+      logger.warn(`Downloading ${name}${size} from the Hugging Face hub; the next start finds it on disk.`);
+    },
+  };
 }
 
 async function temporaryFolder(closers: (() => Promise<unknown>)[]): Promise<string> {

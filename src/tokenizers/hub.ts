@@ -16,7 +16,7 @@ export async function downloadFromHub(
   hub: HubOptions,
 ): Promise<{ commit: string; files: TokenizerFiles }> {
   const place = encodeURIComponent(revision);
-  const about = await get(hub, `/api/models/${id}/revision/${place}`, id, revision);
+  const about = await askHub(hub, `/api/models/${id}/revision/${place}`, id, revision);
   const { sha, siblings } = (await about.json()) as { sha?: unknown; siblings?: unknown };
   if (typeof sha !== "string" || !COMMIT.test(sha) || !Array.isArray(siblings)) {
     throw new TinkerError(`${hub.endpoint} did not say which files ${id} has.`);
@@ -32,12 +32,13 @@ export async function downloadFromHub(
   const files: { [Name in TokenizerFileName]?: string } = {};
   for (const name of TOKENIZER_FILES) {
     if (!there.has(name) || (name === "tiktoken.model" && there.has("tokenizer.json"))) continue;
-    files[name] = await (await get(hub, `/${id}/resolve/${sha}/${name}`, id, revision)).text();
+    files[name] = await (await askHub(hub, `/${id}/resolve/${sha}/${name}`, id, revision)).text();
   }
   return { commit: sha, files };
 }
 
-async function get(hub: HubOptions, path: string, id: string, revision: string): Promise<Response> {
+/** An answer of the hub about a model, or an error that says what to do. */
+export async function askHub(hub: HubOptions, path: string, id: string, revision: string): Promise<Response> {
   const url = `${hub.endpoint}${path}`;
   const headers: HeadersInit = hub.token === undefined ? {} : { authorization: `Bearer ${hub.token}` };
   let response: Response;

@@ -1,9 +1,10 @@
-import { existsSync, mkdtempSync, rmSync } from "node:fs";
+import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import { ServiceClient } from "../../src/index.js";
+import { FakeHub } from "../support/fake-hub.js";
 import { run, start } from "./command.js";
 
 const tiny = fileURLToPath(new URL("../fixtures/engine/qwen3", import.meta.url));
@@ -75,6 +76,33 @@ describe("tinkerts serve", () => {
     server.child.kill("SIGINT");
     const { stdout, stderr } = await server.finished;
     expect(stdout + stderr).not.toMatch(/tml-first|tml-second/);
+  });
+
+  it("downloads a model of the hub, says so, stops at once on Ctrl-C and goes on from there", async () => {
+    const names = ["config.json", "generation_config.json", "model.safetensors"];
+    const files = Object.fromEntries(names.map((name) => [name, readFileSync(join(tiny, name))]));
+    const hub = await FakeHub.start("some-org/tiny", files);
+    const env = { HF_ENDPOINT: hub.url, HF_HUB_CACHE: join(folder, "cache") };
+    const serveHub = ["serve", "--port", "0", "--threads", "1", "--model", "some-org/tiny"];
+    hub.holdAfter("model.safetensors", 1000);
+    const interrupted = start(serveHub, { cwd: folder, env });
+    const partial = join(folder, "cache/models--some-org--tiny/snapshots", FakeHub.COMMIT);
+    await vi.waitFor(
+      () => expect(readFileSync(join(partial, "model.safetensors.incomplete"))).toHaveLength(1000),
+      10_000,
+    );
+    interrupted.child.kill("SIGINT");
+    const { code, stdout, stderr } = await interrupted.finished;
+    expect({ code, stdout }).toEqual({ code: 130, stdout: "" });
+    expect(stderr).toMatch(/^Downloading some-org\/tiny \(29 kB\) from the Hugging Face hub\.\n/);
+    expect(stderr).toContain("What has come is kept: the same command goes on from there.");
+    hub.holdAfter("model.safetensors", undefined);
+    const server = start(serveHub, { cwd: folder, env });
+    await server.seen(/^export TINKER_BASE_URL=\S+\nexport TINKER_API_KEY=tml-local\n$/);
+    expect(hub.asked.at(-1)).toMatch(/model\.safetensors bytes=1000-$/);
+    server.child.kill("SIGINT");
+    expect((await server.finished).code).toBe(0);
+    await hub.close();
   });
 
   it("says what to do when the port is taken or the data folder is in use", async () => {

@@ -1,12 +1,11 @@
 import { mkdir, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
-import { createServer, type Server, type ServerResponse } from "node:http";
-import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { text } from "node:stream/consumers";
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import { defaultModel } from "../../src/local/default-model.js";
+import { EngineInputError } from "../../src/local/engine/errors.js";
 import { resolveModel } from "../../src/local/model-source.js";
+import { FakeHub } from "../support/fake-hub.js";
 
 const files: Record<string, string> = {
   "config.json": '{"model_type":"qwen3"}',
@@ -18,25 +17,17 @@ const files: Record<string, string> = {
 
 describe("a model", () => {
   let folder: string;
-  let hub: Server;
-  let asked: string[];
+  let hub: FakeHub;
 
   beforeEach(async () => {
     folder = await mkdtemp(join(tmpdir(), "tinkerts-model-"));
-    asked = [];
-    hub = createServer((request, response) => {
-      const url = new URL(request.url ?? "/", "http://hub");
-      asked.push(`${request.method} ${url.pathname}`);
-      void text(request).then((body) => answer(url.pathname, body, request.headers.range, response));
-    });
-    await new Promise<void>((resolve) => hub.listen(0, "127.0.0.1", resolve));
-    vi.stubEnv("HF_ENDPOINT", `http://127.0.0.1:${(hub.address() as AddressInfo).port}`);
+    hub = await FakeHub.start("some-org/some-model", files);
+    vi.stubEnv("HF_ENDPOINT", hub.url);
     vi.stubEnv("HF_HUB_CACHE", join(folder, "cache"));
   });
   afterEach(async () => {
     vi.unstubAllEnvs();
-    hub.closeAllConnections();
-    await new Promise((resolve) => hub.close(resolve));
+    await hub.close();
     await rm(folder, { recursive: true });
   });
 
@@ -59,10 +50,52 @@ describe("a model", () => {
     expect(name).toBe("some-org/some-model");
     expect(await readFile(join(path, "model.safetensors"), "utf8")).toBe("weights");
     expect(await readFile(join(path, "config.json"), "utf8")).toBe(files["config.json"]);
-    expect(asked.join("\n")).not.toMatch(/README|pytorch_model/);
-    asked.length = 0;
+    expect(hub.asked.join("\n")).not.toMatch(/README|pytorch_model/);
+    hub.asked.length = 0;
     expect(await resolveModel("some-org/some-model@main")).toEqual({ name, path });
-    expect(asked).toEqual([]);
+    expect(hub.asked).toEqual([]);
+  });
+
+  it("of the hub says how far its download is, and goes on where one was given up", async () => {
+    const seen: { bytes: number; totalBytes: number | undefined }[] = [];
+    const given = new AbortController();
+    hub.holdAfter("model.safetensors", 4);
+    const first = resolveModel("some-org/some-model", {
+      signal: given.signal,
+      onProgress: (progress) => {
+        seen.push(progress);
+        // What is left now is the rest of the weights.
+        if (progress.bytes === progress.totalBytes! - 3) given.abort();
+      },
+    });
+    await expect(first).rejects.toThrow(/The download of some-org\/some-model was aborted/);
+    hub.asked.length = 0;
+    hub.holdAfter("model.safetensors", undefined);
+    const { path } = await resolveModel("some-org/some-model", { onProgress: (at) => seen.push(at) });
+    expect(await readFile(join(path, "model.safetensors"), "utf8")).toBe("weights");
+    expect(hub.asked).toEqual([
+      "/api/models/some-org/some-model/revision/main",
+      `/some-org/some-model/resolve/${FakeHub.COMMIT}/model.safetensors bytes=4-`,
+    ]);
+    const totalBytes = "{}".length + "weights".length + files["config.json"]!.length;
+    expect(seen.at(-1)).toEqual({ name: "some-org/some-model", bytes: totalBytes, totalBytes });
+  });
+
+  it("of the hub that is refused for its config.json is not downloaded further", async () => {
+    const check = (config: unknown, name: string) => {
+      throw new EngineInputError(`${name} is a ${(config as { model_type: string }).model_type}`);
+    };
+    await expect(resolveModel("some-org/some-model", { check })).rejects.toThrow(
+      /^some-org\/some-model is a qwen3$/,
+    );
+    expect(hub.asked.join("\n")).not.toMatch(/safetensors/);
+  });
+
+  it("is an error that says why when the hub cannot be reached", async () => {
+    await hub.close();
+    await expect(resolveModel("some-org/some-model")).rejects.toThrow(
+      /some-org\/some-model could not be downloaded.*ECONNREFUSED.*A folder that holds the model/,
+    );
   });
 
   it("that the hub does not have is an error which names it", async () => {
@@ -71,41 +104,3 @@ describe("a model", () => {
     );
   });
 });
-
-const COMMIT = "0123456789012345678901234567890123456789";
-
-/** As much of the hub as a download asks of it. */
-function answer(path: string, body: string, range: string | undefined, response: ServerResponse): void {
-  const api = "/api/models/some-org/some-model";
-  const infoOf = (name: string) => ({
-    type: "file",
-    oid: name.replace(/\W/g, "").padStart(40, "a"),
-    size: files[name]!.length,
-    path: name,
-    // Every file was last changed by a commit of its own.
-    lastCommit: {
-      id: name.length.toString().padStart(40, "b"),
-      title: "t",
-      date: "2026-01-01T00:00:00.000Z",
-    },
-  });
-  const json = (value: unknown) =>
-    response.writeHead(200, { "content-type": "application/json" }).end(JSON.stringify(value));
-  if (path === `${api}/revision/main`) {
-    json({ sha: COMMIT, siblings: Object.keys(files).map((rfilename) => ({ rfilename })) });
-  } else if (path === `${api}/paths-info/${COMMIT}`) {
-    json((JSON.parse(body) as { paths: string[] }).paths.map(infoOf));
-  } else if (path.startsWith(`/some-org/some-model/resolve/${COMMIT}/`)) {
-    const name = path.split("/").at(-1)!;
-    const content = files[name]!;
-    const headers = { etag: `"${infoOf(name).oid}"`, "x-repo-commit": COMMIT };
-    if (range === "bytes=0-0") {
-      const contentRange = `bytes 0-0/${content.length}`;
-      response.writeHead(206, { ...headers, "content-range": contentRange }).end(content.slice(0, 1));
-    } else {
-      response.writeHead(200, { ...headers, "content-length": String(content.length) }).end(content);
-    }
-  } else {
-    response.writeHead(404).end("{}");
-  }
-}

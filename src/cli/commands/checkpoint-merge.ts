@@ -5,11 +5,11 @@ import { readAdapterSettings } from "../../checkpoints/adapter.node.js";
 import { downloadCheckpoint } from "../../checkpoints/download.node.js";
 import { mergeAdapter } from "../../checkpoints/merge.node.js";
 import { ValidationError } from "../../errors.js";
-import { resolveModel } from "../../local/model-source.js";
 import { type CommandContext, type CommandModule, UsageError } from "../context.js";
 import { printDone, progressBar } from "../output/index.js";
 import { checkpointPath } from "./checkpoint-path.js";
 import { withCheckpointSource } from "./checkpoint-source.js";
+import { findModel } from "./find-model.js";
 
 interface MergeOptions {
   readonly base?: string;
@@ -58,7 +58,7 @@ async function merge(
 ): Promise<void> {
   const baseModel = base ?? (await readAdapterSettings(adapter)).baseModel;
   if (!baseModel) throw new UsageError(`${adapter} does not say what its base model is: give --base`);
-  const { name, path } = await resolveModel(baseModel);
+  const { name, path } = await findModel(context, baseModel);
   try {
     await mergeAdapter(path, adapter, output, { signal: context.interruption() });
   } catch (error) {

@@ -1,8 +1,8 @@
 import { InvalidArgumentError } from "commander";
-import { defaultModel } from "../../local/default-model.js";
+import { defaultModel, type LocalModel } from "../../local/default-model.js";
 import type { ModelSource } from "../../local/model-source.js";
 import type { LocalBackend, LocalBackendOptions } from "../../local/start.js";
-import { type CommandModule, UsageError } from "../context.js";
+import { type CommandContext, type CommandModule, UsageError } from "../context.js";
 import { gathered, wholeNumber } from "../option-values.js";
 
 interface ServeOptions {
@@ -34,21 +34,25 @@ export const define: CommandModule["define"] = (command, context) => {
 };
 
 async function serve(
-  { port, host, dataDir, model: models = [defaultModel], apiKey: apiKeys = [], threads }: ServeOptions,
-  { stdout, stderr, interruption }: Parameters<CommandModule["define"]>[1],
+  { port, host, dataDir, model: sources = [defaultModel], apiKey: apiKeys = [], threads }: ServeOptions,
+  context: CommandContext,
 ): Promise<void> {
+  const { stdout, stderr } = context;
   const { isLoopback } = await import("../../local/start.js");
   if (apiKeys.length === 0 && !isLoopback(host)) {
     throw new UsageError(
       `listening on ${host} lets other machines in, which needs an API key: give --api-key, or leave --host out to stay on this machine`,
     );
   }
-  const interrupted = interruption();
+  const interrupted = context.interruption();
+  const { parseModelConfig } = await import("../../local/engine/config.js");
+  const { findModel } = await import("./find-model.js");
+  const models: LocalModel[] = [];
+  // One after the other: there is one line to show a download in.
+  for (const source of sources) models.push(await findModel(context, source, parseModelConfig));
   const backend = await start({ port, host, dataDir, models, apiKeys, ...(threads && { threads }) });
   try {
-    stderr.write(
-      `Serving ${models.map((model) => (typeof model === "string" ? model : model.name)).join(", ")} at ${backend.baseURL}\n`,
-    );
+    stderr.write(`Serving ${models.map(({ name }) => name).join(", ")} at ${backend.baseURL}\n`);
     stderr.write(`Runs and checkpoints are kept in ${backend.dataDir}. Ctrl-C ends the server.\n`);
     stderr.write("To use it from another terminal:\n\n");
     stdout.write(`export TINKER_BASE_URL=${backend.baseURL}\n`);

@@ -1,6 +1,8 @@
 import { describe, expect, it } from "vitest";
+import type { CommandContext } from "../context.js";
 import { type Column, humanBytes, relativeTime } from "./columns.js";
 import { renderCsv } from "./csv.js";
+import { progressBar } from "./progress.js";
 import { renderItem, renderTable } from "./table.js";
 import { cutText, displayWidth, printable } from "./text.js";
 
@@ -126,4 +128,13 @@ describe("values", () => {
   });
 
   it("leaves what is no time as it is", () => expect(relativeTime("soon", 0)).toBe("soon"));
+});
+
+describe("a progress bar", () => {
+  it("is drawn whole on a terminal that does not know its width", () => {
+    const written: string[] = [];
+    const stderr = { isTTY: true, columns: 0, write: (text: string) => written.push(text) };
+    progressBar({ stderr } as unknown as CommandContext, "downloading", "bytes").update(500, 1000);
+    expect(written.join("")).toContain("50%  500 B of 1.0 kB");
+  });
 });

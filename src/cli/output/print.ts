@@ -70,7 +70,7 @@ export function printJson({ stdout }: CommandContext, value: unknown): void {
 function tableOptions(context: CommandContext): TableOptions {
   const { stdout } = context;
   return {
-    width: stdout.isTTY ? (stdout.columns ?? 80) : Number.POSITIVE_INFINITY,
+    width: stdout.isTTY ? stdout.columns || 80 : Number.POSITIVE_INFINITY,
     nowMs: Date.now(),
     styles: stylesFor(context, stdout),
   };

@@ -34,7 +34,7 @@ export function progressBar({ stderr }: CommandContext, label: string, unit: "by
         parts.push(`${Math.floor(100 * share)}%`, `${amount(done)} of ${amount(total)}`);
         if (rate > 0 && Number.isFinite(rate)) parts.push(`${Math.ceil((total - done) / rate)} s left`);
       } else parts.push(amount(done));
-      stderr.write(`\r\x1b[K${cutText(parts.join("  "), (stderr.columns ?? 80) - 1)}`);
+      stderr.write(`\r\x1b[K${cutText(parts.join("  "), (stderr.columns || 80) - 1)}`);
     },
     end: () => {
       stderr.write("\r\x1b[K");

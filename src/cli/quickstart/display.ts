@@ -31,7 +31,7 @@ function liveBar(stream: Stream, steps: number): Progress {
   const started = performance.now();
   return {
     update: (step, details) => {
-      const columns = (stream.columns ?? 80) - 1;
+      const columns = (stream.columns || 80) - 1;
       const text = ` ${count(step, steps)}  ${details}  ${timeLeft(started, step, steps)}`;
       // The bar gives way to the text.
       const width = Math.max(LEAST_BAR_WIDTH, Math.min(BAR_WIDTH, columns - 2 - text.length));
