@@ -1,5 +1,5 @@
 import { afterEach, describe, expect, it } from "vitest";
-import type { Engine } from "../../src/local/engine/engine.js";
+import type { BaseModelInfo, Engine } from "../../src/local/engine/engine.js";
 import { CancelledError } from "../../src/local/engine/errors.js";
 import { createWasmKernels } from "../../src/local/engine/kernels/index.js";
 import { adam, crossEntropy, lora, openEngine, randomTokens, sampleCall, trainingData } from "./engines.js";
@@ -199,6 +199,17 @@ describe("sampling", () => {
     await expect(engine.sample(sampleCall(randomTokens(128, 1), { maxTokens: 100 }))).resolves.toBeDefined();
     const tight = start({ cacheBytes: 3 * pageBytes });
     await expect(tight.sample(sampleCall(randomTokens(60, 1)))).rejects.toThrow(/key-value cache/);
+    // What is announced as the context length does fit.
+    const [{ maxContextLength }] = (await tight.models()) as [BaseModelInfo];
+    expect(maxContextLength).toBe(32);
+    for (const length of [1, 15, 16, 17, 31]) {
+      const call = sampleCall(randomTokens(length, 1), {
+        maxTokens: maxContextLength - length,
+        numSamples: 2,
+      });
+      expect((await tight.sample(call)).sequences[1]!.tokens).toHaveLength(maxContextLength - length);
+    }
+    expect((await roomy.models())[0]!.maxContextLength).toBe(128);
   });
 
   it("ends what memory does not suffice for with a sentence, and goes on with the rest", async () => {

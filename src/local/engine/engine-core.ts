@@ -57,6 +57,8 @@ export class EngineCore implements Engine {
         freshSeed,
         decode: tokenizerDecode(path),
       });
+      // A longer one could not be sampled: callers are told before they try.
+      model.info.maxContextLength = Math.min(model.config.maxPositions, sampler.maxSequenceTokens);
       this.#samplers.set(name, sampler);
     }
   }

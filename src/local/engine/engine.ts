@@ -2,6 +2,7 @@
 
 export interface BaseModelInfo {
   name: string;
+  /** The model's own, or what the key-value cache holds where that is less. */
   maxContextLength: number;
   vocabSize: number;
   /** The model's folder, which holds `tokenizer.json` where the model has one. */

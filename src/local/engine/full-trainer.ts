@@ -207,7 +207,7 @@ export class FullTrainer {
   async #pass(examples: FullExample[], scale: number, learn: boolean): Promise<number> {
     const kernels = this.#kernels;
     const { hiddenSize } = this.model.config;
-    let loss = 0;
+    const sums = { loss: 0, clipped: 0 };
     for (const group of microBatches(examples, this.#microTokens)) {
       const mark = kernels.mark();
       const packed = packSequences(
@@ -237,10 +237,10 @@ export class FullTrainer {
         1,
         "cross_entropy",
         inputs,
+        sums,
         null,
         dhidden && { dhidden, gradients: { lora: null, head } },
       );
-      loss += result.loss;
       if (dhidden) {
         decoderBackward(kernels, this.model, kept, dhidden, result.activeRows, null, {
           lora: null,
@@ -249,7 +249,7 @@ export class FullTrainer {
       }
       kernels.release(mark);
     }
-    return loss;
+    return sums.loss;
   }
 }
 

@@ -16,14 +16,14 @@ export interface HeadGradients {
   head: F32 | null;
 }
 
-export interface HeadResult extends LossSums {
+export interface HeadResult {
   logprobs: Float32Array;
   /** Rows with a slope that is not zero, in order: what there is to propagate. */
   activeRows: Int32Array;
 }
 
 /**
- * With `backward`, also adds to the head's gradients and writes the gradient of the active hidden rows, one after
+ * Adds to `sums`. With `backward`, also adds to the head's gradients and writes the gradient of the active hidden rows, one after
  * another, to `dhidden`. Prompts have no weight in most losses, so the rows left out are often the larger part.
  */
 export async function lossHead(
@@ -34,6 +34,7 @@ export async function lossHead(
   targetsPerToken: number,
   lossFn: LossName,
   inputs: LossInputs,
+  sums: LossSums,
   lora: LoraWeights | null,
   backward: { dhidden: F32; gradients: HeadGradients } | null,
 ): Promise<HeadResult> {
@@ -41,8 +42,6 @@ export async function lossHead(
   const { hiddenSize, vocabSize } = config;
   const { rows } = kept.packed;
   const result: HeadResult = {
-    loss: 0,
-    clipped: 0,
     logprobs: new Float32Array(rows * targetsPerToken),
     activeRows: new Int32Array(0),
   };
@@ -71,9 +70,7 @@ export async function lossHead(
     const logprobs = await kernels.download(logprobRows);
     result.logprobs.set(logprobs, targetsAt);
     const slopes = new Float32Array(targetCount);
-    const sums = tokenLosses(lossFn, inputs, targetsAt, logprobs, slopes);
-    result.loss += sums.loss;
-    result.clipped += sums.clipped;
+    tokenLosses(lossFn, inputs, targetsAt, logprobs, slopes, sums);
     if (backward) {
       const chosen = rowsWithSlope(slopes, targetsPerToken);
       if (chosen.length > 0) {

@@ -12,6 +12,7 @@ export interface LossInputs {
   beta: number;
 }
 
+/** Added to target by target, so that the sum is the same bits however the targets are cut into steps. */
 export interface LossSums {
   loss: number;
   clipped: number;
@@ -107,7 +108,7 @@ export function gatherLossInputs(data: EngineDatum[], config: Record<string, num
 }
 
 /**
- * For targets start..start+logprobs.length of the inputs: writes d loss / d logprob into `slopes` and returns the sums.
+ * For targets start..start+logprobs.length of the inputs: writes d loss / d logprob into `slopes` and adds to the sums.
  */
 export function tokenLosses(
   lossFn: LossName,
@@ -115,8 +116,8 @@ export function tokenLosses(
   start: number,
   logprobs: Float32Array,
   slopes: Float32Array,
-): LossSums {
-  const sums = { loss: 0, clipped: 0 };
+  sums: LossSums,
+): void {
   for (let i = 0; i < logprobs.length; i++) {
     const at = start + i;
     const logprob = logprobs[i]!;
@@ -159,5 +160,4 @@ export function tokenLosses(
         lossFn satisfies never;
     }
   }
-  return sums;
 }

@@ -58,6 +58,11 @@ export class Sampler {
     this.#pool = new PagePool(kernels, model.config, options.cacheBytes);
   }
 
+  /** Tokens of the longest sequence, prompt and sample together, that the key-value cache holds. */
+  get maxSequenceTokens(): number {
+    return (this.#pool.maxPages - 1) * pageSize;
+  }
+
   get hasWork(): boolean {
     return this.#waiting.length + this.#active.length + this.#running.length > 0;
   }

@@ -5,7 +5,7 @@ import { decoderBackward } from "./decoder-backward.js";
 import type { EngineDatum, ForwardBackwardCall, ForwardBackwardResult } from "./engine.js";
 import type { Kernels } from "./kernels/kernels.js";
 import { lossHead } from "./loss-head.js";
-import { checkDatum, checkLossConfig, gatherLossInputs } from "./losses.js";
+import { checkDatum, checkLossConfig, gatherLossInputs, type LossSums } from "./losses.js";
 
 /** Throws before anything has been added to the gradients. */
 export function checkTrainingCall(call: ForwardBackwardCall, adapter: Adapter): void {
@@ -25,24 +25,21 @@ export async function* trainingPass(
 ): AsyncGenerator<void, ForwardBackwardResult> {
   checkTrainingCall(call, adapter);
   const logprobs: Float32Array[] = [];
-  let loss = 0;
-  let clipped = 0;
+  const sums: LossSums = { loss: 0, clipped: 0 };
   let first = true;
   for (const group of trainingSteps(call.data, stepTokens)) {
     if (!first) yield;
     first = false;
-    const step = await trainingStep(kernels, adapter, call, group);
-    loss += step.loss;
-    clipped += step.clipped;
+    const stepLogprobs = await trainingStep(kernels, adapter, call, group, sums);
     let at = 0;
     for (const datum of group) {
-      logprobs.push(step.logprobs.slice(at, at + datum.targetTokens.length));
+      logprobs.push(stepLogprobs.slice(at, at + datum.targetTokens.length));
       at += datum.targetTokens.length;
     }
   }
   const tokens = call.data.reduce((sum, datum) => sum + datum.tokens.length, 0);
-  const metrics: Record<string, number> = { "loss:sum": loss, "tokens:sum": tokens };
-  if (call.lossFn === "ppo" || call.lossFn === "cispo") metrics["clipped_tokens:sum"] = clipped;
+  const metrics: Record<string, number> = { "loss:sum": sums.loss, "tokens:sum": tokens };
+  if (call.lossFn === "ppo" || call.lossFn === "cispo") metrics["clipped_tokens:sum"] = sums.clipped;
   return { logprobs, metrics };
 }
 
@@ -51,7 +48,8 @@ async function trainingStep(
   adapter: Adapter,
   call: ForwardBackwardCall,
   data: EngineDatum[],
-): Promise<{ loss: number; clipped: number; logprobs: Float32Array }> {
+  sums: LossSums,
+): Promise<Float32Array> {
   const { model, weights: lora } = adapter;
   const gradients = call.forwardOnly ? null : adapter.gradients;
   const mark = kernels.mark();
@@ -77,6 +75,7 @@ async function trainingStep(
       targetsPerToken,
       call.lossFn,
       gatherLossInputs(data, call.lossFnConfig),
+      sums,
       lora,
       dhidden && { dhidden, gradients: { lora: gradients, head: null } },
     );
@@ -86,7 +85,7 @@ async function trainingStep(
         weights: null,
       });
     }
-    return result;
+    return result.logprobs;
   } finally {
     kernels.release(mark);
   }
