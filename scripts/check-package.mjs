@@ -45,20 +45,22 @@ const lines = entries.map(
     `import * as entry${index} from "${entry.replace(".", "tinkerts")}"; console.log(entry${index});`,
 );
 writeFileSync(join(folder, "use.mts"), `${lines.join("\n")}\n`);
-run(process.execPath, [
-  join(root, "node_modules/typescript/bin/tsc"),
-  ...[
-    "--noEmit",
-    "--strict",
-    "--target",
-    "es2022",
-    "--lib",
-    "es2023,esnext.disposable,dom,dom.iterable",
-    "--module",
-    "nodenext",
-  ],
-  ...["--typeRoots", join(root, "node_modules/@types"), "--types", "node", "use.mts"],
-]);
+const compile = (file, ...flags) =>
+  run(process.execPath, [
+    join(root, "node_modules/typescript/bin/tsc"),
+    ...["--noEmit", "--strict", "--target", "es2022", ...flags, file],
+  ]);
+const nodeTypes = ["--typeRoots", join(root, "node_modules/@types"), "--types", "node"];
+compile("use.mts", "--module", "nodenext", ...nodeTypes);
+writeFileSync(join(folder, "use.cts"), `${lines.join("\n")}\n`);
+compile("use.cts", "--module", "nodenext", ...nodeTypes);
+// A page has neither Node's types nor the newest library.
+writeFileSync(
+  join(folder, "page.ts"),
+  'import { ServiceClient } from "tinkerts"; console.log(ServiceClient);\n',
+);
+const browser = ["--module", "esnext", "--moduleResolution", "bundler", "--lib", "es2022,dom,dom.iterable"];
+compile("page.ts", ...browser, "--typeRoots", join(folder, "none"));
 rmSync(folder, { recursive: true, force: true });
 console.log(
   `package ok: ${megabytes.toFixed(2)} MB packed, ${packed.entryCount} files, entries ${entries.join(" ")}`,

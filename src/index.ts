@@ -1,3 +1,4 @@
+/// <reference lib="esnext.disposable" preserve="true" />
 /** tinkerts: the TypeScript SDK for the Tinker API. */
 export * from "./clients/index.js";
 export * from "./errors.js";
