@@ -93,9 +93,12 @@ function userConfig(): object {
       typeRoots: [join(root, "node_modules/@types")],
       // A page may show a value without using it.
       noUnusedLocals: false,
-      paths: Object.fromEntries(
-        Object.entries(compilerOptions.paths).map(([name, [file]]) => [name, [join(root, file)]]),
-      ),
+      paths: {
+        ...Object.fromEntries(
+          Object.entries(compilerOptions.paths).map(([name, [file]]) => [name, [join(root, file)]]),
+        ),
+        vitest: [join(root, "node_modules/vitest/dist/index.d.ts")],
+      },
     },
     include: ["*.ts"],
   };

@@ -53,6 +53,6 @@ function whatNext({ rl }: QuickstartOptions, checkpoint: string): string[] {
     rl
       ? "- Fine-tuning on examples: npx tinkerts quickstart"
       : "- Reinforcement learning: npx tinkerts quickstart --rl",
-    `- Copy the program and change it: ${sourceOf(rl ? "addition" : "pig-latin")}`,
+    `- Copy the program with the files beside it, change it, and run it with npx tsx: ${sourceOf(rl ? "addition" : "pig-latin")}`,
   ];
 }

@@ -136,3 +136,6 @@ export async function runAddition({
   display.say(`  ${checkpoint}`);
   return { accuracyBefore, accuracyAfter, seconds, tokensPerSecond, checkpoint };
 }
+
+// Started by itself, as a copy of this folder is: `npx tsx addition.ts`.
+if (process.argv[1] === import.meta.filename) await runAddition();

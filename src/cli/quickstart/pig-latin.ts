@@ -101,3 +101,6 @@ export async function runPigLatin({
   display.say(`  ${checkpoint}`);
   return { accuracyBefore, accuracyAfter, seconds, tokensPerSecond, checkpoint };
 }
+
+// Started by itself, as a copy of this folder is: `npx tsx pig-latin.ts`.
+if (process.argv[1] === import.meta.filename) await runPigLatin();
