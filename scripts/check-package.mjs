@@ -21,10 +21,14 @@ const [packed] = JSON.parse(run("npm", ["pack", "--json", "--pack-destination", 
 const megabytes = packed.size / 1e6;
 if (megabytes > MAX_PACKED_MEGABYTES)
   fail(`${megabytes.toFixed(1)} MB packed, at most ${MAX_PACKED_MEGABYTES} allowed`);
-const stray = packed.files
-  .map((file) => file.path)
-  .filter((path) => /\.test\.|(^|\/)(test|bench|scripts|src(?!\/cli\/quickstart))\//.test(path));
+const paths = packed.files.map((file) => file.path);
+const stray = paths.filter((path) =>
+  /\.test\.|(^|\/)(test|bench|scripts|src(?!\/cli\/quickstart))\//.test(path),
+);
 if (stray.length > 0) fail(`it carries ${stray.join(", ")}`);
+const links = readFileSync(join(root, "README.md"), "utf8").matchAll(/\]\((?![a-z]+:|#)([^)#\s]+)/g);
+const dead = [...links].map(([, path]) => path).filter((path) => !paths.includes(path));
+if (dead.length > 0) fail(`its README links to what it does not carry: ${dead.join(", ")}`);
 
 writeFileSync(join(folder, "package.json"), JSON.stringify({ name: "newcomer", private: true }));
 run("npm", ["install", "--no-audit", "--no-fund", "--prefer-offline", join(folder, packed.filename)]);
