@@ -223,6 +223,20 @@ describe("training", () => {
     expect(losses.at(-1)!).toBeLessThan(losses[0]! / 3);
   });
 
+  it("leaves weights without a gradient alone when eps is 0", async () => {
+    const engine = start();
+    await engine.createAdapter("a", "qwen3", lora);
+    const before = await engine.exportAdapter("a", { optimizer: false });
+    await engine.forwardBackward(crossEntropy("a", trainingData(2, 3)));
+    await engine.optimStep("a", { ...adam, eps: 0, weightDecay: 0 });
+    const after = await engine.exportAdapter("a", { optimizer: false });
+    for (const [name, { data }] of Object.entries(after.tensors)) {
+      // B is zero at first, so that A has no gradient, and every step of B is as long as the learning rate.
+      if (name.includes("lora_A")) expect(data, name).toEqual(before.tensors[name]!.data);
+      else expect(Math.max(...data.map(Math.abs)), name).toBeCloseTo(adam.learningRate, 6);
+    }
+  });
+
   it("agrees with the plain JavaScript kernels", async () => {
     const gradients = [];
     for (const kernels of [createReferenceKernels(), createWasmKernels({ threads: 1 })]) {

@@ -271,6 +271,9 @@ export function allocAll(kernels: Kernels, length: number, count: number): F32[]
   return buffers;
 }
 
+/** With none at all, weights that never had a gradient (B's, at first) would become 0 / 0. */
+const leastEps = 1e-30;
+
 /** The scalars of one AdamW step, in float32 as every implementation must use them. */
 export function adamwScalars(step: AdamWStep): {
   decay: number;
@@ -291,7 +294,7 @@ export function adamwScalars(step: AdamWStep): {
     oneMinusBeta2: Math.fround(1 - step.beta2),
     stepSize: Math.fround(step.learningRate / correction1),
     rootCorrection2: Math.fround(Math.sqrt(correction2)),
-    eps: Math.fround(step.eps),
+    eps: Math.fround(Math.max(step.eps, leastEps)),
     gradScale: Math.fround(step.gradScale),
   };
 }
