@@ -42,7 +42,10 @@ export interface LocalBackendOptions {
   readonly logger?: Pick<Logger, "error" | "warn">;
   readonly clock?: Clock;
   readonly random?: () => number;
-  /** An engine of the caller's own instead of one made from `models`; `close` closes it too. */
+  /**
+   * For tests of the server: an engine of their own instead of one made from `models`; `close` closes it too.
+   * @internal
+   */
   readonly engine?: Engine;
 }
 
