@@ -46,6 +46,8 @@ export class AdapterDeltas {
   }
 
   #add(name: string, weights: string): void {
+    // PEFT puts a copy of the base model's own head beside an adapter of it.
+    if (name.endsWith(".base_layer.weight")) return;
     const match = /^(.*)\.lora_([AB])(?:\.default)?\.weight$/.exec(name);
     if (match === null)
       throw new TinkerError(`${weights} holds ${name}, which is no LoRA matrix of a linear layer.`);

@@ -213,6 +213,17 @@ describe("mergeAdapter", () => {
     expect(tensorsOf(one)).toEqual(tensorsOf(other));
   });
 
+  it("reads an adapter of the head as PEFT saves it, with a copy of the base model's head", async () => {
+    const saved = await adapterFor("llama", (adapter) => ({
+      ...adapter,
+      tensors: { ...adapter.tensors, ...only("base_model.model.lm_head.base_layer.weight", [64, 16]) },
+    }));
+    const [one, other] = [newFolder(), newFolder()];
+    await mergeAdapter(fixture("llama"), saved, one);
+    await mergeAdapter(fixture("llama"), await adapterFor("llama"), other);
+    expect(tensorsOf(one)).toEqual(tensorsOf(other));
+  });
+
   const only = (name: string, shape: number[]) => ({
     [name]: { shape, data: new Float32Array(shape.reduce((product, size) => product * size, 1)) },
   });
