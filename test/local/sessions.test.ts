@@ -1,3 +1,5 @@
+import { rm, writeFile } from "node:fs/promises";
+import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import type { LocalBackend } from "../../src/local/index.js";
 import { FakeClock } from "../support/fake-clock.js";
@@ -124,6 +126,29 @@ describe("a session", () => {
 });
 
 describe("unnamed sampler weights", () => {
+  it("stay in memory when the disk does not take them", async () => {
+    const { backend, engine, client } = await startFake({ limits: { loadedSamplers: 1 } });
+    const { sessionId, modelId } = await client.openModel();
+    await rm(join(backend.dataDir, "spill"), { recursive: true });
+    await writeFile(join(backend.dataDir, "spill"), "a file where a folder was");
+    const samplers: string[] = [];
+    for (const seqId of [1, 2, 3]) {
+      const body = { model_id: modelId, seq_id: seqId, sampling_session_seq_id: seqId };
+      const saved = await client.result(client.ok("/save_weights_for_sampler", body));
+      samplers.push(String(saved["sampling_session_id"]));
+    }
+    for (const seqId of [1, 2]) {
+      for (const samplerId of samplers) {
+        expect(await client.result(client.ok("/asample", sampleBody(samplerId, seqId)))).toMatchObject({
+          sequences: [{}],
+        });
+      }
+    }
+    await client.post(`/sessions/${sessionId}/finish`, {});
+    await vi.waitFor(() => expect(engine.adapters.size).toBe(0));
+    await backend.close();
+  });
+
   it("are never taken for those of another model, or of another time, under the same number", async () => {
     const { backend, engine, client } = await startFake();
     const { sessionId, modelId } = await client.openModel();

@@ -68,7 +68,10 @@ export class AdapterPool {
       await held.ready;
     } catch (error) {
       held.users -= 1;
-      if (this.#loaded.get(key) === held) this.#loaded.delete(key);
+      const current = this.#loaded.get(key);
+      // They were on their way to a disk that did not take them.
+      if (current !== undefined && current !== held) return this.acquire(key, baseModel, read);
+      this.#loaded.delete(key);
       throw error;
     }
     this.#makeRoom();
@@ -97,7 +100,7 @@ export class AdapterPool {
     if (spilled !== undefined) {
       this.#spilled.delete(key);
       await spilled.written.catch(() => undefined);
-      await rm(spilled.folder, { recursive: true, force: true });
+      await removeFolder(spilled.folder);
     }
   }
 
@@ -140,10 +143,19 @@ export class AdapterPool {
       await writeAdapterFiles(folder, state, entry.baseModel);
       await this.#remove(entry);
     };
-    const written = write();
-    // Whoever needs the weights again meets the error; until then it must not end the process.
-    written.catch(() => undefined);
-    this.#spilled.set(key, { baseModel: entry.baseModel, folder, written });
+    const spilled = { baseModel: entry.baseModel, folder, written: write() };
+    this.#spilled.set(key, spilled);
+    spilled.written.catch(() => this.#keep(key, entry, spilled));
+  }
+
+  /** Weights that the disk did not take stay where they are. */
+  async #keep(key: string, entry: Loaded, spilled: { folder: string }): Promise<void> {
+    const isWanted = this.#spilled.get(key) === spilled;
+    if (isWanted) {
+      this.#spilled.delete(key);
+      this.#loaded.set(key, entry);
+    } else await this.#remove(entry);
+    await removeFolder(spilled.folder);
   }
 
   async #remove(entry: Loaded): Promise<void> {
@@ -155,4 +167,9 @@ export class AdapterPool {
     this.#nextId += 1;
     return `sampler-${this.#nextId}`;
   }
+}
+
+/** What cannot be removed now goes when the next server starts; whoever ends a session has more to free. */
+async function removeFolder(folder: string): Promise<void> {
+  await rm(folder, { recursive: true, force: true }).catch(() => undefined);
 }
