@@ -1,6 +1,8 @@
-import { rm, writeFile } from "node:fs/promises";
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
+import { ServiceClient, superviseRun } from "../../src/index.js";
 import type { LocalBackend } from "../../src/local/index.js";
 import { FakeClock } from "../support/fake-clock.js";
 import { type FakeEngine, fakeModel } from "./fake-engine.js";
@@ -51,10 +53,50 @@ describe("a session", () => {
     const step = await client.post("/optim_step", stepBody(modelId, 2));
     expect([step.status, step.body["detail"]]).toEqual([410, expect.stringContaining("no longer loaded")]);
     expect(await client.result(waiting)).toMatchObject({
-      category: "user",
+      category: "server",
       error: expect.stringContaining("no heartbeat for 60 s"),
     });
     expect((await client.get(`/training_runs/${modelId}`)).status).toBe(200);
+  });
+
+  it("that ends with requests in its queue, because the server does, is restored by superviseRun", async () => {
+    const dataDir = await mkdtemp(join(tmpdir(), "tinkerts-sessions-"));
+    let server = await startFake({ dataDir });
+    const failures: string[] = [];
+    const { restores } = await superviseRun({
+      service: () =>
+        new ServiceClient({ ...server.backend, fetch: (...request) => server.backend.fetch(...request) }),
+      start: (service) => service.createLoraTrainingClient({ baseModel: fakeModel.name, rank: 4, seed: 0 }),
+      steps: 3,
+      policy: { backoffMs: 1 },
+      onEvent: (event) => {
+        if (event.type === "failed") failures.push(event.reason);
+      },
+      step: async (training, step) => {
+        const datum = { modelInput: [1, 2], lossFnInputs: { targetTokens: [2, 3], weights: [1, 1] } };
+        const isDisturbed = step === 1 && failures.length === 0;
+        if (isDisturbed) server.engine.hold();
+        const pass = training.forwardBackward([datum], "cross_entropy");
+        const update = training.optimStep({ learningRate: 0.1 });
+        if (isDisturbed) {
+          await update.submitted;
+          // By now both are being polled for.
+          await new Promise((resolve) => setTimeout(resolve, 100));
+          const closing = server.backend.close();
+          server.engine.open();
+          await closing;
+          server = await startFake({ dataDir });
+        }
+        await update;
+        await pass;
+      },
+    });
+    expect({ restores, failures }).toEqual({
+      restores: 1,
+      failures: [expect.stringMatching(/^(server|lost)$/)],
+    });
+    await server.backend.close();
+    await rm(dataDir, { recursive: true });
   });
 
   it("is kept alive by its requests as well", async () => {
@@ -93,7 +135,10 @@ describe("a session", () => {
     engine.hold();
     const accepted = await client.ok("/asample", sampleBody(String(samplerId), 0));
     await client.post(`/sessions/${sessionId}/finish`, {});
-    expect(await client.result(accepted)).toMatchObject({ category: "user" });
+    expect(await client.result(accepted)).toEqual({
+      category: "user",
+      error: `Session ${sessionId} is over: its client finished it.`,
+    });
     expect((await client.post("/asample", sampleBody(String(samplerId), 1))).status).toBe(410);
     engine.open();
   });

@@ -10,7 +10,13 @@ export interface QueueInfo {
 export type Outcome =
   | { readonly type: "json"; readonly body: Readonly<Record<string, unknown>> }
   | { readonly type: "proto"; readonly message: "sample" | "forward_backward"; readonly bytes: Uint8Array }
-  | { readonly type: "failed"; readonly error: string; readonly category: "user" | "server" };
+  | ({ readonly type: "failed" } & Failure);
+
+/** What went wrong, in words, and who has to mend it. */
+export interface Failure {
+  readonly error: string;
+  readonly category: "user" | "server";
+}
 
 export interface FutureOptions {
   readonly requestId: string;

@@ -3,7 +3,7 @@ import type { RunRecord } from "../store/run-store.js";
 import type { Core } from "./core.js";
 import { refuseCorrupted } from "./corruption.js";
 import type { Future } from "./future-store.js";
-import { HttpError } from "./http-error.js";
+import { describeFailure, HttpError } from "./http-error.js";
 import { ModelQueue, type TrainingRequest } from "./model-queue.js";
 import type { LiveModel, LiveSession } from "./sessions.js";
 
@@ -38,7 +38,9 @@ export function addModel(
         return { type: "json", body };
       } catch (error) {
         session.models.delete(modelId);
-        queueMicrotask(() => model.queue.close(`Model ${modelId} could not be created.`));
+        const { category } = describeFailure(error);
+        const failure = { error: `Model ${modelId} could not be created.`, category };
+        queueMicrotask(() => model.queue.close(failure));
         throw error;
       }
     },

@@ -1,5 +1,5 @@
 import type { Clock } from "../../transport/clock.js";
-import type { Future, FutureStore, Outcome, QueueInfo } from "./future-store.js";
+import type { Failure, Future, FutureStore, Outcome, QueueInfo } from "./future-store.js";
 import { describeFailure, HttpError } from "./http-error.js";
 import type { Limits } from "./limits.js";
 import type { TraceLog } from "./trace-log.js";
@@ -177,11 +177,11 @@ export class ModelQueue {
   }
 
   /** Fails what waits and refuses what comes; the request being executed goes on. */
-  close(reason: string): void {
+  close(failure: Failure): void {
     if (this.#closedBecause !== undefined) return;
-    this.#closedBecause = reason;
+    this.#closedBecause = failure.error;
     for (const waiting of [...this.#late.splice(0), ...this.#waiting.values()]) {
-      this.#finish(waiting, { type: "failed", error: reason, category: "user" });
+      this.#finish(waiting, { type: "failed", ...failure });
     }
     this.#waiting.clear();
   }

@@ -91,7 +91,8 @@ export function addTrainingRoutes(app: App, core: Core): void {
       execute: async () => {
         await core.engine.removeAdapter(model.adapterId);
         model.session.models.delete(model.run.id);
-        queueMicrotask(() => model.queue.close(`Model ${model.run.id} was unloaded.`));
+        const unloaded = { error: `Model ${model.run.id} was unloaded.`, category: "user" } as const;
+        queueMicrotask(() => model.queue.close(unloaded));
         return { type: "json", body: { type: "unload_model", model_id: modelId } };
       },
     });

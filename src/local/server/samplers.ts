@@ -9,7 +9,7 @@ import type { Store } from "../store/store.js";
 import { AdapterPool } from "./adapter-pool.js";
 import { CompletionLog } from "./completion-log.js";
 import { readCheckpoint } from "./core.js";
-import type { Future, FutureStore, Outcome } from "./future-store.js";
+import type { Failure, Future, FutureStore, Outcome } from "./future-store.js";
 import { describeFailure, HttpError } from "./http-error.js";
 import { type Identity, mayAccess } from "./identity.js";
 import type { Limits } from "./limits.js";
@@ -60,6 +60,8 @@ export interface SamplersOptions {
 interface RunningSample {
   readonly session: LiveSession | undefined;
   isCancelled: boolean;
+  /** Set when it was not the client that cancelled it. */
+  failure?: Failure;
 }
 
 /** Samplers and the samples they are asked for; many at once, which the engine batches. */
@@ -226,7 +228,7 @@ export class Samplers {
         lease?.release();
       }
     } catch (error) {
-      outcome = { type: "failed", ...describeFailure(error) };
+      outcome = { type: "failed", ...(running.failure ?? describeFailure(error)) };
     }
     job.session?.trace.add({
       name: "sample",
@@ -282,10 +284,11 @@ export class Samplers {
   }
 
   /** Stops the samples of a session that is over and frees its samplers. */
-  async endSession(session: LiveSession): Promise<void> {
+  async endSession(session: LiveSession, failure: Failure): Promise<void> {
     for (const [requestId, running] of this.#running) {
       if (running.session !== session) continue;
       running.isCancelled = true;
+      running.failure = failure;
       this.#options.engine.cancelSample(requestId);
     }
     for (const id of [...session.samplerIds]) {

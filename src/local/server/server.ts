@@ -5,7 +5,7 @@ import type { Engine } from "../engine/engine.js";
 import type { Store } from "../store/store.js";
 import { createApp } from "./app.js";
 import { audit, type Core, tinkerPath } from "./core.js";
-import { FutureStore } from "./future-store.js";
+import { type Failure, FutureStore } from "./future-store.js";
 import { Identities } from "./identity.js";
 import { defaultLimits, type Limits } from "./limits.js";
 import { Samplers } from "./samplers.js";
@@ -66,7 +66,7 @@ export async function createServer(options: ServerOptions): Promise<Server> {
     clock,
     limits,
     timeoutMs: options.sessionTimeoutMs,
-    onEnd: (session, reason) => endSession(session, reason),
+    onEnd: (session, failure) => endSession(session, failure),
   });
   const samplers = new Samplers({ engine, store, clock, futures, limits, sessions, spillFolder });
   const core: Core = {
@@ -87,14 +87,14 @@ export async function createServer(options: ServerOptions): Promise<Server> {
   };
 
   /** The engine frees a model behind what it is doing; a server that is being closed does not wait for that. */
-  async function endSession(session: LiveSession, reason: string): Promise<void> {
-    for (const model of session.models.values()) model.queue.close(reason);
-    await Promise.race([free(session), graceOver]);
+  async function endSession(session: LiveSession, failure: Failure): Promise<void> {
+    for (const model of session.models.values()) model.queue.close(failure);
+    await Promise.race([free(session, failure), graceOver]);
     session.models.clear();
   }
 
-  async function free(session: LiveSession): Promise<void> {
-    await samplers.endSession(session);
+  async function free(session: LiveSession, failure: Failure): Promise<void> {
+    await samplers.endSession(session, failure);
     for (const model of session.models.values()) {
       await model.queue.whenIdle();
       await engine.removeAdapter(model.adapterId).catch(() => undefined);

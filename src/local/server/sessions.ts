@@ -4,6 +4,7 @@ import type { BaseModelInfo } from "../engine/engine.js";
 import type { RunRecord } from "../store/run-store.js";
 import type { SessionRecord } from "../store/session-store.js";
 import type { Store } from "../store/store.js";
+import type { Failure } from "./future-store.js";
 import { HttpError } from "./http-error.js";
 import { type Identity, mayAccess } from "./identity.js";
 import type { Limits } from "./limits.js";
@@ -47,7 +48,7 @@ export interface SessionsOptions {
   /** A session not heard of for this long is over. */
   readonly timeoutMs: number;
   /** Frees what a session that is over held; may take as long as the operation that is being executed. */
-  readonly onEnd: (session: LiveSession, reason: string) => Promise<void>;
+  readonly onEnd: (session: LiveSession, failure: Failure) => Promise<void>;
 }
 
 /** The sessions of this server; one ends when its client says so or is silent for too long. */
@@ -152,7 +153,8 @@ export class Sessions {
     detail: string | null,
   ): Promise<void> {
     const at = this.#options.clock.wallNow();
-    await this.#end(session, { type: "client_finished", reason, detail, at }, "its client finished it");
+    const status = { type: "client_finished", reason, detail, at } as const;
+    await this.#end(session, status, { error: "its client finished it", category: "user" });
   }
 
   async expire(): Promise<void> {
@@ -160,7 +162,9 @@ export class Sessions {
     for (const session of [...this.#live.values()]) {
       if (clock.now() - session.lastSeenAt < timeoutMs) continue;
       const status = { type: "expired", at: clock.wallNow() } as const;
-      await this.#end(session, status, `it sent no heartbeat for ${Math.round(timeoutMs / 1000)} s`);
+      const error = `it sent no heartbeat for ${Math.round(timeoutMs / 1000)} s`;
+      // Not the user's: nothing is wrong with the requests, which a new session may send again.
+      await this.#end(session, status, { error, category: "server" });
     }
   }
 
@@ -168,19 +172,19 @@ export class Sessions {
   async close(): Promise<void> {
     const status = { type: "expired", at: this.#options.clock.wallNow() } as const;
     const ended = [...this.#live.values()].map((session) =>
-      this.#end(session, status, "the server was closed"),
+      this.#end(session, status, { error: "the server was closed", category: "server" }),
     );
     const saved = await Promise.allSettled(ended);
     await Promise.all(this.#ending.values());
     for (const one of saved) if (one.status === "rejected") throw one.reason;
   }
 
-  async #end(session: LiveSession, status: SessionRecord["status"], why: string): Promise<void> {
+  async #end(session: LiveSession, status: SessionRecord["status"], why: Failure): Promise<void> {
     const { id } = session.record;
     const { store, onEnd } = this.#options;
     if (!this.#live.delete(id)) return;
     session.record.status = status;
-    const ending = onEnd(session, `Session ${id} is over: ${why}.`)
+    const ending = onEnd(session, { ...why, error: `Session ${id} is over: ${why.error}.` })
       .then(() =>
         session.trace.isEmpty ? undefined : store.sessions.saveTrace(id, session.trace.toJson(id)),
       )
