@@ -98,8 +98,16 @@ describe("tinkerts serve", () => {
     expect(stderr).toContain("What has come is kept: the same command goes on from there.");
     hub.holdAfter("model.safetensors", undefined);
     const server = start(serveHub, { cwd: folder, env });
-    await server.seen(/^export TINKER_BASE_URL=\S+\nexport TINKER_API_KEY=tml-local\n$/);
+    const [, baseURL] = await server.seen(
+      /^export TINKER_BASE_URL=(\S+)\nexport TINKER_API_KEY=tml-local\n$/,
+    );
     expect(hub.asked.at(-1)).toMatch(/model\.safetensors bytes=1000-$/);
+    {
+      await using service = new ServiceClient({ baseURL: baseURL!, apiKey: "tml-local" });
+      const training = await service.createLoraTrainingClient({ baseModel: "some-org/tiny", rank: 4 });
+      // The path in this machine's cache would be of no use to a client on another one.
+      expect((await training.getInfo()).modelData.tokenizerId).toBe("some-org/tiny");
+    }
     server.child.kill("SIGINT");
     expect((await server.finished).code).toBe(0);
     await hub.close();

@@ -458,6 +458,18 @@ describe("runs and sessions", () => {
 });
 
 describe("usage", () => {
+  it("reads times without a zone as UTC, wherever the server is", async () => {
+    vi.stubEnv("TZ", "Asia/Kolkata");
+    expect(new Date("2026-03-01T10:00").getUTCHours()).toBe(4);
+    await client.result(client.ok("/forward_backward", passBody(modelId, nextSeqId++, 1)));
+    const hours = (from: string, to: string) =>
+      client.get(`/billing/usage/events?starting_on=${from}&ending_before=${to}`);
+    const naive = await hours("2026-03-01T10:00:00", "2026-03-01T11:00:00");
+    vi.unstubAllEnvs();
+    expect(naive.body["data"]).toMatchObject([{ bucket_start: "2026-03-01T10:00:00.000Z" }]);
+    expect(naive.body).toEqual((await hours("2026-03-01T10:00:00Z", "2026-03-01T16:30:00%2B05:30")).body);
+  });
+
   it("counts the tokens really processed, by UTC hour and kind", async () => {
     const { sampling_session_id: samplerId } = await client.ok("/create_sampling_session", {
       session_id: sessionId,

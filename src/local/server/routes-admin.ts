@@ -86,7 +86,8 @@ export function addAdminRoutes(app: App, core: Core): void {
 }
 
 function hour(field: string, text: string): number {
-  const time = Date.parse(text);
+  // Without a zone it is UTC, as all times here are, and not what the server's clock on the wall says.
+  const time = Date.parse(/T[^Z+-]*$/i.test(text) ? `${text}Z` : text);
   if (Number.isNaN(time))
     throw invalid(field, `must be a time such as 2026-01-31T10:00:00Z, got ${JSON.stringify(text)}`, "query");
   if (time % HOUR_MS !== 0) throw invalid(field, "must be on a full UTC hour", "query");

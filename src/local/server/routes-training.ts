@@ -1,9 +1,11 @@
+import { sep } from "node:path";
 import { z } from "zod";
 import { forwardBackwardRequestFromJson } from "../../wire/index.js";
 import { decodeForwardBackwardRequest, encodeForwardBackwardOutput } from "../../wire/protobuf.js";
 import { TensorData } from "../../wire/tensor-data.js";
 import type { ForwardBackwardRequest } from "../../wire/training-types.js";
-import type { ForwardBackwardResult, LoraSettings } from "../engine/engine.js";
+import type { BaseModelInfo, ForwardBackwardResult, LoraSettings } from "../engine/engine.js";
+import { modelCacheFolder } from "../hub-model.js";
 import {
   BodyTooLargeError,
   contentType,
@@ -71,7 +73,7 @@ export function addTrainingRoutes(app: App, core: Core): void {
       is_lora: true,
       lora_rank: run.lora.rank,
       optimizer_config: { type: "adamw" },
-      model_data: { arch: info.arch, model_name: info.name, tokenizer_id: info.tokenizerPath },
+      model_data: { arch: info.arch, model_name: info.name, tokenizer_id: tokenizerId(info) },
     });
   });
 
@@ -162,6 +164,11 @@ export function addTrainingRoutes(app: App, core: Core): void {
       return context.json({ request_id: future.requestId, model_id: model.run.id });
     });
   });
+}
+
+/** Clients on other machines find what came from the hub there; a folder is for those on this one. */
+function tokenizerId({ name, tokenizerPath }: BaseModelInfo): string {
+  return tokenizerPath.startsWith(`${modelCacheFolder(name)}${sep}`) ? name : tokenizerPath;
 }
 
 function runJsonPass(
