@@ -67,7 +67,7 @@ async function download(name: string, revision: string, options: HubModelOptions
     revision,
   );
   const { sha, siblings } = revisionSchema.parse(await answer.json());
-  const files = siblings.filter(({ rfilename }) => WANTED_FILE.test(rfilename)).sort(configFirst);
+  const files = wantedFiles(siblings);
   if (files[0]?.rfilename !== "config.json") throw new Error("it has no config.json");
   const folder = join(modelCacheFolder(name), "snapshots", sha);
   await mkdir(folder, { recursive: true });
@@ -115,11 +115,18 @@ function hubOf({ fetch = globalThis.fetch, signal }: HubModelOptions): HubOption
   };
 }
 
-/** It says whether the model can be used at all; the largest files, the weights, come last. */
-function configFirst(a: { rfilename: string }, b: { rfilename: string }): number {
-  const rank = ({ rfilename }: { rfilename: string }) =>
-    rfilename === "config.json" ? 0 : rfilename.endsWith(".safetensors") ? 2 : 1;
-  return rank(a) - rank(b) || (a.rfilename < b.rfilename ? -1 : 1);
+type HubFile = z.output<typeof revisionSchema>["siblings"][number];
+
+/** The configuration first: it says whether the model can be used at all. The weights, by far the largest, last. */
+function wantedFiles(siblings: readonly HubFile[]): HubFile[] {
+  const wanted = siblings.filter(({ rfilename }) => WANTED_FILE.test(rfilename));
+  const isWeights = ({ rfilename }: HubFile) => rfilename.endsWith(".safetensors");
+  // Some repositories hold the weights a second time, in their maker's own format.
+  const own = wanted.filter((file) => isWeights(file) && file.rfilename.startsWith("model"));
+  const weights = own.length > 0 ? own : wanted.filter(isWeights);
+  const others = wanted.filter((file) => !isWeights(file));
+  const isConfig = ({ rfilename }: HubFile) => rfilename === "config.json";
+  return [...others.filter(isConfig), ...others.filter((file) => !isConfig(file)), ...weights];
 }
 
 async function sizeOf(path: string): Promise<number | undefined> {

@@ -8,7 +8,7 @@ import { TinkerError } from "../errors.js";
 import { type Clock, systemClock } from "../transport/clock.js";
 import type { Logger } from "../transport/logger.js";
 import { defaultModel } from "./default-model.js";
-import { parseModelConfig } from "./engine/config.js";
+import { checkModel } from "./engine/base-model.js";
 import { type Engine, startEngine } from "./engine/index.js";
 import type { HubModelOptions } from "./hub-model.js";
 import { type ModelSource, resolveModel } from "./model-source.js";
@@ -160,7 +160,7 @@ async function engineFor(options: LocalBackendOptions): Promise<Engine> {
 function hubOptions(logger: Pick<Logger, "warn">): HubModelOptions {
   let isAnnounced = false;
   return {
-    check: parseModelConfig,
+    check: checkModel,
     onProgress: ({ name, totalBytes }) => {
       if (isAnnounced) return;
       isAnnounced = true;

@@ -3,6 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import { defaultModel } from "../../src/local/default-model.js";
+import { checkModel } from "../../src/local/engine/base-model.js";
 import { EngineInputError } from "../../src/local/engine/errors.js";
 import { resolveModel } from "../../src/local/model-source.js";
 import { FakeHub } from "../support/fake-hub.js";
@@ -13,6 +14,7 @@ const files: Record<string, string> = {
   "tokenizer.json": "{}",
   "README.md": "not needed",
   "pytorch_model.bin": "not needed",
+  "consolidated.safetensors": "not needed",
 };
 
 describe("a model", () => {
@@ -50,7 +52,7 @@ describe("a model", () => {
     expect(name).toBe("some-org/some-model");
     expect(await readFile(join(path, "model.safetensors"), "utf8")).toBe("weights");
     expect(await readFile(join(path, "config.json"), "utf8")).toBe(files["config.json"]);
-    expect(hub.asked.join("\n")).not.toMatch(/README|pytorch_model/);
+    expect(hub.asked.join("\n")).not.toMatch(/README|pytorch_model|consolidated/);
     hub.asked.length = 0;
     expect(await resolveModel("some-org/some-model@main")).toEqual({ name, path });
     expect(hub.asked).toEqual([]);
@@ -79,6 +81,23 @@ describe("a model", () => {
     ]);
     const totalBytes = "{}".length + "weights".length + files["config.json"]!.length;
     expect(seen.at(-1)).toEqual({ name: "some-org/some-model", bytes: totalBytes, totalBytes });
+  });
+
+  it("that is larger than the engine's memory is refused by its config.json", () => {
+    const config = {
+      model_type: "qwen3",
+      hidden_size: 4096,
+      num_hidden_layers: 36,
+      num_attention_heads: 32,
+      num_key_value_heads: 8,
+      head_dim: 128,
+      intermediate_size: 12_288,
+      vocab_size: 151_936,
+    };
+    expect(() => checkModel(config, "Qwen/Qwen3-8B")).toThrow(
+      /^Qwen\/Qwen3-8B is too large for this engine: 8191 million parameters of 4 bytes; WebAssembly reaches 4 GiB$/,
+    );
+    expect(() => checkModel({ ...config, num_hidden_layers: 1, vocab_size: 1000 }, "small")).not.toThrow();
   });
 
   it("of the hub that is refused for its config.json is not downloaded further", async () => {

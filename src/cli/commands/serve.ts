@@ -45,11 +45,11 @@ async function serve(
     );
   }
   const interrupted = context.interruption();
-  const { parseModelConfig } = await import("../../local/engine/config.js");
+  const { checkModel } = await import("../../local/engine/base-model.js");
   const { findModel } = await import("./find-model.js");
   const models: LocalModel[] = [];
   // One after the other: there is one line to show a download in.
-  for (const source of sources) models.push(await findModel(context, source, parseModelConfig));
+  for (const source of sources) models.push(await findModel(context, source, checkModel));
   const backend = await start({ port, host, dataDir, models, apiKeys, ...(threads && { threads }) });
   try {
     stderr.write(`Serving ${models.map(({ name }) => name).join(", ")} at ${backend.baseURL}\n`);

@@ -3,7 +3,7 @@ import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { z } from "zod";
 import { SafetensorsFile } from "../../checkpoints/safetensors-file.node.js";
-import { type ModelConfig, readModelConfig } from "./config.js";
+import { type ModelConfig, parseModelConfig, readModelConfig } from "./config.js";
 import { type DecoderWeights, decoderLayout, packWeights } from "./decoder-weights.js";
 import type { BaseModelInfo } from "./engine.js";
 import { EngineInputError } from "./errors.js";
@@ -45,15 +45,27 @@ export function loadBaseModel(kernels: Kernels, name: string, folder: string): B
   };
 }
 
+const addressSpaceBytes = 2 ** 32;
+
+/** Refuses a model by its `config.json` alone, before anybody downloads its weights. */
+export function checkModel(json: unknown, name: string): void {
+  const { length } = decoderLayout(parseModelConfig(json, name));
+  if (4 * length > addressSpaceBytes) throw tooLarge(name, length, "WebAssembly reaches 4 GiB");
+}
+
+function tooLarge(name: string, parameters: number, why: string): EngineInputError {
+  const millions = Math.round(parameters / 1e6);
+  return new EngineInputError(
+    `${name} is too large for this engine: ${millions} million parameters of 4 bytes; ${why}`,
+  );
+}
+
 function withRoom<T>(name: string, parameters: number, load: () => T): T {
   try {
     return load();
   } catch (error) {
     if (!(error instanceof RangeError)) throw error;
-    const millions = Math.round(parameters / 1e6);
-    throw new EngineInputError(
-      `${name} is too large for this engine: ${millions} million parameters of 4 bytes; ${error.message}`,
-    );
+    throw tooLarge(name, parameters, error.message);
   }
 }
 
