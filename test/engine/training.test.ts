@@ -223,6 +223,49 @@ describe("training", () => {
     expect(losses.at(-1)!).toBeLessThan(losses[0]! / 3);
   });
 
+  it("takes the memory of its steps in advance, and refuses without a change where there is none", async () => {
+    const kernels = createWasmKernels({ threads: 1 });
+    const adapter = await warmAdapter(kernels, "qwen3");
+    const { scratch, reserveScratch } = kernels;
+    const used: number[] = [];
+    let reserved = 0;
+    kernels.scratch = (length) => {
+      const buffer = scratch.call(kernels, length);
+      used.push(kernels.mark());
+      return buffer;
+    };
+    kernels.reserveScratch = (length) => {
+      reserved = 4 * length;
+      if (length > 1e5) throw new RangeError("the engine needs more memory");
+      reserveScratch.call(kernels, length);
+    };
+    for (const targetsPerToken of [1, 3]) {
+      const data = trainingData(3, 2).map(({ tokens }) => {
+        const targetTokens = new Int32Array(tokens.length * targetsPerToken).fill(3);
+        return {
+          tokens,
+          targetTokens,
+          targetsPerToken,
+          weights: new Float32Array(targetTokens.length).fill(1),
+        };
+      });
+      // Rows without a gradient are left out of the others, which takes more.
+      data[0]!.weights.fill(0, 0, targetsPerToken);
+      await runPass(kernels, adapter, crossEntropy("a", data));
+      const most = Math.max(...used.splice(0));
+      expect(most).toBeLessThanOrEqual(reserved);
+      expect(most).toBeGreaterThan(0.5 * reserved);
+    }
+    const before = adapter.exportGradients();
+    const long = { tokens: randomTokens(120, 1), targetTokens: randomTokens(120, 2), targetsPerToken: 1 };
+    const data = [...trainingData(2, 1), { ...long, weights: new Float32Array(120).fill(1) }];
+    await expect(runPass(kernels, adapter, crossEntropy("a", data))).rejects.toThrow(
+      /no room to train on \d+ tokens at once \(data\[2\]\.model_input has 120\): the engine needs more memory/,
+    );
+    expect(adapter.exportGradients()).toEqual(before);
+    await kernels.close();
+  });
+
   it("leaves weights without a gradient alone when eps is 0", async () => {
     const engine = start();
     await engine.createAdapter("a", "qwen3", lora);

@@ -118,6 +118,15 @@ export class ScratchStack {
     }
   }
 
+  /** Makes sure that so much can be taken without growing, or throws; only while nothing is taken. */
+  reserve(byteLength: number): void {
+    if (this.#top > 0) throw new Error("scratch reserved while in use");
+    if (this.#blocks.length === 1 && this.#blocks[0]!.bytes >= byteLength) return;
+    // Freed first: both together might be more than there is.
+    for (const block of this.#blocks.splice(0)) this.#arena.free(block.offset);
+    this.#push(Math.max(byteLength, this.#blockBytes));
+  }
+
   take(byteLength: number): number {
     const bytes = align(byteLength);
     for (const block of this.#blocks) {

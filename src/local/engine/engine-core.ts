@@ -17,7 +17,7 @@ import { CancelledError, EngineInputError } from "./errors.js";
 import type { Kernels } from "./kernels/kernels.js";
 import { Sampler } from "./sampler.js";
 import { tokenizerDecode } from "./tokenizer-decode.js";
-import { trainingPass } from "./training-pass.js";
+import { largestStep, trainingPass } from "./training-pass.js";
 
 export interface EngineCoreOptions {
   kernels: Kernels;
@@ -31,7 +31,7 @@ export interface EngineCoreOptions {
 }
 
 /** Tokens in a training step: fewer while samples wait for their turn. */
-const stepTokens = { alone: 1024, shared: 256 };
+const stepTokens = { alone: largestStep, shared: 256 };
 
 export class EngineCore implements Engine {
   readonly #options: EngineCoreOptions;

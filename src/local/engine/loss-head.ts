@@ -10,6 +10,11 @@ import { type LossInputs, type LossSums, tokenLosses } from "./losses.js";
 /** Logits are never held for more than about this many values at once. */
 const chunkValues = 1 << 19;
 
+/** Rows whose logits are held at once. */
+export function headChunkRows(rows: number, vocabSize: number): number {
+  return Math.min(rows, Math.max(16, Math.floor(chunkValues / vocabSize)));
+}
+
 export interface HeadGradients {
   lora: LoraWeights | null;
   /** Gradient of the head matrix, in the layout of `weights.head`. */
@@ -46,7 +51,7 @@ export async function lossHead(
     activeRows: new Int32Array(0),
   };
   const active: number[] = [];
-  const chunk = Math.min(rows, Math.max(16, Math.floor(chunkValues / vocabSize)));
+  const chunk = headChunkRows(rows, vocabSize);
   for (let start = 0; start < rows; start += chunk) {
     const count = Math.min(chunk, rows - start);
     const mark = kernels.mark();

@@ -3,9 +3,11 @@ import type { Adapter } from "./adapter.js";
 import { decoderForward, packSequences } from "./decoder.js";
 import { decoderBackward } from "./decoder-backward.js";
 import type { EngineDatum, ForwardBackwardCall, ForwardBackwardResult } from "./engine.js";
+import { EngineInputError } from "./errors.js";
 import type { Kernels } from "./kernels/kernels.js";
 import { lossHead } from "./loss-head.js";
 import { checkDatum, checkLossConfig, gatherLossInputs, type LossSums } from "./losses.js";
+import { affordableTokens, stepFloats } from "./training-memory.js";
 
 /** Throws before anything has been added to the gradients. */
 export function checkTrainingCall(call: ForwardBackwardCall, adapter: Adapter): void {
@@ -16,18 +18,23 @@ export function checkTrainingCall(call: ForwardBackwardCall, adapter: Adapter): 
   });
 }
 
+/** A step never has more tokens than this, unless a single sequence has. */
+export const largestStep = 1024;
+
 /** `stepTokens` is asked before each step; sequences are taken in order, so sums do not depend on what it says. */
 export async function* trainingPass(
   kernels: Kernels,
   adapter: Adapter,
   call: ForwardBackwardCall,
-  stepTokens: () => number = () => 1024,
+  stepTokens: () => number = () => largestStep,
 ): AsyncGenerator<void, ForwardBackwardResult> {
   checkTrainingCall(call, adapter);
+  const affordable = Math.min(largestStep, affordableTokens(adapter.model.config, adapter.lora.rank));
+  reserveStep(kernels, adapter, call, affordable);
   const logprobs: Float32Array[] = [];
   const sums: LossSums = { loss: 0, clipped: 0 };
   let first = true;
-  for (const group of trainingSteps(call.data, stepTokens)) {
+  for (const group of trainingSteps(call.data, () => Math.min(affordable, stepTokens()))) {
     if (!first) yield;
     first = false;
     const stepLogprobs = await trainingStep(kernels, adapter, call, group, sums);
@@ -41,6 +48,24 @@ export async function* trainingPass(
   const metrics: Record<string, number> = { "loss:sum": sums.loss, "tokens:sum": tokens };
   if (call.lossFn === "ppo" || call.lossFn === "cispo") metrics["clipped_tokens:sum"] = sums.clipped;
   return { logprobs, metrics };
+}
+
+/** Takes the memory of the largest step in advance: without it, one in the middle would leave half a gradient. */
+function reserveStep(kernels: Kernels, adapter: Adapter, call: ForwardBackwardCall, limit: number): void {
+  if (call.data.length === 0) return;
+  const lengths = call.data.map((datum) => datum.tokens.length);
+  const longest = lengths.indexOf(Math.max(...lengths));
+  const total = lengths.reduce((sum, length) => sum + length, 0);
+  const rows = Math.max(lengths[longest]!, Math.min(limit, total));
+  const columns = Math.max(...call.data.map((datum) => datum.targetsPerToken));
+  try {
+    kernels.reserveScratch(stepFloats(adapter.model.config, adapter.lora.rank, rows, columns));
+  } catch (error) {
+    if (!(error instanceof RangeError)) throw error;
+    throw new EngineInputError(
+      `no room to train on ${rows} tokens at once (data[${longest}].model_input has ${lengths[longest]}): ${error.message}`,
+    );
+  }
 }
 
 async function trainingStep(

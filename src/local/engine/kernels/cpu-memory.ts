@@ -50,6 +50,10 @@ export abstract class CpuMemory {
     return { kind: "i32", offset: this.#stack.take(4 * length), length };
   }
 
+  reserveScratch(length: number): void {
+    this.#stack.reserve(4 * length);
+  }
+
   release(mark: number): void {
     this.#stack.release(mark);
   }

@@ -87,6 +87,8 @@ export interface Kernels {
   scratch(length: number): F32;
   scratchInts(length: number): I32;
   release(mark: number): void;
+  /** Throws a RangeError where so much scratch cannot be had; otherwise it can, from now on. Only while none is taken. */
+  reserveScratch(length: number): void;
   /** Bytes in use by `alloc`/`allocInts` (scratch not counted). */
   readonly allocatedBytes: number;
   /** Direct window on CPU implementations; valid until the next `alloc` or `scratch` call (the arena may grow). */

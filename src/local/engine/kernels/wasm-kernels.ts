@@ -62,6 +62,8 @@ class WasmKernels extends CpuMemory implements Kernels {
   #needThreadScratch(bytes: number): void {
     if (bytes <= this.#threadScratch.bytes) return;
     if (this.#threadScratch.offset > 0) this.arena.free(this.#threadScratch.offset);
+    // Should there be no memory for more, nobody may go on in what was freed.
+    this.#threadScratch = { offset: 0, bytes: 0 };
     const rounded = Math.ceil(bytes / 65_536) * 65_536;
     const offset = this.arena.alloc(rounded * this.threads);
     this.#threadScratch = { offset, bytes: rounded };
