@@ -114,7 +114,7 @@ export class World {
 }
 
 const EXPECTED_FILE =
-  /^(lock|(sessions|traces)\/[\w-]+\.json|(usage|audit)\/[\w-]+\.jsonl?|runs\/[\w-]+\/(run\.json|checkpoints\/(weights|sampler_weights|external_weights)\/[\w.-]+\/(checkpoint\.json|adapter_config\.json|(adapter_model|optimizer)\.safetensors))|spill\/sampler-\d+\/[\w.]+)$/;
+  /^(\.lock|(sessions|traces)\/[\w-]+\.json|(usage|audit)\/[\w-]+\.jsonl?|runs\/[\w-]+\/(run\.json|checkpoints\/(weights|sampler_weights|external_weights)\/[\w.-]+\/(checkpoint\.json|adapter_config\.json|(adapter_model|optimizer)\.safetensors))|spill\/sampler-\d+\/[\w.]+)$/;
 
 async function allFiles(folder) {
   const files = [];
