@@ -7,12 +7,13 @@ import { linearBackward, linearForward } from "./linear.js";
 import type { LoraWeights } from "./lora.js";
 import { type LossInputs, type LossSums, tokenLosses } from "./losses.js";
 
-/** Logits are never held for more than about this many values at once. */
+/** Logits are held for about this many values at once, and for at least so many rows: each chunk reads all of the head's weights. */
 const chunkValues = 1 << 19;
+const leastChunkRows = 64;
 
 /** Rows whose logits are held at once. */
 export function headChunkRows(rows: number, vocabSize: number): number {
-  return Math.min(rows, Math.max(16, Math.floor(chunkValues / vocabSize)));
+  return Math.min(rows, Math.max(leastChunkRows, Math.floor(chunkValues / vocabSize)));
 }
 
 export interface HeadGradients {
