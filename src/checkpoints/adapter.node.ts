@@ -114,6 +114,7 @@ function isModuleList(value: unknown): value is string[] | string {
 }
 
 function notFound(folder: string, file: string, error: unknown): unknown {
-  if (errorCode(error) !== "ENOENT") return error;
+  // ENOTDIR: the folder is a file.
+  if (!["ENOENT", "ENOTDIR"].includes(errorCode(error) ?? "")) return error;
   return new TinkerError(`${folder} is no PEFT adapter: it has no ${file}.`, { cause: error });
 }

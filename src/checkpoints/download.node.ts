@@ -1,8 +1,8 @@
 import { createHash } from "node:crypto";
-import { mkdir, readFile, rename, rm, stat } from "node:fs/promises";
+import { lstat, mkdir, readFile, rename, rm, stat } from "node:fs/promises";
 import { join, resolve } from "node:path";
 import { TinkerError, ValidationError } from "../errors.js";
-import { writeFileAtomic } from "../files.node.js";
+import { errorCode, writeFileAtomic } from "../files.node.js";
 import { type Clock, type RequestOptions, systemClock } from "../transport/index.js";
 import { type CheckpointArchiveUrl, type ExternalWeightsUrls, parseTinkerPath } from "../wire/index.js";
 import { ArchiveError } from "./archive-error.js";
@@ -67,6 +67,7 @@ const LARGEST_EXPANSION = 200;
 /** A URL this close to its end is not used any more. */
 const EXPIRY_MARGIN_MS = 60_000;
 const ARCHIVE = "archive.tar.gz";
+const STATE = "state.json";
 
 const active = new Set<string>();
 
@@ -98,10 +99,15 @@ export async function downloadCheckpoint(
       await moveIntoPlace(result.from, folder, job.work, options.force === true);
       return { folder, files: result.files, bytes: result.bytes };
     } catch (error) {
-      // What is no good is not worth going on from.
-      if (options.resume === false || error instanceof ArchiveError) await remove(job.work);
+      // What is no good, and what has no record, is not worth going on from.
+      const isLost = error instanceof ArchiveError || !(await exists(join(job.work, STATE)));
+      if (options.resume === false || isLost) await remove(job.work);
       throw error;
     }
+  } catch (error) {
+    if (error instanceof TinkerError || errorCode(error) === undefined) throw error;
+    const said = error instanceof Error ? error.message : String(error);
+    throw new TinkerError(`${folder} could not be written: ${said}`, { cause: error });
   } finally {
     active.delete(folder);
   }
@@ -116,7 +122,7 @@ async function openJob(path: string, name: string, work: string, options: Downlo
   if (options.resume === false) await remove(work);
   let state: Job["state"] = { path, files: {} };
   try {
-    const found = JSON.parse(await readFile(join(work, "state.json"), "utf8")) as Job["state"];
+    const found = JSON.parse(await readFile(join(work, STATE), "utf8")) as Job["state"];
     if (found.path === path && typeof found.files === "object") state = found;
     else await remove(work);
   } catch {
@@ -232,7 +238,7 @@ function fetchOne(
     file,
     target,
     state,
-    saveState: () => writeFileAtomic(join(job.work, "state.json"), `${JSON.stringify(job.state)}\n`),
+    saveState: () => writeFileAtomic(join(job.work, STATE), `${JSON.stringify(job.state)}\n`),
     url,
     onBytes: (bytes, totalBytes) => {
       const due = reported < 0 || bytes < reported || bytes >= reported + PROGRESS_STEP_BYTES;
@@ -257,8 +263,9 @@ async function moveIntoPlace(from: string, folder: string, work: string, force: 
   await remove(work);
 }
 
+/** Also where it is a link that leads nowhere. */
 async function exists(path: string): Promise<boolean> {
-  return stat(path).then(
+  return lstat(path).then(
     () => true,
     () => false,
   );

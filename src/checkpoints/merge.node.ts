@@ -1,6 +1,7 @@
 import {
   copyFile,
   type FileHandle,
+  lstat,
   mkdir,
   open,
   readdir,
@@ -90,6 +91,8 @@ export async function mergeAdapter(
     if (shards.length > 1 || shards[0] !== SINGLE) await writeIndex(baseFolder, work, plan);
     if (untied) await writeFileAtomic(join(work, "config.json"), untiedConfig(config));
     await rename(work, output);
+  } catch (error) {
+    throw error instanceof TinkerError || errorCode(error) === undefined ? error : cannotWrite(output, error);
   } finally {
     for (const file of [deltas, ...opened]) file.close();
     await rm(work, { recursive: true, force: true });
@@ -102,8 +105,15 @@ async function checkFree(output: string): Promise<void> {
     await rmdir(output);
   } catch (error) {
     if (errorCode(error) === "ENOENT") return;
+    const isThere = await lstat(output).catch(() => undefined);
+    if (isThere === undefined) throw cannotWrite(output, error);
     throw new ValidationError("outputFolder", `${output} exists already.`);
   }
+}
+
+function cannotWrite(output: string, error: unknown): TinkerError {
+  const said = error instanceof Error ? error.message : String(error);
+  return new TinkerError(`${output} could not be written: ${said}`, { cause: error });
 }
 
 async function baseShards(folder: string): Promise<string[]> {

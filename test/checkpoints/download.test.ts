@@ -6,6 +6,7 @@ import {
   readdirSync,
   readFileSync,
   rmSync,
+  symlinkSync,
   writeFileSync,
 } from "node:fs";
 import { tmpdir } from "node:os";
@@ -17,7 +18,7 @@ import {
   type DownloadProgress,
   downloadCheckpoint,
 } from "../../src/checkpoints/index.js";
-import { APIConnectionError, APIUserAbortError, NotFoundError } from "../../src/errors.js";
+import { APIConnectionError, APIUserAbortError, NotFoundError, TinkerError } from "../../src/errors.js";
 import { type Clock, systemClock } from "../../src/transport/index.js";
 import { type FileServer, startFileServer } from "./file-server.js";
 import { tar, tarGz } from "./tar-writer.js";
@@ -189,6 +190,8 @@ describe("downloading an archive", () => {
     expect(error.message).toBe(`GET ${NAME}.tar.gz answered 404.`);
     expect(server.requests).toHaveLength(3);
     expect(server.signed).toBe(3);
+    // Nothing came, so there is nothing to go on from.
+    expect(readdirSync(outputDir)).toEqual([]);
   });
 
   it("waits and asks again when the store is busy, as long as it says", async () => {
@@ -264,6 +267,17 @@ describe("downloading an archive", () => {
     expect(readdirSync(join(outputDir, NAME))).not.toContain("mine");
   });
 
+  it("takes a link that leads nowhere for a folder that exists, and a file for no folder", async () => {
+    symlinkSync(join(outputDir, "nowhere"), join(outputDir, NAME));
+    await expect(download()).rejects.toThrow(/exists already; pass force: true/);
+    await download({ force: true });
+    expectWhole();
+    const file = join(outputDir, NAME, "adapter_config.json");
+    const error = await download({ outputDir: file }).catch((e) => e);
+    expect(error).toBeInstanceOf(TinkerError);
+    expect(error.message).toContain(`${join(file, NAME)} could not be written: ENOTDIR`);
+  });
+
   it("leaves nothing of an archive that it refuses", async () => {
     server.files.set(
       "/archive",
@@ -299,7 +313,7 @@ describe("downloading an archive", () => {
     expect(server.requests).toHaveLength(1);
     rmSync(partial());
     mkdirSync(partial());
-    await expect(download()).rejects.toMatchObject({ code: "EISDIR" });
+    await expect(download()).rejects.toMatchObject({ cause: { code: "EISDIR" } });
     expect(server.requests).toHaveLength(1);
   });
 

@@ -268,6 +268,14 @@ describe("mergeAdapter", () => {
   it("refuses a folder that is in use, a quantized base and a folder without weights", async () => {
     const adapter = await adapterFor("qwen3");
     await expect(mergeAdapter(fixture("qwen3"), adapter, adapter)).rejects.toThrow("exists already");
+    const file = join(adapter, "adapter_config.json");
+    const below = join(file, "merged");
+    await expect(mergeAdapter(fixture("qwen3"), adapter, below)).rejects.toThrow(
+      `${below} could not be written: ENOTDIR`,
+    );
+    await expect(mergeAdapter(fixture("qwen3"), file, newFolder())).rejects.toThrow(
+      `${file} is no PEFT adapter`,
+    );
     const base = newFolder();
     mkdirSync(base);
     writeFileSync(join(base, "config.json"), JSON.stringify({ quantization_config: { bits: 4 } }));

@@ -26,6 +26,8 @@ describe("the command line", () => {
     const expected = { code: 0, stdout: `tinkerts ${SDK_VERSION}\n`, stderr: "" };
     expect(await run(["version"])).toEqual(expected);
     expect(await run(["--version"])).toEqual(expected);
+    const { stdout } = await run(["version", "--json"]);
+    expect(JSON.parse(stdout)).toEqual({ version: SDK_VERSION });
   });
 
   it("shows every command in its help, and a command's options in the command's", async () => {

@@ -13,14 +13,18 @@ export interface Finished {
 /** Starts the command; `finished` resolves when it has ended. */
 export function start(
   args: readonly string[],
-  { input, ...options }: { cwd?: string; env?: Record<string, string>; input?: string } = {},
+  {
+    input,
+    stdin,
+    ...options
+  }: { cwd?: string; env?: Record<string, string>; input?: string; stdin?: "open" } = {},
 ): { child: ChildProcess; finished: Promise<Finished>; seen: (pattern: RegExp) => Promise<RegExpExecArray> } {
   const child = spawn(process.execPath, [main, ...args], {
     ...options,
     env: { ...process.env, ...options.env },
-    stdio: [input === undefined ? "ignore" : "pipe", "pipe", "pipe"],
+    stdio: [input === undefined && stdin === undefined ? "ignore" : "pipe", "pipe", "pipe"],
   });
-  child.stdin?.end(input);
+  if (stdin === undefined) child.stdin?.end(input);
   const output = { stdout: "", stderr: "" };
   let look = () => {};
   for (const name of ["stdout", "stderr"] as const) {

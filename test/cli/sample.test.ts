@@ -189,6 +189,14 @@ describe("tinkerts sample", () => {
     }
   });
 
+  it("stops at an interrupt while it reads the prompt", async () => {
+    const { child, finished } = start([...nano], { env: server.env, stdin: "open" });
+    // More than a pipe holds: once it is gone, somebody reads.
+    await new Promise((resolve) => child.stdin!.write("x".repeat(1 << 20), resolve));
+    child.kill("SIGINT");
+    expect(await finished).toEqual({ code: 130, stdout: "", stderr: "interrupted\n" });
+  });
+
   it.skipIf(noTerminal)(
     `asks for a prompt at a terminal, and shows there that it waits ${noTerminal ?? ""}`,
     async () => {

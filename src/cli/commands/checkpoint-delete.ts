@@ -69,6 +69,7 @@ async function deleteCheckpoints(
   }
   if (!options.yes && !(await mayDelete(context, doomed))) {
     context.stderr.write("nothing was deleted\n");
+    if (context.globals().format !== "table") report(context, []);
     return;
   }
   const outcomes = await deleteAll(context, rest, doomed);
@@ -132,7 +133,7 @@ async function mayDelete(context: CommandContext, doomed: readonly Doomed[]): Pr
   const { path, size, created } = CHECKPOINT_COLUMNS;
   const columns = [path, size, created] as readonly Column<Doomed>[];
   const lines = renderTable(doomed, columns, {
-    width: stderr.isTTY ? stderr.columns : Number.POSITIVE_INFINITY,
+    width: stderr.isTTY ? stderr.columns || 80 : Number.POSITIVE_INFINITY,
     nowMs: Date.now(),
     styles: stylesFor(context, stderr),
   });

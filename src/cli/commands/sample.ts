@@ -1,4 +1,5 @@
 import { readFile } from "node:fs/promises";
+import { addAbortSignal } from "node:stream";
 import { text as readAll } from "node:stream/consumers";
 import { Option } from "commander";
 import type { SampledSequence } from "tinkerts";
@@ -57,7 +58,7 @@ The model continues the prompt as it is, less a new line at the end of a file. T
 async function sample(options: SampleOptions, context: CommandContext): Promise<void> {
   const model = modelName(options);
   const signal = context.interruption();
-  const prompt = await readPrompt(options, context);
+  const prompt = await readPrompt(options, context, signal);
   const service = await context.serviceClient();
   const answer = async () => {
     const { sampling, tokenizer } = await openSampler(service, options, signal);
@@ -81,7 +82,11 @@ async function sample(options: SampleOptions, context: CommandContext): Promise<
   else printTexts(context, samples);
 }
 
-async function readPrompt({ prompt, promptFile }: SampleOptions, { stdin }: CommandContext): Promise<string> {
+async function readPrompt(
+  { prompt, promptFile }: SampleOptions,
+  { stdin }: CommandContext,
+  signal: AbortSignal,
+): Promise<string> {
   if (prompt === undefined && promptFile === undefined && stdin.isTTY) {
     throw new UsageError(
       "which prompt? Give --prompt TEXT or --prompt-file FILE, or send it to the standard input",
@@ -91,7 +96,7 @@ async function readPrompt({ prompt, promptFile }: SampleOptions, { stdin }: Comm
     prompt ??
     // Editors and `echo` end a text with a new line that is not meant for the model.
     (promptFile === undefined || promptFile === STDIN
-      ? await readAll(stdin)
+      ? await readAll(addAbortSignal(signal, stdin))
       : await readPromptFile(promptFile)
     ).replace(/\r?\n$/, "");
   if (text === "") throw new UsageError("the prompt is empty: a model needs something to go on from");

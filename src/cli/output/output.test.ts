@@ -5,6 +5,7 @@ import { renderCsv } from "./csv.js";
 import { progressBar } from "./progress.js";
 import { renderItem, renderTable } from "./table.js";
 import { cutText, displayWidth, printable } from "./text.js";
+import { whileWaiting } from "./waiting.js";
 
 interface Thing {
   readonly name: string;
@@ -136,5 +137,25 @@ describe("a progress bar", () => {
     const stderr = { isTTY: true, columns: 0, write: (text: string) => written.push(text) };
     progressBar({ stderr } as unknown as CommandContext, "downloading", "bytes").update(500, 1000);
     expect(written.join("")).toContain("50%  500 B of 1.0 kB");
+  });
+});
+
+describe("a wait", () => {
+  it("takes no more than the terminal's line, which alone can be taken back", async () => {
+    const shown: string[] = [];
+    const write = (text: string) => shown.push(text) > 0;
+    let end = () => {};
+    const work = new Promise<void>((resolve) => {
+      end = resolve;
+    });
+    const what = `opening tinker://${"r".repeat(60)}/sampler_weights/final`;
+    const waiting = whileWaiting({ isTTY: true, columns: 40, write }, what, work);
+    await expect.poll(() => shown.length).toBeGreaterThan(0);
+    end();
+    await waiting;
+    const [line] = shown;
+    expect(line).toMatch(/opening tinker.*….*final 0 s$/);
+    expect(displayWidth(line!.replace("\r\x1b[K", ""))).toBeLessThan(40);
+    expect(shown.at(-1)).toBe("\r\x1b[K");
   });
 });

@@ -1,5 +1,7 @@
+import { cutText } from "./text.js";
+
 /** Where to show it, and whether there is anybody to see it. */
-type Screen = Pick<NodeJS.WriteStream, "write" | "isTTY">;
+type Screen = Pick<NodeJS.WriteStream, "write" | "isTTY" | "columns">;
 
 const FRAMES = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"];
 const FRAME_MS = 100;
@@ -14,7 +16,12 @@ export async function whileWaiting<T>(screen: Screen, what: string, work: Promis
   const timer = setInterval(() => {
     const waitedMs = performance.now() - started;
     if (waitedMs < PATIENCE_MS) return;
-    screen.write(`\r\x1b[K${FRAMES[frame++ % FRAMES.length]} ${what} ${Math.floor(waitedMs / 1000)} s`);
+    const seconds = ` ${Math.floor(waitedMs / 1000)} s`;
+    // A line that wraps cannot be taken back.
+    const room = (screen.columns || 80) - "⠋ ".length - seconds.length - 1;
+    screen.write(
+      `\r\x1b[K${FRAMES[frame++ % FRAMES.length]} ${cutText(what, Math.max(1, room), "middle")}${seconds}`,
+    );
   }, FRAME_MS);
   try {
     return await work;

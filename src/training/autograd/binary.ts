@@ -106,8 +106,12 @@ export function pow(base: Operand, exponent: Operand): Tensor {
       // The 0th power is constant, also at 0, where b * a^(b-1) would be 0 * Infinity.
       for (let i = 0; i < dy.length; i++) da[i] = b[i] === 0 ? 0 : dy[i]! * b[i]! * a[i]! ** (b[i]! - 1);
     },
-    ({ a, y }, dy, db) => {
-      for (let i = 0; i < dy.length; i++) db[i] = y[i] === 0 ? 0 : dy[i]! * y[i]! * Math.log(a[i]!);
+    ({ a, b, y }, dy, db) => {
+      // A power of 0 stays 0 (and the 0th 1), where y * log(0) would be 0 * Infinity.
+      for (let i = 0; i < dy.length; i++) {
+        const isConstant = y[i] === 0 || (a[i] === 0 && b[i] === 0);
+        db[i] = isConstant ? 0 : dy[i]! * y[i]! * Math.log(a[i]!);
+      }
     },
   );
 }

@@ -302,6 +302,7 @@ describe("at the corners", () => {
     expect(gradient(1, (x) => ag.maximum(1, x))).toBe(0.5);
     expect(gradient(0, (x) => ag.pow(x, 0))).toBe(0);
     expect(gradient(0, (x) => ag.pow(x, 2))).toBe(0);
+    expect(gradient(0, (x) => ag.pow(0, x))).toBe(0);
     expect(gradient(3, (x) => ag.mul(x, ag.stopGradient(x)))).toBe(3);
   });
 
