@@ -9,11 +9,10 @@ import {
   logprobVariables,
   mergeCustomLoss,
 } from "../training/custom-loss.js";
-import type { RequestOptions } from "../transport/index.js";
+import { type RequestOptions, untilAborted } from "../transport/index.js";
 import type { Datum } from "../wire/index.js";
 import type { ClientContext } from "./context.js";
 import { startForwardBackward } from "./forward-backward.js";
-import { untilAborted } from "./request-order.js";
 import type { TrainingQueue } from "./training-queue.js";
 
 export interface CustomLossCall {

@@ -1,4 +1,4 @@
-import { abortError, onAbort } from "../transport/index.js";
+import { untilAborted } from "../transport/index.js";
 
 /** A number in a model's sequence of requests, while the request that took it is being sent. */
 export interface SequenceNumber {
@@ -48,16 +48,4 @@ export class RequestOrder {
     this.#numbers.returned.push({ seqId, doubtful: mayHaveArrived });
     this.#numbers.returned.sort((a, b) => a.seqId - b.seqId);
   }
-}
-
-/** The promise's outcome, or an error as soon as the signal aborts. */
-export function untilAborted<T>(promise: Promise<T>, signal: AbortSignal): Promise<T> {
-  return new Promise((resolve, reject) => {
-    if (signal.aborted) {
-      promise.catch(() => {});
-      return reject(abortError(signal));
-    }
-    const release = onAbort(signal, () => reject(abortError(signal)));
-    promise.then(resolve, reject).finally(release);
-  });
 }

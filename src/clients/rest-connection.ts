@@ -7,6 +7,7 @@ import {
   HttpClient,
   type HttpClientOptions,
   type RequestOptions,
+  untilAborted,
 } from "../transport/index.js";
 import { PROTOCOL_VERSION } from "../version.js";
 import { fromWireJson } from "../wire/index.js";
@@ -15,7 +16,8 @@ import { fromWireJson } from "../wire/index.js";
 export class RestConnection {
   readonly http: HttpClient;
   readonly #metrics: Metrics;
-  #connected: Promise<Session> | undefined;
+  #connecting: Promise<Session> | undefined;
+  #session: Session | undefined;
   #billing: BillingPause | undefined;
 
   constructor(options: HttpClientOptions, metrics: Metrics) {
@@ -23,16 +25,24 @@ export class RestConnection {
     this.#metrics = metrics;
   }
 
-  connect(): Promise<Session> {
-    this.#connected ??= Session.connect(this.http, this.#metrics).catch((error) => {
-      this.#connected = undefined;
+  /** The signal ends only this wait: others may be waiting for the same connection. */
+  connect(signal?: AbortSignal): Promise<Session> {
+    this.#connecting ??= this.#connect();
+    return untilAborted(this.#connecting, signal);
+  }
+
+  async #connect(): Promise<Session> {
+    try {
+      this.#session = await Session.connect(this.http, this.#metrics);
+      return this.#session;
+    } catch (error) {
+      this.#connecting = undefined;
       throw error;
-    });
-    return this.#connected;
+    }
   }
 
   async request(request: ApiRequest): Promise<ApiResponse> {
-    const { config } = await this.connect();
+    const { config } = await this.connect(request.signal);
     const { clock, logger } = this.http;
     const maxPauseMs = config.billingExceptionMaxPauseDurationSec * 1000;
     this.#billing ??= new BillingPause({ clock, logger, maxPauseMs });
@@ -72,19 +82,20 @@ export class RestConnection {
   ): APIPromise<T> {
     return new APIPromise<T>({
       parsed: async () => {
-        await this.connect();
+        await this.connect(options?.signal);
         return this.http[method]<T>(path, options).withResponse();
       },
       raw: async () => {
-        await this.connect();
+        await this.connect(options?.signal);
         return this.http[method](path, options).asResponse();
       },
     });
   }
 
   async close(): Promise<void> {
-    const session = await this.#connected?.catch(() => undefined);
-    await (session?.close() ?? this.http.close());
+    if (this.#session === undefined) await this.http.close();
+    const session = await this.#connecting?.catch(() => undefined);
+    await session?.close();
   }
 }
 

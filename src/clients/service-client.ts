@@ -20,6 +20,7 @@ import {
   HttpClient,
   type HttpClientOptions,
   type RequestOptions,
+  untilAborted,
 } from "../transport/index.js";
 import { checkKeys, checkObject } from "../wire/check-keys.js";
 import {
@@ -66,6 +67,21 @@ const LORA_TRAINING_KEYS: ReadonlySet<string> = new Set([
   "headers",
 ] satisfies (keyof LoraTrainingOptions)[]);
 
+interface SamplingSource extends SamplingClientOptions, RequestOptions {
+  baseModel?: string | undefined;
+  modelPath?: string | undefined;
+}
+
+const SAMPLING_KEYS: ReadonlySet<string> = new Set([
+  "baseModel",
+  "modelPath",
+  "recordStabilityInfo",
+  "signal",
+  "timeout",
+  "maxRetries",
+  "headers",
+] satisfies (keyof SamplingSource)[]);
+
 export interface FromStateOptions extends RequestOptions {
   /** Another base model that fits the checkpoint, for example with a longer context. */
   baseModel?: string | undefined;
@@ -87,14 +103,16 @@ export class ServiceClient {
   #context: Promise<ClientContext> | undefined;
   #rest: RestClient | undefined;
   readonly #sessionLostCallbacks = new Set<() => void>();
-  #closed = false;
+  /** The connection of a session that is being opened: closing it ends the attempt. */
+  #opening: HttpClient | undefined;
+  #closing: Promise<void> | undefined;
 
   constructor(options: ServiceClientOptions = {}) {
     this.#options = options;
   }
 
   /** The models a server offers. Needs no session. */
-  getServerCapabilities(options: RequestOptions = {}): Promise<ServerCapabilities> {
+  async getServerCapabilities(options: RequestOptions = {}): Promise<ServerCapabilities> {
     return this.createRestClient().getServerCapabilities(options);
   }
 
@@ -116,7 +134,7 @@ export class ServiceClient {
       trainAttn: true,
       ...lora,
     });
-    const context = await this.#session();
+    const context = await this.#session(signal);
     const modelSeqId = context.session.nextModelSeqId();
     const { modelId } = await this.#create(
       context,
@@ -164,7 +182,7 @@ export class ServiceClient {
   ): Promise<TrainingClient> {
     checkTinkerPath(path);
     const { baseModel, userMetadata, weightsAccessToken, optimizer, ...requestOptions } = options;
-    const context = await this.#session();
+    const context = await this.#session(requestOptions.signal);
     if (context.session.config.createModelViaLoadWeights) {
       const sessionId = context.session.id;
       const modelSeqId = context.session.nextModelSeqId();
@@ -215,12 +233,12 @@ export class ServiceClient {
   }
 
   /** A sampler of a base model or of saved weights. */
-  async createSamplingClient(
-    source: { baseModel?: string | undefined; modelPath?: string | undefined } & SamplingClientOptions &
-      RequestOptions,
-  ): Promise<SamplingClient> {
+  async createSamplingClient(source: SamplingSource): Promise<SamplingClient> {
+    const fields: unknown = source;
+    checkObject(fields, "the argument of createSamplingClient");
+    checkKeys(fields, SAMPLING_KEYS, "");
     const { baseModel, modelPath, ...options } = source;
-    return SamplingClient.create(await this.#session(), { baseModel, modelPath }, options);
+    return SamplingClient.create(await this.#session(options.signal), { baseModel, modelPath }, options);
   }
 
   /** Runs, checkpoints, sessions, usage. Shares this client's settings; needs no session. */
@@ -231,7 +249,7 @@ export class ServiceClient {
   }
 
   /** Copies weights into this client's project; see `RestClient.copyWeights`. */
-  copyWeights(
+  async copyWeights(
     path: string,
     options: RequestOptions & {
       ttlSeconds?: number | undefined;
@@ -287,9 +305,13 @@ export class ServiceClient {
   }
 
   /** Ends the session, and with it every client made from it. Requests still in flight are given up. */
-  async close(status: SessionFinishStatus = "success", detail?: string): Promise<void> {
-    if (this.#closed) return;
-    this.#closed = true;
+  close(status: SessionFinishStatus = "success", detail?: string): Promise<void> {
+    this.#closing ??= this.#close(status, detail);
+    return this.#closing;
+  }
+
+  async #close(status: SessionFinishStatus, detail: string | undefined): Promise<void> {
+    await this.#opening?.close();
     const context = await this.#context?.catch(() => undefined);
     context?.close();
     await Promise.all([context?.session.close(status, detail), this.#rest?.close()]);
@@ -300,20 +322,22 @@ export class ServiceClient {
   }
 
   #throwIfClosed(): void {
-    if (this.#closed) throw new TinkerError("This ServiceClient is closed; make a new one.");
+    if (this.#closing !== undefined) throw new TinkerError("This ServiceClient is closed; make a new one.");
   }
 
-  #session(): Promise<ClientContext> {
+  /** The signal ends only the wait for the session: others may be waiting for the same one. */
+  #session(signal?: AbortSignal): Promise<ClientContext> {
     this.#throwIfClosed();
     this.#context ??= this.#open().catch((error) => {
       this.#context = undefined;
       throw error;
     });
-    return this.#context;
+    return untilAborted(this.#context, signal);
   }
 
   async #open(): Promise<ClientContext> {
     const http = new HttpClient(this.#options);
+    this.#opening = http;
     try {
       const session = await Session.open(http, this.#options, this.metrics);
       session.onLost(() => {
@@ -323,6 +347,8 @@ export class ServiceClient {
     } catch (error) {
       await http.close();
       throw error;
+    } finally {
+      this.#opening = undefined;
     }
   }
 

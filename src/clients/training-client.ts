@@ -94,7 +94,7 @@ export class TrainingClient {
     checkData(data);
     return startForwardBackwardCustom(this.#context, this.#queue, {
       modelId: this.modelId,
-      data: data.map((like, index) => Datum.from(like, index)),
+      data: Array.from(data, (like, index) => Datum.from(like, index)),
       lossFn,
       options,
     });
@@ -110,7 +110,7 @@ export class TrainingClient {
     checkData(data);
     const output = startForwardBackward(this.#context, this.#queue, {
       modelId: this.modelId,
-      data: data.map((like, index) => {
+      data: Array.from(data, (like, index) => {
         const datum = Datum.from(like, index);
         checkLossFnInputs(lossFn, datum.lossFnInputs, `data[${index}].lossFnInputs`);
         return datum;

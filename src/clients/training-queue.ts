@@ -3,13 +3,12 @@ import {
   type Accepted,
   type APIFuture,
   type FutureKind,
-  isDoubtful,
   type QueueStateLogger,
   readAcceptance,
   startOperation,
   submitWithRetries,
 } from "../futures/index.js";
-import type { ApiRequest, ApiResponse, RequestOptions } from "../transport/index.js";
+import { type ApiRequest, type ApiResponse, isDoubtful, type RequestOptions } from "../transport/index.js";
 import type { ClientContext } from "./context.js";
 import { RequestOrder, type SequenceNumber } from "./request-order.js";
 
@@ -95,6 +94,7 @@ export class TrainingQueue {
     request: Parameters<TrainingQueue["sendAs"]>[1] & { number?: SequenceNumber },
     signal: AbortSignal,
   ): Promise<{ seqId: number; accepted: Accepted<T> }> {
+    const skipped: SequenceNumber[] = [];
     for (let number = request.number ?? this.#order.take(); ; number = this.#order.take()) {
       try {
         const accepted = await this.sendAs<T>(
@@ -104,9 +104,20 @@ export class TrainingQueue {
         );
         return { seqId: number.seqId, accepted };
       } catch (error) {
+        const isConflict = error instanceof ConflictError;
         // The request that was lost under this number had arrived after all: it is used up.
-        if (number.doubtful && error instanceof ConflictError) continue;
-        this.#order.giveBack(number.seqId, isDoubtful(error) || error instanceof APIUserAbortError);
+        if (number.doubtful && isConflict) {
+          skipped.push(number);
+          continue;
+        }
+        // The server may object to the request and not to its number: then the ones skipped are still free.
+        if (isConflict) for (const each of skipped) this.giveBackUnsent(each);
+        const mayBeUsed =
+          number.doubtful ||
+          (isConflict && request.refusal === undefined) ||
+          isDoubtful(error) ||
+          error instanceof APIUserAbortError;
+        this.#order.giveBack(number.seqId, mayBeUsed);
         throw error;
       }
     }

@@ -13,4 +13,4 @@ export {
   type QueueStateObserver,
 } from "./queue-state.js";
 export { SessionFuturesPoller } from "./session-poller.js";
-export { isDoubtful, submitWithRetries } from "./submit.js";
+export { submitWithRetries } from "./submit.js";

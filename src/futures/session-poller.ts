@@ -1,5 +1,5 @@
 import { APIError, TinkerError } from "../errors.js";
-import { abortError, isRetryableError, onAbort } from "../transport/index.js";
+import { abortError, isRetryableError, onAbort, throwIfAborted } from "../transport/index.js";
 import { type FuturesRetrieveResponse, fromWireJson } from "../wire/index.js";
 import type { FutureContext } from "./context.js";
 
@@ -36,6 +36,7 @@ export class SessionFuturesPoller {
 
   /** Resolves with the size of the result, when the server told it, once the request is complete. */
   async waitFor(requestId: string, signal: AbortSignal): Promise<number | undefined> {
+    throwIfAborted(signal);
     if (this.#early.has(requestId)) {
       const size = this.#early.get(requestId);
       this.#early.delete(requestId);

@@ -1,8 +1,11 @@
-import { APIConnectionError, APIError } from "../errors.js";
-import { isRetryableStatus } from "../transport/index.js";
+import { APIConnectionError, APIError, TinkerError } from "../errors.js";
+import { isDoubtful, isRetryableStatus, markDoubtful } from "../transport/index.js";
 import type { FutureContext } from "./context.js";
+import { linkSignals } from "./link-signals.js";
 
 const MAX_TOTAL_MS = 5 * 60_000;
+
+type SubmitContext = Pick<FutureContext, "clock" | "billing" | "telemetry" | "closed">;
 
 export interface SubmitOptions {
   signal?: AbortSignal | undefined;
@@ -15,7 +18,7 @@ export interface SubmitOptions {
  * `attempt` is told whether an earlier attempt may have reached the server without our knowing.
  */
 export async function submitWithRetries<T>(
-  context: Pick<FutureContext, "clock" | "billing" | "telemetry">,
+  context: SubmitContext,
   attempt: (state: { mayHaveArrived: boolean }) => Promise<T>,
   options: SubmitOptions = {},
 ): Promise<T> {
@@ -26,7 +29,7 @@ export async function submitWithRetries<T>(
       return await attempt({ mayHaveArrived });
     } catch (error) {
       if (context.billing.shouldPause(error)) {
-        await context.billing.wait(options.signal);
+        await pause(context, options.signal, (signal) => context.billing.wait(signal));
         continue;
       }
       const leftMs = startedAt + MAX_TOTAL_MS - context.clock.now();
@@ -37,18 +40,29 @@ export async function submitWithRetries<T>(
         retryable,
         attempt: retries,
       });
-      if (!retryable || leftMs <= 0) throw error;
+      if (!retryable || leftMs <= 0) throw mayHaveArrived ? markDoubtful(error) : error;
       mayHaveArrived ||= isDoubtful(error);
-      await context.clock.sleep(Math.min(2 ** retries * 1000, 30_000, leftMs), options.signal);
+      const delayMs = Math.min(2 ** retries * 1000, 30_000, leftMs);
+      await pause(context, options.signal, (signal) => context.clock.sleep(delayMs, signal));
       retries += 1;
     }
   }
 }
 
-/** Whether the request that ended so may have reached the server all the same. */
-export function isDoubtful(error: unknown): boolean {
-  if (error instanceof APIError) return error.status === 408 || error.status >= 500;
-  return error instanceof APIConnectionError;
+/** Waits between two tries, but not longer than the caller wants or the client lives. */
+async function pause(
+  context: SubmitContext,
+  userSignal: AbortSignal | undefined,
+  wait: (signal: AbortSignal) => Promise<void>,
+): Promise<void> {
+  const link = linkSignals(context.closed, userSignal);
+  try {
+    await wait(link.signal);
+  } catch (error) {
+    throw link.signal.reason instanceof TinkerError ? link.signal.reason : error;
+  } finally {
+    link.release();
+  }
 }
 
 function isRetryableSubmitError(error: unknown, finalStatuses: readonly number[]): boolean {

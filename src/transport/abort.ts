@@ -10,6 +10,19 @@ export function throwIfAborted(signal: AbortSignal | undefined, what?: string): 
   if (signal?.aborted) throw abortError(signal, what);
 }
 
+/** The promise's outcome, or an error as soon as the signal aborts. */
+export function untilAborted<T>(promise: Promise<T>, signal: AbortSignal | undefined): Promise<T> {
+  if (signal === undefined) return promise;
+  return new Promise((resolve, reject) => {
+    if (signal.aborted) {
+      promise.catch(() => {});
+      return reject(abortError(signal));
+    }
+    const release = onAbort(signal, () => reject(abortError(signal)));
+    promise.then(resolve, reject).finally(release);
+  });
+}
+
 interface Registration {
   readonly callbacks: Set<() => void>;
   readonly listener: () => void;

@@ -8,6 +8,7 @@ import { type AuthProvider, HOSTED_BASE_URL, resolveAuth } from "./auth.js";
 import { CallScope } from "./call-scope.js";
 import { type Clock, systemClock } from "./clock.js";
 import { DeprecationNotices } from "./deprecation-notices.js";
+import { isDoubtful, markDoubtful } from "./doubt.js";
 import { connectionsOver } from "./fetch-sender.js";
 import { createLogger, type Logger, resolveLogLevel } from "./logger.js";
 import type { Connections } from "./platform-types.js";
@@ -196,6 +197,7 @@ export class HttpClient {
           request.method === "GET" ? undefined : (request.idempotencyKey ?? `tinkerts-retry-${randomUuid()}`),
       };
       let unreadableAnswers = 0;
+      let mayHaveArrived = false;
       for (let attempt = 0; ; attempt += 1) {
         const outcome = await this.#try(call, attempt, finish);
         if (outcome.ok) {
@@ -205,7 +207,8 @@ export class HttpClient {
         scope.throwIfInterrupted();
         if (outcome.unreadable) unreadableAnswers += 1;
         const isOver = attempt >= call.maxRetries || unreadableAnswers > MAX_UNREADABLE_ANSWERS;
-        if (!outcome.retryable || isOver) throw outcome.error;
+        if (!outcome.retryable || isOver) throw mayHaveArrived ? markDoubtful(outcome.error) : outcome.error;
+        mayHaveArrived ||= isDoubtful(outcome.error);
         await this.#backOff(call, attempt, outcome.error);
       }
     } finally {

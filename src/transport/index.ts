@@ -1,6 +1,6 @@
 /** One HTTP exchange with a Tinker server: connections, credentials, retries, limits and logging. */
 export { platform } from "#platform";
-export { abortError, onAbort, throwIfAborted } from "./abort.js";
+export { abortError, onAbort, throwIfAborted, untilAborted } from "./abort.js";
 export { APIPromise, type ParsedAnswer } from "./api-promise.js";
 export {
   type ApiKeyOption,
@@ -12,6 +12,7 @@ export {
   StaticKeyAuth,
 } from "./auth.js";
 export { type Clock, systemClock, type TimerOptions } from "./clock.js";
+export { isDoubtful, markDoubtful } from "./doubt.js";
 export { HttpClient } from "./http-client.js";
 export { Interruption } from "./interruption.js";
 export { JwtAuthProvider, jwtClaims } from "./jwt-auth.js";

@@ -22,8 +22,10 @@ export class RequestHeaders implements Iterable<[string, string]> {
 
   set(name: string, value: string): void {
     // The value stays out of the message: it may be a key.
-    if (!NAME.test(name) || !VALUE.test(value))
-      throw new TinkerError(`The header "${name}" has a name or value that HTTP does not allow.`);
+    if (!NAME.test(name) || typeof value !== "string" || !VALUE.test(value))
+      throw new TinkerError(
+        `The header "${name}" has a name or value that HTTP does not allow: a value is a text without line breaks.`,
+      );
     this.#values.set(name.toLowerCase(), value.trim());
   }
 

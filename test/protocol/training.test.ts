@@ -2,6 +2,7 @@ import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import {
   APIConnectionError,
   APIUserAbortError,
+  AuthenticationError,
   ConflictError,
   type ForwardBackwardOutput,
   TensorData,
@@ -221,6 +222,13 @@ describe("training requests", () => {
     expect(chunks()).toEqual([]);
   });
 
+  it("names the missing datum of a list with a gap", async () => {
+    await start();
+    const data = [datum(), datum(), datum()];
+    delete data[1];
+    expect(() => training.forwardBackward(data, "cross_entropy")).toThrow(/data\[1\] must be an object/);
+  });
+
   it("accepts a known loss with its config, and any loss it does not know", async () => {
     await start();
     const rl = {
@@ -268,6 +276,42 @@ describe("training requests", () => {
     await expect(lost).rejects.toBeInstanceOf(APIUserAbortError);
     await next;
     expect(seqIds(server, OPTIM)).toEqual([1, 1, 2]);
+  });
+
+  it("remembers that a request refused at last may have arrived at first", async () => {
+    await start();
+    server.on(OPTIM, [
+      // Arrives, but its answer is lost; what comes back later is about something else.
+      { drop: "before" },
+      { status: 401, json: { detail: "the token has expired" } },
+      { status: 409, json: { detail: "another payload under this seq_id" } },
+      { json: { request_id: "a" } },
+    ]);
+    server.future("a", { json: {} });
+    const lost = training.optimStep();
+    const next = training.optimStep({ learningRate: 1 });
+    await expect(lost).rejects.toBeInstanceOf(AuthenticationError);
+    await next;
+    expect(seqIds(server, OPTIM)).toEqual([1, 1, 1, 2]);
+  });
+
+  it("takes back a number it skipped when the server objected to the request instead", async () => {
+    await start();
+    const waiting = new AbortController();
+    server.on(OPTIM, [
+      () => {
+        waiting.abort();
+        return { delayMs: Number.POSITIVE_INFINITY };
+      },
+      { json: { request_id: "a" } },
+    ]);
+    server.on(SAVE, { status: 409, json: { detail: "the name is taken" } });
+    server.future("a", { json: {} });
+    const lost = training.optimStep({}, { signal: waiting.signal });
+    await expect(lost).rejects.toBeInstanceOf(APIUserAbortError);
+    await expect(training.saveState("taken")).rejects.toThrow(/the name is taken/);
+    await training.optimStep();
+    expect(seqIds(server, OPTIM, SAVE)).toEqual([1, 1, 2, 1]);
   });
 
   it("frees the place of a request that is aborted while it waits for its turn", async () => {
