@@ -1,4 +1,4 @@
-import { TinkerError } from "../errors.js";
+import { TinkerError, ValidationError } from "../errors.js";
 
 /** One turn of a conversation, with whatever else its model's chat template reads (`tool_calls`, `reasoning_content`). */
 export interface ChatMessage {
@@ -46,6 +46,12 @@ export async function compileChatTemplate(
   const compiled = new Map<string, InstanceType<typeof Template>>();
   const specialTokens = specialTokensOf(settings);
   return (messages, { addGenerationPrompt = false, tools, variables } = {}) => {
+    if (!Array.isArray(messages) || messages.length === 0) {
+      throw new ValidationError(
+        "messages",
+        "messages must be a list of at least one message, as transformers wants",
+      );
+    }
     const name = tools !== undefined && templates.has("tool_use") ? "tool_use" : "default";
     const source = templates.get(name) ?? [...templates.values()][0]!;
     let template = compiled.get(source);

@@ -80,7 +80,7 @@ function parse(content: Buffer, path: string): { lines: Line[]; bytes: number; l
   for (let start = 0, number = 1; start < content.length; number += 1) {
     const newline = content.indexOf(NEWLINE, start);
     const end = newline < 0 ? content.length : newline;
-    const line = parseLine(content.toString("utf8", start, end));
+    const line = parseJsonObject(content.toString("utf8", start, end));
     start = end + 1;
     if (line === undefined) {
       badLine ??= number;
@@ -94,7 +94,8 @@ function parse(content: Buffer, path: string): { lines: Line[]; bytes: number; l
   return { lines, bytes, lacksNewline };
 }
 
-function parseLine(text: string): Line | undefined {
+/** Also as Python writes it; undefined when it is no JSON object. */
+export function parseJsonObject(text: string): Line | undefined {
   const value = parseJson(text) ?? parseJson(text.replaceAll(PYTHON_NUMBER, "null"));
   return typeof value === "object" && value !== null && !Array.isArray(value) ? (value as Line) : undefined;
 }

@@ -1,9 +1,9 @@
 import { mkdir, readFile } from "node:fs/promises";
 import { join, resolve } from "node:path";
 import { isDeepStrictEqual } from "node:util";
-import { ValidationError } from "../errors.js";
+import { TinkerError, ValidationError } from "../errors.js";
 import { FolderLock, syncFolder, writeFileAtomic } from "../files.node.js";
-import { JsonLines } from "./json-lines.node.js";
+import { JsonLines, parseJsonObject } from "./json-lines.node.js";
 import type { MetricValue, RecoveryLog, RunCheckpoint, RunMetrics } from "./recovery/index.js";
 
 /** One line of `checkpoints.jsonl`. Other programs may leave out what a run needs to go on. */
@@ -102,7 +102,9 @@ export class RunLog implements RecoveryLog {
 
   /** Adds a line to `metrics.jsonl`; numbers that JSON does not have (NaN, infinities) become null. */
   async logMetrics(metrics: RunMetrics, step?: number): Promise<void> {
-    await this.#metrics.append(step === undefined ? metrics : { step, ...metrics });
+    // Twice: the step comes first, and wins over a metric of that name.
+    const known = step === undefined ? {} : { step };
+    await this.#metrics.append({ ...known, ...metrics, ...known });
     if (step !== undefined) this.#lastMetricsStep = Math.max(step, this.#lastMetricsStep ?? step);
   }
 
@@ -172,7 +174,8 @@ async function settleConfig(
 ): Promise<Readonly<Record<string, unknown>> | undefined> {
   const path = join(folder, "config.json");
   const text = await readFile(path, "utf8").catch(ifMissing);
-  const existing = text === undefined ? undefined : (JSON.parse(text) as Record<string, unknown>);
+  const existing = text === undefined ? undefined : parseJsonObject(text);
+  if (text !== undefined && existing === undefined) throw new TinkerError(`${path} is not a JSON object.`);
   if (config === undefined) return existing;
   const wanted = JSON.parse(JSON.stringify(config)) as Record<string, unknown>;
   if (existing !== undefined) {

@@ -110,6 +110,28 @@ describe("RunLog", () => {
     expect((await stat(join(folder, "metrics.jsonl"))).size).toBe((await file("metrics.jsonl")).length);
   });
 
+  it("keeps a metric called step from moving the run", async () => {
+    {
+      await using log = await RunLog.open(folder);
+      await log.logMetrics({ step: 900, loss: 1 }, 3);
+    }
+    expect(await file("metrics.jsonl")).toBe('{"step":3,"loss":1}\n');
+    await using log = await RunLog.open(folder);
+    expect(log.lastMetricsStep).toBe(3);
+  });
+
+  it("reads settings that Python wrote, and names a file of settings that is spoilt", async () => {
+    await writeFile(join(folder, "config.json"), '{"clip": NaN, "rank": 8}');
+    {
+      await using log = await RunLog.open(folder);
+      expect(log.config).toEqual({ clip: null, rank: 8 });
+    }
+    await writeFile(join(folder, "config.json"), '{"rank": ');
+    const error = await RunLog.open(folder).catch((e) => e);
+    expect(error).toBeInstanceOf(TinkerError);
+    expect(error.message).toBe(`${join(folder, "config.json")} is not a JSON object.`);
+  });
+
   it("refuses another run's settings", async () => {
     await (await RunLog.open(folder, { config: { rank: 8, steps: 10 } })).close();
     await (await RunLog.open(folder, { config: { steps: 10, rank: 8 } })).close();

@@ -171,8 +171,9 @@ describe("loadTokenizer", () => {
     const template = "{{ raise_exception('Roles must alternate') }}";
     const folder = writeFolder({ ...nano, "chat_template.jinja": template }, join(home, "strict"));
     const tokenizer = await loadTokenizer(folder);
-    expect(() => tokenizer.applyChatTemplate([])).toThrow(
+    expect(() => tokenizer.applyChatTemplate([{ role: "user", content: "x" }])).toThrow(
       /refused this conversation: .*Roles must alternate/,
     );
+    expect(() => tokenizer.applyChatTemplate([])).toThrow(/messages must be a list of at least one message/);
   });
 });
