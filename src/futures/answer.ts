@@ -10,8 +10,8 @@ export type Answer =
   | { type: "metadata-only"; sizeBytes: number }
   | { type: "failed"; message: string; category: "unknown" | "server" | "user" }
   | { type: "unreadable"; detail: string }
-  | { type: "server-trouble" }
-  | { type: "back-off" }
+  | { type: "server-trouble"; error: APIError }
+  | { type: "back-off"; error: Error }
   | { type: "bad-request"; error: APIError }
   | { type: "payment-required"; error: APIError }
   | { type: "gone"; error: APIError }
@@ -47,12 +47,12 @@ export function answerOfResponse(response: ApiResponse): Answer {
 }
 
 export function answerOfError(error: unknown): Answer {
-  if (error instanceof APIConnectionError) return { type: "back-off" };
+  if (error instanceof APIConnectionError) return { type: "back-off", error };
   if (!(error instanceof APIError)) return { type: "fatal", error };
   const { status } = error;
   if (status === 408) return tryAgain(isRecord(error.body) ? error.body : {});
-  if (status === 425 || status >= 500) return { type: "server-trouble" };
-  if (status === 429) return { type: "back-off" };
+  if (status === 425 || status >= 500) return { type: "server-trouble", error };
+  if (status === 429) return { type: "back-off", error };
   if (status === 400) return { type: "bad-request", error };
   if (status === 402) return { type: "payment-required", error };
   if (status === 410) return { type: "gone", error };

@@ -84,11 +84,13 @@ export async function pollFuture<T>(context: FutureContext, request: PollRequest
           );
         case "server-trouble":
           troubles += 1;
+          context.http.trouble.tell(troubles, answer.error);
           await clock.sleep(shortDelayMs(troubles), signal);
           break;
         case "back-off":
-          await clock.sleep(Math.min(2 ** connectionFailures * 1000, 30_000), signal);
           connectionFailures += 1;
+          context.http.trouble.tell(connectionFailures, answer.error);
+          await clock.sleep(Math.min(2 ** (connectionFailures - 1) * 1000, 30_000), signal);
           break;
         case "bad-request":
           badAnswers += 1;

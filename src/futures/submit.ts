@@ -5,7 +5,7 @@ import { linkSignals } from "./link-signals.js";
 
 const MAX_TOTAL_MS = 5 * 60_000;
 
-type SubmitContext = Pick<FutureContext, "clock" | "billing" | "telemetry" | "closed">;
+type SubmitContext = Pick<FutureContext, "clock" | "billing" | "telemetry" | "closed" | "http">;
 
 export interface SubmitOptions {
   signal?: AbortSignal | undefined;
@@ -42,6 +42,7 @@ export async function submitWithRetries<T>(
       });
       if (!retryable || leftMs <= 0) throw mayHaveArrived ? markDoubtful(error) : error;
       mayHaveArrived ||= isDoubtful(error);
+      if (error instanceof Error) context.http.trouble.tell(retries + 1, error);
       const delayMs = Math.min(2 ** retries * 1000, 30_000, leftMs);
       await pause(context, options.signal, (signal) => context.clock.sleep(delayMs, signal));
       retries += 1;

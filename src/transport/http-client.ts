@@ -18,6 +18,7 @@ import { buildURL, type EncodedBody, encodeBody, isRawBody, normalizeBaseURL } f
 import { RequestHeaders } from "./request-headers.js";
 import { retryDelayMs, shouldRetry } from "./retry-policy.js";
 import type { Answer } from "./sender.js";
+import { TroubleLog } from "./trouble-log.js";
 import type {
   ApiRequest,
   ApiResponse,
@@ -63,6 +64,8 @@ export class HttpClient {
   readonly maxRetries: number;
   readonly logger: Logger;
   readonly clock: Clock;
+  /** Told of failures that are tried again, here and by whoever tries again on top. */
+  readonly trouble: TroubleLog;
   readonly random: () => number;
   /** True when the caller gave a `fetch`, through which every request must then go. */
   readonly hasCustomFetch: boolean;
@@ -89,6 +92,7 @@ export class HttpClient {
     );
     this.#deprecations = new DeprecationNotices(this.logger);
     this.clock = options.clock ?? systemClock;
+    this.trouble = new TroubleLog(this.clock, this.logger);
     this.random = options.random ?? Math.random;
     this.hasCustomFetch = options.fetch !== undefined;
     this.auth = this.resolveAuth();
@@ -226,6 +230,8 @@ export class HttpClient {
     this.logger.info(
       `${error.message} Retry ${attempt + 1} of ${call.maxRetries} in ${(delayMs / 1000).toFixed(1)} s.`,
     );
+    // Nobody waits for telemetry.
+    if (call.pool !== "telemetry") this.trouble.tell(attempt + 1, error);
     await this.clock.sleep(delayMs, call.scope.signal).catch((reason: unknown) => {
       call.scope.throwIfInterrupted();
       throw reason;

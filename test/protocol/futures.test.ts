@@ -121,6 +121,17 @@ describe("polling a future", () => {
     expect(client.clock.sleeps.slice(-3)).toEqual([50, 100, 200]);
   });
 
+  it("says once a minute that its polls keep failing, so that an outage does not look like a hang", async () => {
+    const failing: ScriptedAnswer = { status: 503, json: { detail: "down for repair" } };
+    await step(failing, failing, done);
+    expect(client.log.filter((line) => line.startsWith("warn"))).toEqual([]);
+    // Two seconds between polls at the most: some 35 of them fill a minute.
+    await step(...Array.from({ length: 45 }, () => failing), done);
+    const warnings = client.log.filter((line) => line.startsWith("warn"));
+    expect(warnings).toHaveLength(2);
+    expect(warnings[0]).toMatch(/retrieve_future answered 503: down for repair.*failed 3 times in a row/);
+  });
+
   it("backs off exponentially on 429 and lost connections, and forgets that after any other answer", async () => {
     await step({ status: 429 }, { drop: "before" }, { status: 429 }, { status: 408 }, { status: 429 }, done);
     expect(client.clock.sleeps.slice(-4)).toEqual([1_000, 2_000, 4_000, 1_000]);

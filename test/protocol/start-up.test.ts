@@ -93,6 +93,18 @@ describe("a server that does not answer while a client starts", () => {
   });
 });
 
+describe("a server that cannot be reached", () => {
+  it("is named in a warning long before the client gives up", async () => {
+    const client = testClient(server);
+    await server.close();
+    await expect(client.service.getSessionId()).rejects.toBeInstanceOf(APIConnectionError);
+    const warnings = client.log.filter((line) => line.startsWith("warn"));
+    expect(warnings[0]).toMatch(/ECONNREFUSED.*Check the base URL.*failed 3 times in a row/);
+    expect(warnings).toHaveLength(1);
+    server = await startProtocolServer();
+  });
+});
+
 describe("closing a ServiceClient", () => {
   it("twice waits twice for the same end", async () => {
     const { service } = testClient(server);
