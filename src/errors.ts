@@ -10,10 +10,26 @@ const SECRET_TEXT: ReadonlyArray<readonly [pattern: RegExp, replacement: string]
 const SECRET_NAME =
   /^(?:authorization|proxy-authorization|cookie|set-cookie|cf-access-.*|.*(?:token|secret|password|api[-_]?key|credential))$/i;
 
-/** Replaces everything in a text that looks like a key, a JWT, a URL password or a signed URL's token. */
+const SHORTEST_SECRET = 8;
+const MOST_SECRETS = 32;
+
+/** Credentials in use that look like anything: keys of self-hosted servers, headers of proxies. */
+const knownSecrets = new Set<string>();
+
+/** From now on this credential is replaced in every text: some servers quote it in their answers. */
+export function rememberSecret(value: string): void {
+  // Short ones would be found in the middle of innocent words.
+  if (value.length < SHORTEST_SECRET || knownSecrets.has(value) || /^(?:tml-|eyJ)/.test(value)) return;
+  const [oldest] = knownSecrets;
+  if (knownSecrets.size >= MOST_SECRETS && oldest !== undefined) knownSecrets.delete(oldest);
+  knownSecrets.add(value);
+}
+
+/** Replaces everything in a text that is a credential in use, or looks like a key, a JWT, a URL password or a signed URL's token. */
 export function redactText(text: string): string {
   let redacted = text;
   for (const [pattern, replacement] of SECRET_TEXT) redacted = redacted.replace(pattern, replacement);
+  for (const secret of knownSecrets) redacted = redacted.replaceAll(secret, "[redacted]");
   return redacted;
 }
 

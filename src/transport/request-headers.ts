@@ -1,4 +1,4 @@
-import { TinkerError } from "../errors.js";
+import { isSecretHeader, rememberSecret, TinkerError } from "../errors.js";
 import type { HeaderValues } from "./types.js";
 
 const NAME = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+$/;
@@ -26,7 +26,9 @@ export class RequestHeaders implements Iterable<[string, string]> {
       throw new TinkerError(
         `The header "${name}" has a name or value that HTTP does not allow: a value is a text without line breaks.`,
       );
-    this.#values.set(name.toLowerCase(), value.trim());
+    const trimmed = value.trim();
+    if (isSecretHeader(name)) rememberSecret(trimmed.replace(/^(?:Bearer|Basic) +/i, ""));
+    this.#values.set(name.toLowerCase(), trimmed);
   }
 
   delete(name: string): void {

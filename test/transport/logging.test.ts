@@ -1,4 +1,5 @@
 import { describe, expect, it } from "vitest";
+import type { APIError } from "../../src/index.js";
 import type { ExchangeEvent, LogLevel } from "../../src/transport/index.js";
 import { clientForTest, environment, jwtOf, REQUEST, ROUTE, serverForTest } from "./helpers.js";
 
@@ -15,6 +16,24 @@ function recorder() {
 }
 
 describe("logging", () => {
+  it("shows no key of a server with keys of its own, even where the server quotes it", async () => {
+    const server = await serverForTest();
+    const [key, token] = ["my-lab-key-0815", "proxy-pass-4711"];
+    server.on(ROUTE, { status: 401, json: { detail: `${key} is unknown, Bearer ${token} too` } });
+    const { lines, logger } = recorder();
+    const client = clientForTest(server, {
+      apiKey: key,
+      defaultHeaders: { Authorization: `Bearer ${token}` },
+      logger,
+      logLevel: "debug",
+    });
+    const error = (await client.exchange(REQUEST).catch((reason: unknown) => reason)) as APIError;
+    expect(error.message).toContain("[redacted] is unknown, Bearer [redacted] too");
+    const shown = JSON.stringify([error.message, error.stack, error.body, lines]);
+    expect(shown).not.toContain(key);
+    expect(shown).not.toContain(token);
+  });
+
   it("shows requests at debug and retries at info, and no secret anywhere", async () => {
     environment({ CLOUDFLARE_ACCESS_CLIENT_SECRET: "cloudflare-secret" });
     const server = await serverForTest();
