@@ -58,7 +58,7 @@ const LARGEST_CARD_BYTES = 1 << 20;
 
 interface Hub {
   readonly library: typeof import("@huggingface/hub");
-  readonly access: { readonly accessToken: string; readonly hubUrl: string };
+  readonly access: { readonly accessToken: string; readonly hubUrl: string; readonly fetch: typeof fetch };
 }
 
 /** Publishes a checkpoint on the Hugging Face Hub as a PEFT adapter; private unless told otherwise. */
@@ -67,12 +67,22 @@ export async function pushToHub(
   path: string,
   options: PushOptions = {},
 ): Promise<PushedCheckpoint> {
+  try {
+    return await push(rest, path, options);
+  } catch (error) {
+    throwIfAborted(options.signal, "The push");
+    throw error;
+  }
+}
+
+async function push(rest: CheckpointSource, path: string, options: PushOptions): Promise<PushedCheckpoint> {
   const parsed = parseTinkerPath(path);
   const hub: Hub = {
     library: await import("@huggingface/hub"),
     access: {
       accessToken: await findToken(options.token),
       hubUrl: (options.hubUrl ?? platform.env("HF_ENDPOINT") ?? DEFAULT_HUB).replace(/\/+$/, ""),
+      fetch: abortableFetch(options.signal),
     },
   };
   const owner = await ownName(hub);
@@ -108,7 +118,6 @@ export async function pushToHub(
         ...(options.signal === undefined ? {} : { abortSignal: options.signal }),
       })
       .catch((error: unknown) => {
-        throwIfAborted(options.signal, "The push");
         throw hubError(`The files could not be pushed to ${repo}`, error);
       });
     return {
@@ -121,6 +130,15 @@ export async function pushToHub(
   } finally {
     await rm(temporary, { recursive: true, force: true });
   }
+}
+
+/** Most of the Hub's functions take no signal, but all take a fetch. */
+function abortableFetch(signal: AbortSignal | undefined): typeof fetch {
+  if (signal === undefined) return fetch;
+  return (input, init) => {
+    const both = init?.signal == null ? signal : AbortSignal.any([init.signal, signal]);
+    return fetch(input, { ...init, signal: both });
+  };
 }
 
 async function findToken(given: string | undefined): Promise<string> {
@@ -141,7 +159,10 @@ async function ownName({ library, access }: Hub): Promise<string> {
   try {
     return (await library.whoAmI(access)).name;
   } catch (error) {
-    throw hubError("The Hub does not know this token; make a new one or run hf auth login", error);
+    const isRefused = isStatus(error, library, 401) || isStatus(error, library, 403);
+    if (isRefused)
+      throw hubError("The Hub does not know this token; make a new one or run hf auth login", error);
+    throw hubError(`${access.hubUrl} does not say whose token this is`, error);
   }
 }
 
@@ -283,6 +304,11 @@ function isStatus(error: unknown, library: Hub["library"], status: number): bool
 }
 
 function hubError(what: string, error: unknown): TinkerError {
-  const said = error instanceof Error ? error.message : String(error);
+  const message = error instanceof Error ? error.message : String(error);
+  // "fetch failed" alone does not say why.
+  const said =
+    error instanceof TypeError && error.cause instanceof Error
+      ? `${message} (${error.cause.message})`
+      : message;
   return new TinkerError(`${what}: ${said.replace(/[.\s]+$/, "")}.`, { cause: error });
 }

@@ -1,5 +1,7 @@
 import { randomBytes } from "node:crypto";
 import { mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from "node:fs";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
@@ -228,5 +230,26 @@ describe("pushToHub", () => {
     await expect(pushing).rejects.toThrow("aborted");
     expect(hub.commits).toEqual([]);
     expect(readdirSync(temporary)).toEqual([]);
+  });
+
+  it("says what is wrong with a Hub that cannot be reached, and does not blame the token", async () => {
+    const { url } = hub;
+    await hub.close();
+    await expect(push({ hubUrl: url })).rejects.toThrow(
+      /does not say whose token this is: fetch failed \(.*ECONNREFUSED/,
+    );
+  });
+
+  it("stops at a Hub that never answers", async () => {
+    const controller = new AbortController();
+    const silent = createServer(() => controller.abort());
+    await new Promise<void>((resolve) => silent.listen(0, "127.0.0.1", resolve));
+    try {
+      const hubUrl = `http://127.0.0.1:${(silent.address() as AddressInfo).port}`;
+      await expect(push({ hubUrl, signal: controller.signal })).rejects.toThrow("The push was aborted");
+    } finally {
+      silent.closeAllConnections();
+      silent.close();
+    }
   });
 });
