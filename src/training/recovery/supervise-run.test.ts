@@ -333,6 +333,29 @@ describe("superviseRun", () => {
     expect(finalSteps(checkpoint.statePath)).toEqual(everyStep);
   });
 
+  it("outlives the metrics of a step that a failure has overtaken", async () => {
+    const { server, run, finalSteps } = setUp();
+    failing(server, (name, argument) => name === "forwardBackward" && argument === 5, status(410));
+    const unhandled: unknown[] = [];
+    const listener = (reason: unknown) => unhandled.push(reason);
+    process.on("unhandledRejection", listener);
+    try {
+      const { checkpoint } = await run({
+        step: async (training, step) => {
+          const answer = training.forwardBackward(step);
+          training.optimStep(step);
+          if (step === 5) await new Promise((resolve) => setTimeout(resolve, 5));
+          return { loss: answer.then((value) => value) };
+        },
+      });
+      await new Promise((resolve) => setTimeout(resolve, 5));
+      expect(finalSteps(checkpoint.statePath)).toEqual(everyStep);
+      expect(unhandled).toEqual([]);
+    } finally {
+      process.off("unhandledRejection", listener);
+    }
+  });
+
   it("goes on without a step that does not end, and lets it do no harm", async () => {
     const { server, run, finalSteps } = setUp();
     let stale: FakeTraining | undefined;

@@ -111,9 +111,7 @@ class Supervisor<S extends SupervisedService<T>, T extends SupervisedTraining> {
     for (let step = checkpoint.batch; step < steps; step += 1) {
       this.#step = step;
       const context = { service: generation.service, signal: generation.signal };
-      const returned = await generation.during((async () => train(training, step, context))());
-      const metrics = resolveAll(returned ?? {});
-      metrics.catch(() => {});
+      const { metrics } = await generation.during(finishStep((async () => train(training, step, context))()));
       const settling = this.#settle(generation, step, behind, metrics, generation.takeRequests());
       settling.catch(() => {});
       // One step may be on its way while the next is made; no more, so that a failure is noticed soon.
@@ -299,6 +297,15 @@ class Supervisor<S extends SupervisedService<T>, T extends SupervisedTraining> {
       // A listener's fault is no reason to end a run of hours.
     }
   }
+}
+
+type StepResult = Awaited<ReturnType<SuperviseRunOptions<never, never>["step"]>>;
+
+/** Metrics that come too late, of a step that a failure has overtaken, must not end the process. */
+async function finishStep(returned: Promise<StepResult>): Promise<{ readonly metrics: Promise<RunMetrics> }> {
+  const metrics = resolveAll((await returned) ?? {});
+  metrics.catch(() => {});
+  return { metrics };
 }
 
 async function resolveAll(metrics: StepMetrics): Promise<RunMetrics> {
