@@ -31,6 +31,10 @@ class Backend {
   constructor(settings) {
     this.dataDir = settings.dataDir;
     this.process = fork(fileURLToPath(new URL("./backend.mjs", import.meta.url)), [JSON.stringify(settings)]);
+    this.ended = once(this.process, "exit").then(([code]) => {
+      throw new Error(`the backend ended with ${code}`);
+    });
+    this.ended.catch(() => {});
   }
 
   async start() {
@@ -45,16 +49,11 @@ class Backend {
 
   async close() {
     this.process.send("close");
-    await once(this.process, "exit");
+    await this.ended.catch(() => {});
   }
 
   async #message() {
-    const [message] = await Promise.race([
-      once(this.process, "message"),
-      once(this.process, "exit").then(([code]) => {
-        throw new Error(`the backend ended with ${code}`);
-      }),
-    ]);
+    const [message] = await Promise.race([once(this.process, "message"), this.ended]);
     return message;
   }
 }
