@@ -354,7 +354,9 @@ describe.skipIf(!hasPython)("the official Python package", () => {
   const judge = async (code: string) => {
     // Empty, a key is a wrong one to it.
     const { TINKER_API_KEY: _, ...env }: NodeJS.ProcessEnv = { ...process.env, ...environment() };
-    const { stdout } = await execute(python, ["-c", code], { env });
+    // The package now and then aborts while the interpreter shuts down.
+    const leave = "import os, sys; sys.stdout.flush(); os._exit(0)";
+    const { stdout } = await execute(python, ["-c", `${code}\n${leave}`], { env });
     return stdout.trim();
   };
 
