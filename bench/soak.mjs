@@ -2,7 +2,7 @@
 // samples, with new samplers, checkpoints and sessions all along. Needs a build: npm run build.
 // Bar: resident memory flat after the first 10%: its trend (the median of all slopes between two readings, so that
 // no single reading decides) may not add up to more than 5% by the end. Readings are taken after a garbage collection in
-// the server's thread and in the engine's.
+// the server's thread; the engine's, whose data lie outside of the heap, collects when it sees fit.
 // `node bench/soak.mjs --steps 200 --samples 500 --clients 4` for a short one; `--series` prints all readings.
 import { fork } from "node:child_process";
 import { once } from "node:events";
@@ -16,20 +16,6 @@ const WARM_UP = 0.1;
 const READINGS = 200;
 /** Few, so that the warm-up sees sessions come and go: until the first ones end, their samplers add up. */
 const STEPS_PER_SESSION = 5;
-
-/** Loaded into every thread of the backend: the engine's collects its garbage when asked to. */
-const COLLECTOR = `
-  import { BroadcastChannel, isMainThread, workerData } from "node:worker_threads";
-  if (!isMainThread && workerData?.models !== undefined) {
-    const channel = new BroadcastChannel("collect garbage");
-    channel.onmessage = ({ data }) => {
-      if (data !== "please") return;
-      gc();
-      channel.postMessage("done");
-    };
-    channel.unref();
-  }
-`;
 
 const { values } = parseArgs({
   options: {
@@ -49,17 +35,11 @@ else await soak(Number(values.steps), Number(values.samples), Number(values.clie
 async function serve() {
   const { startLocalBackend } = await import("../dist/local/index.js");
   const backend = await startLocalBackend({});
-  const channel = new BroadcastChannel("collect garbage");
   process.on("message", async (message) => {
     if (message === "close") {
       await backend.close();
       process.exit(0);
     }
-    const done = new Promise((resolve) => {
-      channel.onmessage = ({ data }) => data === "done" && resolve();
-    });
-    channel.postMessage("please");
-    await Promise.race([done, new Promise((resolve) => setTimeout(resolve, 5000))]);
     globalThis.gc();
     const { rss, heapUsed, external, arrayBuffers } = process.memoryUsage();
     process.send({ rss, heapUsed, external, arrayBuffers });
@@ -72,13 +52,8 @@ async function serve() {
 async function soak(steps, samples, clients) {
   const { ServiceClient } = await import("../dist/index.js");
   const child = fork(fileURLToPath(import.meta.url), ["--server"], {
-    execArgv: [
-      "--expose-gc",
-      // The young generation at its full size from the start: V8 takes it anyway, at a time that nobody can tell.
-      "--min-semi-space-size=16",
-      "--import",
-      `data:text/javascript,${encodeURIComponent(COLLECTOR)}`,
-    ],
+    // The young generation at its full size from the start: V8 takes it anyway, at a time that nobody can tell.
+    execArgv: ["--expose-gc", "--min-semi-space-size=16"],
   });
   const [address] = await once(child, "message");
   const began = performance.now();
