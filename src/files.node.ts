@@ -12,6 +12,12 @@ export function errorCode(error: unknown): string | undefined {
   return typeof code === "string" ? code : undefined;
 }
 
+/** What the disk refused, as an error of ours that names the place. */
+export function cannotWrite(path: string, error: unknown): TinkerError {
+  const said = error instanceof Error ? error.message : String(error);
+  return new TinkerError(`${path} could not be written: ${said}`, { cause: error });
+}
+
 export async function writeFully(handle: FileHandle, bytes: Uint8Array, position: number): Promise<void> {
   for (let done = 0; done < bytes.length; ) {
     const { bytesWritten } = await handle.write(bytes, done, bytes.length - done, position + done);

@@ -2,7 +2,7 @@ import { createHash } from "node:crypto";
 import { lstat, mkdir, readFile, rename, rm, stat } from "node:fs/promises";
 import { join, resolve } from "node:path";
 import { TinkerError, ValidationError } from "../errors.js";
-import { errorCode, writeFileAtomic } from "../files.node.js";
+import { cannotWrite, errorCode, writeFileAtomic } from "../files.node.js";
 import { type Clock, type RequestOptions, systemClock } from "../transport/index.js";
 import { type CheckpointArchiveUrl, type ExternalWeightsUrls, parseTinkerPath } from "../wire/index.js";
 import { ArchiveError } from "./archive-error.js";
@@ -105,9 +105,7 @@ export async function downloadCheckpoint(
       throw error;
     }
   } catch (error) {
-    if (error instanceof TinkerError || errorCode(error) === undefined) throw error;
-    const said = error instanceof Error ? error.message : String(error);
-    throw new TinkerError(`${folder} could not be written: ${said}`, { cause: error });
+    throw error instanceof TinkerError || errorCode(error) === undefined ? error : cannotWrite(folder, error);
   } finally {
     active.delete(folder);
   }

@@ -13,7 +13,7 @@ import {
 } from "node:fs/promises";
 import { basename, dirname, join, resolve } from "node:path";
 import { TinkerError, ValidationError } from "../errors.js";
-import { errorCode, writeFileAtomic, writeFully } from "../files.node.js";
+import { cannotWrite, errorCode, writeFileAtomic, writeFully } from "../files.node.js";
 import { throwIfAborted } from "../transport/index.js";
 import { ADAPTER_CONFIG, ADAPTER_WEIGHTS, parseObject, readAdapterSettings } from "./adapter.node.js";
 import { AdapterDeltas } from "./adapter-deltas.node.js";
@@ -109,11 +109,6 @@ async function checkFree(output: string): Promise<void> {
     if (isThere === undefined) throw cannotWrite(output, error);
     throw new ValidationError("outputFolder", `${output} exists already.`);
   }
-}
-
-function cannotWrite(output: string, error: unknown): TinkerError {
-  const said = error instanceof Error ? error.message : String(error);
-  return new TinkerError(`${output} could not be written: ${said}`, { cause: error });
 }
 
 async function baseShards(folder: string): Promise<string[]> {

@@ -3,7 +3,7 @@ import { homedir, tmpdir } from "node:os";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
 import { APIUserAbortError, TinkerError, ValidationError } from "../errors.js";
-import { platform, type RequestOptions, throwIfAborted } from "../transport/index.js";
+import { networkReason, platform, type RequestOptions, throwIfAborted } from "../transport/index.js";
 import { parseTinkerPath, type TinkerPath, type WeightsInfo } from "../wire/index.js";
 import { ADAPTER_CONFIG, ADAPTER_WEIGHTS, parseObject } from "./adapter.node.js";
 import { type CheckpointUrls, type DownloadOptions, downloadCheckpoint } from "./download.node.js";
@@ -304,11 +304,5 @@ function isStatus(error: unknown, library: Hub["library"], status: number): bool
 }
 
 function hubError(what: string, error: unknown): TinkerError {
-  const message = error instanceof Error ? error.message : String(error);
-  // "fetch failed" alone does not say why.
-  const said =
-    error instanceof TypeError && error.cause instanceof Error
-      ? `${message} (${error.cause.message})`
-      : message;
-  return new TinkerError(`${what}: ${said.replace(/[.\s]+$/, "")}.`, { cause: error });
+  return new TinkerError(`${what}: ${networkReason(error).text}.`, { cause: error });
 }

@@ -1,11 +1,12 @@
 import { constants } from "node:fs";
 import { type FileHandle, open } from "node:fs/promises";
-import { APIConnectionError, APIError, APITimeoutError, TinkerError } from "../errors.js";
-import { writeFully } from "../files.node.js";
+import { APIConnectionError, APIError, APITimeoutError, type TinkerError } from "../errors.js";
+import { cannotWrite, writeFully } from "../files.node.js";
 import {
   abortError,
   type Clock,
   isRetryableStatus,
+  networkReason,
   onAbort,
   retryDelayMs,
   throwIfAborted,
@@ -216,8 +217,7 @@ async function receive(
     for await (const chunk of networkChunks(response.body)) {
       alive();
       await writeFully(handle, chunk, position).catch((error: unknown) => {
-        const said = error instanceof Error ? error.message : String(error);
-        throw new TinkerError(`${transfer.target} could not be written: ${said}`, { cause: error });
+        throw cannotWrite(transfer.target, error);
       });
       position += chunk.length;
       transfer.onBytes(position, totalBytes);
@@ -275,10 +275,7 @@ function watchForStall({ clock, signal }: Transfer) {
 /** Tells what the network did from what the disk or the caller's own code did. */
 class NetworkFailure extends Error {
   constructor(error: unknown) {
-    const cause = error instanceof Error && error.cause instanceof Error ? error.cause : error;
-    super(`The connection broke: ${cause instanceof Error ? cause.message : String(cause)}.`, {
-      cause: error,
-    });
+    super(`The connection broke: ${networkReason(error).text}.`, { cause: error });
   }
 }
 

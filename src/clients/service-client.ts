@@ -52,6 +52,13 @@ export interface LoraTrainingOptions extends Partial<LoraConfig>, RequestOptions
   optimizer?: OptimizerConfig | undefined;
 }
 
+const REQUEST_OPTIONS = [
+  "signal",
+  "timeout",
+  "maxRetries",
+  "headers",
+] as const satisfies (keyof RequestOptions)[];
+
 const LORA_TRAINING_KEYS: ReadonlySet<string> = new Set([
   "baseModel",
   "rank",
@@ -61,10 +68,7 @@ const LORA_TRAINING_KEYS: ReadonlySet<string> = new Set([
   "trainUnembed",
   "userMetadata",
   "optimizer",
-  "signal",
-  "timeout",
-  "maxRetries",
-  "headers",
+  ...REQUEST_OPTIONS,
 ] satisfies (keyof LoraTrainingOptions)[]);
 
 interface SamplingSource extends SamplingClientOptions, RequestOptions {
@@ -76,10 +80,7 @@ const SAMPLING_KEYS: ReadonlySet<string> = new Set([
   "baseModel",
   "modelPath",
   "recordStabilityInfo",
-  "signal",
-  "timeout",
-  "maxRetries",
-  "headers",
+  ...REQUEST_OPTIONS,
 ] satisfies (keyof SamplingSource)[]);
 
 export interface FromStateOptions extends RequestOptions {

@@ -1,14 +1,13 @@
 import { access, readFile, stat } from "node:fs/promises";
 import { basename, join, resolve } from "node:path";
-import { z } from "zod";
 import { defaultModel, type LocalModel } from "./default-model.js";
+import { shardsOf } from "./engine/base-model.js";
 import { downloadModel, type HubModelOptions, modelCacheFolder } from "./hub-model.js";
 
 /** A folder with a name of its own, a folder, or a Hugging Face id (`org/model`, also `org/model@revision`). */
 export type ModelSource = LocalModel | string;
 
 const HUB_ID = /^[A-Za-z0-9][\w.-]*\/[A-Za-z0-9][\w.-]*(@[\w./-]+)?$/;
-const indexSchema = z.object({ weight_map: z.record(z.string(), z.string()) });
 
 /** Finds a model on disk, in the Hugging Face cache, or on the hub, from which it is downloaded into that cache. */
 export async function resolveModel(source: ModelSource, options: HubModelOptions = {}): Promise<LocalModel> {
@@ -58,7 +57,6 @@ async function cachedSnapshot(name: string, revision: string): Promise<string | 
 }
 
 async function weightFiles(folder: string): Promise<string[]> {
-  if (!(await isFile(join(folder, "model.safetensors.index.json")))) return ["model.safetensors"];
-  const index = await readFile(join(folder, "model.safetensors.index.json"), "utf8");
-  return [...new Set(Object.values(indexSchema.parse(JSON.parse(index)).weight_map))];
+  const index = join(folder, "model.safetensors.index.json");
+  return (await isFile(index)) ? shardsOf(index) : ["model.safetensors"];
 }

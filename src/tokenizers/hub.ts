@@ -1,4 +1,5 @@
 import { TinkerError } from "../errors.js";
+import { networkReason } from "../transport/index.js";
 import { hasVocabulary, TOKENIZER_FILES, type TokenizerFileName, type TokenizerFiles } from "./files.js";
 import type { TokenizerReference } from "./resolve-id.js";
 
@@ -45,10 +46,7 @@ export async function askHub(hub: HubOptions, path: string, id: string, revision
   try {
     response = await hub.fetch(url, { headers });
   } catch (error) {
-    const { message, cause } = error as { message?: string; cause?: { message?: string } };
-    throw new TinkerError(`${url} could not be reached: ${cause?.message || message || String(error)}.`, {
-      cause: error,
-    });
+    throw new TinkerError(`${url} could not be reached: ${networkReason(error).text}.`, { cause: error });
   }
   if (response.ok) return response;
   await response.body?.cancel();

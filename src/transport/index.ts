@@ -17,6 +17,7 @@ export { HttpClient } from "./http-client.js";
 export { Interruption } from "./interruption.js";
 export { JwtAuthProvider, jwtClaims } from "./jwt-auth.js";
 export { createLogger, type Logger, type LogLevel } from "./logger.js";
+export { networkReason } from "./network-reason.js";
 export type { Connections, Platform } from "./platform-types.js";
 export {
   isRetryableError,

@@ -108,7 +108,8 @@ function weightFiles(folder: string): string[] {
 
 const shardIndex = z.object({ weight_map: z.record(z.string(), z.string()) });
 
-function shardsOf(index: string): string[] {
+/** The files that a `model.safetensors.index.json` names. */
+export function shardsOf(index: string): string[] {
   let json: unknown;
   try {
     json = JSON.parse(readFileSync(index, "utf8"));
