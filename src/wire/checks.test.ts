@@ -99,7 +99,7 @@ describe("sampling parameters", () => {
     for (const stop of ["\n", ["a", "b"], [1, 0], []]) {
       expect(checkSamplingParams({ ...params, stop })).toEqual({ ...params, stop });
     }
-    expect(checkSamplingParams({ maxTokens: undefined })).toEqual({});
+    expect(checkSamplingParams({ maxTokens: undefined })).toEqual({ temperature: 1, topK: -1, topP: 1 });
   });
 
   it.each<[object, string]>([
@@ -112,7 +112,7 @@ describe("sampling parameters", () => {
     [{ topP: 1.1 }, "got 1.1"],
     [
       { stop: ["a", 1] },
-      "samplingParams.stop must be a text, a list of texts or a list of token ids, got a list of 2",
+      "samplingParams.stop must be a text that is not empty, a list of such texts or a list of token ids, got a list of 2",
     ],
     [{ stop: "" }, 'got ""'],
     [{ stop: [-1] }, "samplingParams.stop must be"],
@@ -132,8 +132,8 @@ describe("sample requests", () => {
     });
     expect(checked.prompt.toInts()).toEqual([1, 2, 3]);
     expect(checked.targetPromptLogprobs?.dtype).toBe("int64");
-    expect(checked.samplingParams).toEqual({});
-    expect(Object.keys(checked)).not.toContain("numSamples");
+    expect(checked.samplingParams).toEqual({ temperature: 1, topK: -1, topP: 1 });
+    expect(checked.numSamples).toBe(1);
     expect(
       checkSampleRequest({ prompt: [1, 2, 3], promptLogprobs: true, promptLogprobsLastN: 2 })
         .promptLogprobsLastN,
@@ -163,7 +163,10 @@ describe("sample requests", () => {
       "targetPromptLogprobs[1] must be a token id, or -1 for none, got -2",
     ],
     [{ targetPromptLogprobs: TensorData.from([[0.5], [1]]) }, "targetPromptLogprobs must be int64"],
-    [{ modelPath: "run/weights" }, 'modelPath must begin with "tinker://", got "run/weights"'],
+    [
+      { modelPath: "run/weights" },
+      'modelPath must be a text that begins with "tinker://", got "run/weights"',
+    ],
   ])("with %j are refused", (change, message) => {
     refuses(() => checkSampleRequest({ prompt: [1, 2, 3], ...change } as SampleRequestLike), message);
   });
@@ -176,5 +179,5 @@ it("checks times to live and paths", () => {
     refuses(() => checkTtlSeconds(ttl), "ttlSeconds must be a positive integer");
   checkTinkerPath("tinker://run/weights/a");
   for (const path of ["tinker://", "http://x", 5])
-    refuses(() => checkTinkerPath(path), 'path must begin with "tinker://"');
+    refuses(() => checkTinkerPath(path), 'path must be a text that begins with "tinker://"');
 });

@@ -2,7 +2,7 @@ import { ValidationError } from "../errors.js";
 import { checkKeys, checkObject, subfield } from "./check-keys.js";
 import { closestName, describe } from "./describe.js";
 import { snakeToCamel } from "./json-keys.js";
-import { LOSS_INPUT_DTYPES, type LossFnInputsLike } from "./losses.js";
+import { LOSS_INPUT_DTYPES, type LossFnInputsLike, type LossInputName } from "./losses.js";
 import { ModelInput, type ModelInputLike } from "./model-input.js";
 import { TensorData, type TensorLike } from "./tensor-data.js";
 
@@ -118,7 +118,7 @@ function convert(init: DatumInit, field: string): DatumParts {
 }
 
 function convertInput(key: string, value: TensorLike, field: string): TensorData {
-  const dtype = Object.hasOwn(LOSS_INPUT_DTYPES, key) ? LOSS_INPUT_DTYPES[key] : undefined;
+  const dtype = Object.hasOwn(LOSS_INPUT_DTYPES, key) ? LOSS_INPUT_DTYPES[key as LossInputName] : undefined;
   if (dtype === undefined) {
     const meant = meantInput(key);
     if (meant !== undefined)

@@ -1,70 +1,52 @@
 import { ValidationError } from "../errors.js";
-import { Datum } from "./datum.js";
-import { describe } from "./describe.js";
-import { camelToSnake, snakeToCamel } from "./json-keys.js";
+import { checkObject, subfield } from "./check-keys.js";
+import { Datum, type DatumInit } from "./datum.js";
+import type { FutureKind } from "./endpoints/endpoint.js";
+import type { Field } from "./fields.js";
+import { camelToSnake } from "./json-keys.js";
 import type { LossFnOutput } from "./losses.js";
-import { modelInputFromJson, modelInputToJson } from "./model-input-json.js";
+import { modelInputField, modelInputToJson } from "./model-input-json.js";
 import { isRecord, readAnswer, shortTypeName } from "./reading.js";
 import { tensorsFromJson, tensorToJson } from "./tensor-json.js";
-import type { ForwardBackwardOutput, ForwardBackwardRequest } from "./training-types.js";
+import type { ForwardBackwardOutput } from "./training-types.js";
 
-/** The body for servers without protobuf: of `/forward_backward`, or of `/forward` when only the forward pass runs. */
-export function forwardBackwardRequestToJson(request: ForwardBackwardRequest): Record<string, unknown> {
-  const input: Record<string, unknown> = {
-    data: request.data.map((datum, index) => datumToJson(datum, `data[${index}]`)),
-    loss_fn: request.lossFn,
-  };
-  if (request.lossFnConfig !== undefined)
-    input["loss_fn_config"] = convertKeys(request.lossFnConfig, camelToSnake);
+/** A datum as JSON carries it; read without the checks a datum of our own gets. */
+export const datumField: Field<Datum> = {
+  presence: "required",
+  check: (given, path) => (given instanceof Datum ? given : new Datum(given as DatumInit, path)),
+  read(json, path) {
+    checkObject(json, path);
+    return Datum.received({
+      modelInput: modelInputField.read(json["model_input"], subfield(path, "modelInput")),
+      lossFnInputs: tensorsFromJson(json["loss_fn_inputs"], subfield(path, "lossFnInputs")),
+    });
+  },
+  write(datum, path) {
+    if (datum.modelInputSpans !== undefined) {
+      throw new ValidationError(
+        subfield(path, "modelInputSpans"),
+        `${path} says where its tokens came from, which only servers with protobuf can be told`,
+      );
+    }
+    const inputs: Record<string, unknown> = {};
+    const inputsPath = subfield(path, "lossFnInputs");
+    for (const [key, tensor] of Object.entries(datum.lossFnInputs)) {
+      // Servers that want JSON are the ones that may not know sparse tensors.
+      inputs[camelToSnake(key)] = tensorToJson(tensor.toDense(), "refuse", subfield(inputsPath, key));
+    }
+    return { model_input: modelInputToJson(datum.modelInput), loss_fn_inputs: inputs };
+  },
+};
+
+/** What becomes of a pass; its result comes as protobuf where the server has it. */
+export function passFuture(requestType: string): FutureKind<ForwardBackwardOutput> {
   return {
-    [request.forwardOnly ? "forward_input" : "forward_backward_input"]: input,
-    model_id: request.modelId,
-    seq_id: request.seqId,
+    requestType,
+    fromJson: forwardBackwardOutputFromJson,
+    toJson: forwardBackwardOutputToJson,
+    // Half of what the SDK would load at start-up, so it is loaded with the first answer that needs it.
+    fromBytes: async (bytes) => (await import("./protobuf.js")).decodeForwardBackwardOutput(bytes),
   };
-}
-
-function datumToJson(datum: Datum, field: string): Record<string, unknown> {
-  if (datum.modelInputSpans !== undefined) {
-    throw new ValidationError(
-      `${field}.modelInputSpans`,
-      `${field} says where its tokens came from, which only servers with protobuf can be told`,
-    );
-  }
-  const inputs: Record<string, unknown> = {};
-  for (const [key, tensor] of Object.entries(datum.lossFnInputs)) {
-    // Servers that want JSON are the ones that may not know sparse tensors.
-    inputs[camelToSnake(key)] = tensorToJson(tensor.toDense(), "refuse", `${field}.lossFnInputs.${key}`);
-  }
-  return { model_input: modelInputToJson(datum.modelInput), loss_fn_inputs: inputs };
-}
-
-/** Reads either body as a server gets it; what cannot be read is a ValidationError. Datums are not checked further. */
-export function forwardBackwardRequestFromJson(json: unknown): ForwardBackwardRequest {
-  const body = requireRecord(json, "body");
-  const forwardOnly = body["forward_input"] !== undefined;
-  const inputKey = forwardOnly ? "forward_input" : "forward_backward_input";
-  const input = requireRecord(body[inputKey], inputKey);
-  const { data, loss_fn: lossFn, loss_fn_config: lossFnConfig } = input as Record<string, unknown>;
-  if (!Array.isArray(data))
-    throw new ValidationError("data", `data must be a list of datums, got ${describe(data)}`);
-  return {
-    modelId: requireText(body["model_id"], "model_id"),
-    seqId: typeof body["seq_id"] === "number" ? body["seq_id"] : 0,
-    data: data.map((datum, index) => datumFromJson(datum, `data[${index}]`)),
-    lossFn: requireText(lossFn, "loss_fn"),
-    forwardOnly,
-    ...(isRecord(lossFnConfig) && {
-      lossFnConfig: convertKeys(lossFnConfig as Record<string, number | string>, snakeToCamel),
-    }),
-  };
-}
-
-function datumFromJson(json: unknown, field: string): Datum {
-  const datum = requireRecord(json, field);
-  return Datum.received({
-    modelInput: modelInputFromJson(datum["model_input"], `${field}.modelInput`),
-    lossFnInputs: tensorsFromJson(datum["loss_fn_inputs"], `${field}.lossFnInputs`),
-  });
 }
 
 export function forwardBackwardOutputToJson(output: ForwardBackwardOutput): Record<string, unknown> {
@@ -82,7 +64,8 @@ export function forwardBackwardOutputToJson(output: ForwardBackwardOutput): Reco
 
 export function forwardBackwardOutputFromJson(json: unknown): ForwardBackwardOutput {
   return readAnswer("ForwardBackwardOutput", () => {
-    const body = requireRecord(json, "body");
+    checkObject(json, "body");
+    const body = json;
     const outputs = Array.isArray(body["loss_fn_outputs"]) ? body["loss_fn_outputs"] : [];
     const metrics: Record<string, number> = {};
     for (const [key, value] of Object.entries(isRecord(body["metrics"]) ? body["metrics"] : {})) {
@@ -96,21 +79,4 @@ export function forwardBackwardOutputFromJson(json: unknown): ForwardBackwardOut
       metrics,
     };
   });
-}
-
-function convertKeys<T>(
-  record: Readonly<Record<string, T>>,
-  convert: (key: string) => string,
-): Record<string, T> {
-  return Object.fromEntries(Object.entries(record).map(([key, value]) => [convert(key), value]));
-}
-
-function requireRecord(value: unknown, field: string): Record<string, unknown> {
-  if (isRecord(value)) return value;
-  throw new ValidationError(field, `${field} must be an object, got ${describe(value)}`);
-}
-
-function requireText(value: unknown, field: string): string {
-  if (typeof value === "string" && value !== "") return value;
-  throw new ValidationError(field, `${field} must be a non-empty string, got ${describe(value)}`);
 }

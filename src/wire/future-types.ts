@@ -1,13 +1,5 @@
 import type { RequestErrorCategory } from "../errors.js";
 
-/** What a server answers when it has accepted a long operation. */
-export interface UntypedFuture {
-  readonly requestId: string;
-  readonly modelId?: string | null;
-  /** Sampling only: one id per requested sample, in the order of the final sequences. */
-  readonly sampleSequenceIds?: readonly string[] | null;
-}
-
 export interface FutureRetrieveRequest {
   readonly requestId: string;
   /** Lets the server answer with status and size alone when the result is large. */

@@ -10,7 +10,7 @@ import { encodeForwardBackwardRequest } from "./forward-backward-request-writer.
 import { ForwardBackwardRequestSchema, file_tinker_public } from "./gen/tinker_public_pb.js";
 import { toWireJson } from "./json-keys.js";
 import { chunkLength } from "./model-input.js";
-import { sampleRequestFromJson, sampleRequestToJson } from "./sample-json.js";
+import { sampleRequestFromJson, sampleRequestToJson } from "./request-json.js";
 import { decodeSampleResponse, encodeSampleResponse } from "./sample-response-proto.js";
 import { TensorData } from "./tensor-data.js";
 import type { ForwardBackwardRequest } from "./training-types.js";

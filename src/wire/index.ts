@@ -14,22 +14,35 @@ export {
 } from "./checks.js";
 export { checkDatum, Datum, type DatumInit, type DatumLike, type ProvenanceSpan } from "./datum.js";
 export {
-  forwardBackwardOutputFromJson,
-  forwardBackwardOutputToJson,
-  forwardBackwardRequestFromJson,
-  forwardBackwardRequestToJson,
-} from "./forward-backward-json.js";
+  decodeRequest,
+  type Endpoint,
+  encodeRequest,
+  type FutureKind,
+  type HttpMethod,
+  type OperationEndpoint,
+  type PoolName,
+  type UntypedFuture,
+} from "./endpoints/endpoint.js";
+export { endpoints } from "./endpoints/index.js";
+export { fieldNames, inUsersWords, inWireWords } from "./field-names.js";
+export type { FilledMessage, GivenMessage } from "./fields.js";
+export { forwardBackwardOutputFromJson, forwardBackwardOutputToJson } from "./forward-backward-json.js";
 export { encodeForwardBackwardRequest } from "./forward-backward-request-writer.js";
 export type * from "./future-types.js";
 export { fromWireJson, toWireJson } from "./json-keys.js";
 export {
   checkLossFnConfig,
   checkLossFnInputs,
+  checkLossFnName,
+  describeLoss,
   type LossFnConfig,
   type LossFnInputsLike,
   type LossFnName,
   type LossFnOutput,
-  type LossFns,
+  type LossInputName,
+  type LossMetrics,
+  PUBLISHED_LOSSES,
+  type PublishedLoss,
 } from "./losses.js";
 export {
   chunkLength,
@@ -44,15 +57,16 @@ export {
   type ModelInputLike,
   type TokensLike,
 } from "./model-input.js";
-export { modelInputFromJson, modelInputToJson } from "./model-input-json.js";
-export { checkBillingUsageRequest, checkSessionSearchRequest } from "./rest-checks.js";
-export type * from "./rest-types.js";
+export { modelInputField, modelInputToJson } from "./model-input-json.js";
 export {
+  forwardBackwardRequestFromJson,
+  forwardBackwardRequestToJson,
   sampleRequestFromJson,
   sampleRequestToJson,
-  sampleResponseFromJson,
-  sampleResponseToJson,
-} from "./sample-json.js";
+} from "./request-json.js";
+export { checkBillingUsageRequest, checkSessionSearchRequest } from "./rest-checks.js";
+export type * from "./rest-types.js";
+export { sampleResponseFromJson, sampleResponseToJson } from "./sample-json.js";
 export type * from "./sampling-types.js";
 export * from "./session-types.js";
 export {

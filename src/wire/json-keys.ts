@@ -8,6 +8,17 @@ export function camelToSnake(key: string): string {
   return /[A-Z]/.test(key) ? key.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`) : key;
 }
 
+/** The same record under the names of the other side; what they lead to is kept. */
+export function convertKeys<T>(
+  record: Readonly<Record<string, T>>,
+  to: "camel" | "snake",
+): Record<string, T> {
+  const converted: Record<string, T> = {};
+  for (const [key, value] of Object.entries(record))
+    define(converted, to === "camel" ? snakeToCamel(key) : camelToSnake(key), value);
+  return converted;
+}
+
 /** Fields whose content belongs to the user or the server and is carried as it is. */
 const OPAQUE: ReadonlySet<string> = new Set([
   "userMetadata",
@@ -71,7 +82,7 @@ function convertField(camelKey: string, value: unknown, convert: (value: unknown
 }
 
 /** Plain assignment, but for `__proto__`, which a hostile answer could use to change what the object inherits. */
-function define(target: Record<string, unknown>, key: string, value: unknown): void {
+export function define<T>(target: Record<string, T>, key: string, value: T): void {
   if (key === "__proto__") {
     Object.defineProperty(target, key, { value, enumerable: true, configurable: true, writable: true });
   } else {

@@ -3,6 +3,7 @@ import { ValidationError } from "../errors.js";
 import type { DatumLike } from "./datum.js";
 import {
   checkLossFnConfig,
+  checkLossFnName,
   type LossFnConfig,
   type LossFnInputsLike,
   type LossFnName,
@@ -74,26 +75,37 @@ describe("checkLossFnConfig", () => {
   });
 
   it.each<[string, unknown, string]>([
-    [
-      "ppo",
-      { clipLowTreshold: 0.8 },
-      "unknown field lossFnConfig.clipLowTreshold; did you mean clipLowThreshold?",
-    ],
+    ["ppo", { clipLowTreshold: 0.8 }, "unknown field config.clipLowTreshold; did you mean clipLowThreshold?"],
     [
       "ppo",
       { clip_low_threshold: 0.8 },
-      "unknown field lossFnConfig.clip_low_threshold; did you mean clipLowThreshold?",
+      "unknown field config.clip_low_threshold; did you mean clipLowThreshold?",
     ],
-    ["dro", { gamma: 1 }, "unknown field lossFnConfig.gamma; known fields are beta"],
-    ["cross_entropy", { beta: 1 }, "unknown field lossFnConfig.beta; known fields are none"],
+    ["dro", { gamma: 1 }, "unknown field config.gamma; known fields are beta"],
+    ["cross_entropy", { beta: 1 }, "unknown field config.beta; known fields are none"],
     ["stable_reinforce", { klCoef: 1 }, "did you mean klCoeff?"],
     ["a_loss_of_tomorrow", { some_key: 1 }, "did you mean someKey?"],
-    ["dro", { beta: Number.NaN }, "lossFnConfig.beta must be a finite number or a text, got NaN"],
-    ["dro", { beta: null }, "lossFnConfig.beta must be a finite number or a text, got null"],
-    ["dro", [1], "lossFnConfig must be an object, got a list of 1"],
-    ["", {}, 'lossFn must be the name of a loss, got ""'],
+    ["dro", { beta: Number.NaN }, "config.beta must be a finite number or a text, got NaN"],
+    ["dro", { beta: null }, "config.beta must be a finite number or a text, got null"],
+    ["dro", [1], "config must be an object, got a list of 1"],
   ])("refuses %s with %j", (lossFn, config, message) => {
     expect(() => checkLossFnConfig(lossFn, config)).toThrow(message);
     expect(() => checkLossFnConfig(lossFn, config)).toThrow(ValidationError);
+  });
+});
+
+describe("checkLossFnName", () => {
+  it("lets known losses and ones of tomorrow pass", () => {
+    for (const name of ["cross_entropy", "gspo", "a_loss_of_tomorrow", "toString"])
+      expect(() => checkLossFnName(name)).not.toThrow();
+  });
+
+  it.each([
+    ["cross_entrpy", 'unknown lossFn "cross_entrpy"; did you mean cross_entropy?'],
+    ["crossEntropy", "did you mean cross_entropy?"],
+    ["", 'lossFn must be the name of a loss, got ""'],
+    [undefined, "lossFn must be the name of a loss, got undefined"],
+  ])("refuses %j", (name, message) => {
+    expect(() => checkLossFnName(name)).toThrow(message);
   });
 });

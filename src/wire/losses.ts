@@ -1,177 +1,156 @@
 import { ValidationError } from "../errors.js";
 import { checkObject, subfield, unknownField } from "./check-keys.js";
 import { closestName, describe } from "./describe.js";
+import type { Field } from "./fields.js";
+import { convertKeys, snakeToCamel } from "./json-keys.js";
 import type { TensorData, TensorLike } from "./tensor-data.js";
 import type { TensorDtype } from "./tensor-values.js";
 
-type RatioInputs = {
-  readonly targetTokens: TensorLike;
+/** The dtype of each loss input. */
+export const LOSS_INPUT_DTYPES = {
+  targetTokens: "int64",
+  weights: "float32",
+  advantages: "float32",
   /** Logprobs of the tokens when they were sampled. */
-  readonly logprobs: TensorLike;
-  readonly advantages: TensorLike;
-};
+  logprobs: "float32",
+  /** Lowest and highest ratio, token by token. */
+  clipLowThreshold: "float32",
+  clipHighThreshold: "float32",
+  sequenceRatioMask: "float32",
+} as const satisfies Record<string, TensorDtype>;
 
-type ClipConfig = {
-  /** Lowest ratio, for example 0.8. */
-  readonly clipLowThreshold?: number | undefined;
-  /** Highest ratio, for example 1.2. */
-  readonly clipHighThreshold?: number | undefined;
-};
+/** The name of a loss input. */
+export type LossInputName = keyof typeof LOSS_INPUT_DTYPES;
 
-type PerTokenClip = {
-  readonly clipLowThreshold?: TensorLike | undefined;
-  readonly clipHighThreshold?: TensorLike | undefined;
-};
+interface LossDescription {
+  readonly inputs: Readonly<Partial<Record<LossInputName, "required" | "optional">>>;
+  /** The settings of the loss with their defaults; undefined where the server alone knows the default. */
+  readonly config: Readonly<Record<string, number | undefined>>;
+  /** True where the full list of inputs and settings is not published. */
+  readonly isOpen: boolean;
+}
 
-/** One logprob for each target token, in the shape of `targetTokens`. */
-type LogprobOutputs = { readonly logprobs: TensorData };
+const RATIO_INPUTS = { targetTokens: "required", logprobs: "required", advantages: "required" } as const;
+const CLIP_INPUTS = { clipLowThreshold: "optional", clipHighThreshold: "optional" } as const;
+const CLIP_CONFIG = { clipLowThreshold: 0.8, clipHighThreshold: 1.2 } as const;
 
-// Types, not interfaces: only a type can be handed on as a plain record.
-type NoConfig = Readonly<Record<string, never>>;
+/** Every loss we know: what it takes, and how it may be set. `ratio` is `exp(logprob - sampled logprob)`. */
+export const LOSSES = {
+  /** `-sum(weights * logprob)`; `[N, K]` targets and weights are soft targets. */
+  cross_entropy: { inputs: { targetTokens: "required", weights: "optional" }, config: {}, isOpen: false },
+  /** `-sum(ratio * advantage)` */
+  importance_sampling: { inputs: RATIO_INPUTS, config: {}, isOpen: false },
+  /** `-sum(min(ratio * advantage, clip(ratio) * advantage))` */
+  ppo: { inputs: { ...RATIO_INPUTS, ...CLIP_INPUTS }, config: CLIP_CONFIG, isOpen: false },
+  /** `-sum(stopGradient(clip(ratio)) * logprob * advantage)` */
+  cispo: { inputs: { ...RATIO_INPUTS, ...CLIP_INPUTS }, config: CLIP_CONFIG, isOpen: false },
+  /** `-sum(logprob * advantage - beta / 2 * (logprob - sampled logprob)^2)` */
+  dro: { inputs: RATIO_INPUTS, config: { beta: 0.05 }, isOpen: false },
+  gspo: {
+    inputs: { ...RATIO_INPUTS, ...CLIP_INPUTS, sequenceRatioMask: "optional" },
+    config: { clipLowThreshold: undefined, clipHighThreshold: undefined },
+    isOpen: true,
+  },
+  stable_reinforce: { inputs: {}, config: { klCoeff: undefined }, isOpen: true },
+  /** A loss stored on the server; its inputs are the ones it was created with. */
+  custom: { inputs: {}, config: {}, isOpen: true },
+} as const satisfies Record<string, LossDescription>;
+
+type Losses = typeof LOSSES;
+
+/** The losses these types know. */
+export type LossFnName = keyof Losses;
+
+/** The losses whose formula is published, which every Tinker server has. */
+export type PublishedLoss = { [L in LossFnName]: Losses[L]["isOpen"] extends false ? L : never }[LossFnName];
+
 type AnyConfig = Readonly<Record<string, number | string>>;
 type AnyInputs = Readonly<Record<string, TensorLike>>;
 type AnyOutputs = Readonly<Record<string, TensorData>>;
 
-/** Every loss the types know, with its inputs, its config and what it returns. Other losses pass as plain strings. */
-export interface LossFns {
-  /** `-sum(weights * logprob)`; `[N, K]` targets and weights are soft targets. */
-  readonly cross_entropy: {
-    readonly inputs: { readonly targetTokens: TensorLike; readonly weights?: TensorLike | undefined };
-    readonly config: NoConfig;
-    readonly outputs: LogprobOutputs;
-  };
-  /** `-sum(ratio * advantage)` */
-  readonly importance_sampling: {
-    readonly inputs: RatioInputs;
-    readonly config: NoConfig;
-    readonly outputs: LogprobOutputs;
-  };
-  /** `-sum(min(ratio * advantage, clip(ratio) * advantage))` */
-  readonly ppo: {
-    readonly inputs: RatioInputs & PerTokenClip;
-    readonly config: ClipConfig;
-    readonly outputs: LogprobOutputs;
-  };
-  /** `-sum(stopGradient(clip(ratio)) * logprob * advantage)` */
-  readonly cispo: {
-    readonly inputs: RatioInputs & PerTokenClip;
-    readonly config: ClipConfig;
-    readonly outputs: LogprobOutputs;
-  };
-  /** `-sum(logprob * advantage - beta / 2 * (logprob - sampled logprob)^2)` */
-  readonly dro: {
-    readonly inputs: RatioInputs;
-    readonly config: { readonly beta?: number | undefined };
-    readonly outputs: LogprobOutputs;
-  };
-  readonly gspo: {
-    readonly inputs: RatioInputs & PerTokenClip & { readonly sequenceRatioMask?: TensorLike | undefined };
-    readonly config: ClipConfig & AnyConfig;
-    readonly outputs: AnyOutputs;
-  };
-  readonly stable_reinforce: {
-    readonly inputs: AnyInputs;
-    readonly config: { readonly klCoeff?: number } & AnyConfig;
-    readonly outputs: AnyOutputs;
-  };
-  /** A loss stored on the server; its inputs are the ones it was created with. */
-  readonly custom: { readonly inputs: AnyInputs; readonly config: AnyConfig; readonly outputs: AnyOutputs };
-}
-
-export type LossFnName = keyof LossFns;
+type KeysWith<T, V> = { [K in keyof T]: T[K] extends V ? K : never }[keyof T];
+type KnownInputs<I> = { readonly [K in KeysWith<I, "required">]: TensorLike } & {
+  readonly [K in KeysWith<I, "optional">]?: TensorLike | undefined;
+};
+type KnownConfig<C> = keyof C extends never
+  ? Readonly<Record<string, never>>
+  : { readonly [K in keyof C]?: number | undefined };
 
 /** The config of a loss: its own keys for a known one, anything for one these types do not know. */
-export type LossFnConfig<L extends string = string> = L extends LossFnName ? LossFns[L]["config"] : AnyConfig;
+export type LossFnConfig<L extends string = string> = L extends PublishedLoss
+  ? KnownConfig<Losses[L]["config"]>
+  : L extends LossFnName
+    ? { readonly [K in keyof Losses[L]["config"]]?: number } & AnyConfig
+    : AnyConfig;
 
 /** The `lossFnInputs` of a loss: its own keys for a known one, anything for one these types do not know. */
-export type LossFnInputsLike<L extends string = string> = L extends LossFnName
-  ? LossFns[L]["inputs"]
+export type LossFnInputsLike<L extends string = string> = L extends "gspo" | PublishedLoss
+  ? KnownInputs<Losses[L]["inputs"]>
   : AnyInputs;
 
 /**
- * What a loss returns for one datum, by field name in camelCase: `logprobs` for the usual losses, and whatever else a
- * server adds.
+ * What a loss returns for one datum, by field name in camelCase: `logprobs`, one for each target token and in the shape
+ * of `targetTokens`, for the usual losses, and whatever else a server adds.
  */
 export type LossFnOutput<L extends string = string> = AnyOutputs &
-  (L extends LossFnName ? LossFns[L]["outputs"] : unknown);
+  (L extends PublishedLoss ? { readonly logprobs: TensorData } : unknown);
 
-/** The dtype a loss input has on the wire. */
-export const LOSS_INPUT_DTYPES: Readonly<Record<string, TensorDtype>> = Object.freeze({
-  targetTokens: "int64",
-  weights: "float32",
-  advantages: "float32",
-  logprobs: "float32",
-  clipLowThreshold: "float32",
-  clipHighThreshold: "float32",
-  sequenceRatioMask: "float32",
-});
+/** The metrics of a pass, by the server's own names; every published loss reports its sum. */
+export type LossMetrics<L extends string = string> = Readonly<Record<string, number>> &
+  (L extends PublishedLoss ? { readonly "loss:sum": number } : unknown);
 
-interface ConfigRule {
-  readonly keys: readonly string[];
-  /** True where the full list of keys is not published: only near misses of known keys are refused. */
-  readonly open: boolean;
+/** What is known of a loss; undefined for one that a server has and this table does not. */
+export function describeLoss(lossFn: string): LossDescription | undefined {
+  return Object.hasOwn(LOSSES, lossFn) ? LOSSES[lossFn as LossFnName] : undefined;
 }
 
-const CONFIG_RULES: Readonly<Record<LossFnName, ConfigRule>> = {
-  cross_entropy: { keys: [], open: false },
-  importance_sampling: { keys: [], open: false },
-  ppo: { keys: ["clipLowThreshold", "clipHighThreshold"], open: false },
-  cispo: { keys: ["clipLowThreshold", "clipHighThreshold"], open: false },
-  dro: { keys: ["beta"], open: false },
-  gspo: { keys: ["clipLowThreshold", "clipHighThreshold"], open: true },
-  stable_reinforce: { keys: ["klCoeff"], open: true },
-  custom: { keys: [], open: true },
-};
+/** The losses a server with nothing but the published formulas has. */
+export const PUBLISHED_LOSSES = (Object.keys(LOSSES) as LossFnName[]).filter(
+  (name): name is PublishedLoss => !LOSSES[name].isOpen,
+);
+
+/** Refuses what cannot be the name of a loss, and names that were probably meant to be a known one. */
+export function checkLossFnName(lossFn: unknown, field = "lossFn"): asserts lossFn is string {
+  if (typeof lossFn !== "string" || lossFn === "")
+    throw new ValidationError(field, `${field} must be the name of a loss, got ${describe(lossFn)}`);
+  if (Object.hasOwn(LOSSES, lossFn)) return;
+  const plain = (name: string) => name.replaceAll("_", "");
+  const meant = closestName(lossFn, Object.keys(LOSSES).map(plain));
+  const known = Object.keys(LOSSES).find((name) => plain(name) === meant);
+  if (known !== undefined)
+    throw new ValidationError(field, `unknown ${field} "${lossFn}"; did you mean ${known}?`);
+}
 
 /** Refuses keys a known loss does not have and values that are neither a finite number nor a text. */
 export function checkLossFnConfig(
   lossFn: string,
   config: unknown,
-  field = "lossFnConfig",
+  field = "config",
 ): Readonly<Record<string, number | string>> | undefined {
-  if (typeof lossFn !== "string" || lossFn === "") {
-    throw new ValidationError("lossFn", `lossFn must be the name of a loss, got ${describe(lossFn)}`);
-  }
   if (config === undefined) return undefined;
   checkObject(config, field);
   const checked: Record<string, number | string> = {};
-  const rule = Object.hasOwn(CONFIG_RULES, lossFn) ? CONFIG_RULES[lossFn as LossFnName] : undefined;
   for (const [key, value] of Object.entries(config)) {
     if (value === undefined) continue;
-    checkConfigKey(key, rule, field);
-    if (typeof value !== "string" && !(typeof value === "number" && Number.isFinite(value))) {
-      const path = subfield(field, key);
+    checkConfigKey(key, describeLoss(lossFn), field);
+    const path = subfield(field, key);
+    if (typeof value !== "string" && !(typeof value === "number" && Number.isFinite(value)))
       throw new ValidationError(path, `${path} must be a finite number or a text, got ${describe(value)}`);
-    }
     checked[key] = value;
   }
   return checked;
 }
 
-function checkConfigKey(key: string, rule: ConfigRule | undefined, field: string): void {
-  if (rule?.keys.includes(key)) return;
-  if (rule !== undefined && (!rule.open || closestName(key, rule.keys) !== undefined)) {
-    throw unknownField(key, rule.keys, field);
-  }
-  if (/_[a-z]/.test(key)) {
-    const path = subfield(field, key);
-    const camel = key.replace(/_([a-z])/g, (_, letter: string) => letter.toUpperCase());
-    throw new ValidationError(path, `unknown field ${path}; did you mean ${camel}?`);
-  }
+function checkConfigKey(key: string, loss: LossDescription | undefined, field: string): void {
+  const known = Object.keys(loss?.config ?? {});
+  if (known.includes(key)) return;
+  if (loss !== undefined && (!loss.isOpen || closestName(key, known) !== undefined))
+    throw unknownField(key, known, field);
+  const camel = snakeToCamel(key);
+  if (camel === key) return;
+  const path = subfield(field, key);
+  throw new ValidationError(path, `unknown field ${path}; did you mean ${camel}?`);
 }
-
-const RATIO_INPUTS = ["targetTokens", "logprobs", "advantages"];
-
-const REQUIRED_INPUTS: Readonly<Record<LossFnName, readonly string[]>> = {
-  cross_entropy: ["targetTokens"],
-  importance_sampling: RATIO_INPUTS,
-  ppo: RATIO_INPUTS,
-  cispo: RATIO_INPUTS,
-  dro: RATIO_INPUTS,
-  gspo: RATIO_INPUTS,
-  stable_reinforce: [],
-  custom: [],
-};
 
 /** Refuses a datum that lacks an input which a known loss cannot do without. */
 export function checkLossFnInputs(
@@ -179,10 +158,21 @@ export function checkLossFnInputs(
   inputs: Readonly<Record<string, unknown>>,
   field: string,
 ): void {
-  if (!Object.hasOwn(REQUIRED_INPUTS, lossFn)) return;
-  const required = REQUIRED_INPUTS[lossFn as LossFnName];
+  const known = Object.entries(describeLoss(lossFn)?.inputs ?? {});
+  const required = known.filter(([, presence]) => presence === "required").map(([name]) => name);
   const missing = required.find((name) => inputs[name] === undefined);
   if (missing === undefined) return;
   const path = subfield(field, missing);
   throw new ValidationError(path, `${path} is missing: ${lossFn} needs ${required.join(", ")}`);
 }
+
+/** Settings of a loss on the wire. */
+export const lossConfigField: Field<Readonly<Record<string, number | string>>> = {
+  presence: "required",
+  check: (given, path) => checkLossFnConfig("", given, path)!,
+  read(json, path) {
+    checkObject(json, path);
+    return convertKeys(json as Record<string, number | string>, "camel");
+  },
+  write: (config) => convertKeys(config, "snake"),
+};

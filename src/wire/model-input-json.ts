@@ -1,9 +1,23 @@
 import { ValidationError } from "../errors.js";
 import { bytesToBase64 } from "./base64.js";
 import { describe } from "./describe.js";
+import type { Field } from "./fields.js";
 import { fromWireJson, toNumbers } from "./json-keys.js";
-import { ModelInput, type ModelInputChunk, type ModelInputChunkLike } from "./model-input.js";
+import {
+  ModelInput,
+  type ModelInputChunk,
+  type ModelInputChunkLike,
+  type ModelInputLike,
+} from "./model-input.js";
 import { isRecord } from "./reading.js";
+
+/** A prompt or a model input as JSON carries it. */
+export const modelInputField: Field<ModelInput> = {
+  presence: "required",
+  check: (given, path) => ModelInput.from(given as ModelInputLike, path),
+  read: modelInputFromJson,
+  write: modelInputToJson,
+};
 
 export function modelInputToJson(modelInput: ModelInput): { chunks: Record<string, unknown>[] } {
   return { chunks: modelInput.chunks.map(chunkToJson) };
@@ -35,7 +49,7 @@ function expectedTokens(chunk: { readonly expectedTokens?: number | undefined })
   return chunk.expectedTokens === undefined ? {} : { expected_tokens: chunk.expectedTokens };
 }
 
-export function modelInputFromJson(json: unknown, field: string): ModelInput {
+function modelInputFromJson(json: unknown, field: string): ModelInput {
   if (!isRecord(json) || !Array.isArray(json["chunks"])) {
     throw new ValidationError(
       `${field}.chunks`,

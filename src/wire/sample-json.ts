@@ -1,49 +1,19 @@
 import { ValidationError } from "../errors.js";
 import { describe } from "./describe.js";
-import { fromWireJson, toNumbers, toWireJson } from "./json-keys.js";
+import type { FutureKind } from "./endpoints/endpoint.js";
+import { toNumbers } from "./json-keys.js";
 import { toTokens } from "./model-input.js";
-import { modelInputFromJson, modelInputToJson } from "./model-input-json.js";
 import { isRecord, readAnswer } from "./reading.js";
-import type { SampledSequence, SampleRequest, SampleResponse, TopkLogprobs } from "./sampling-types.js";
+import type { SampledSequence, SampleResponse, TopkLogprobs } from "./sampling-types.js";
 import { tensorFromJson, tensorToJson } from "./tensor-json.js";
 
-/** Newer fields are sent only when they ask for something, so that servers which do not know them can be used. */
-export function sampleRequestToJson(request: SampleRequest): Record<string, unknown> {
-  const { prompt, samplingParams, targetPromptLogprobs, topkSampleLogprobs, promptAltTokensK, ...rest } =
-    request;
-  return {
-    ...(toWireJson({
-      numSamples: 1,
-      topkPromptLogprobs: 0,
-      ...rest,
-      topkSampleLogprobs: topkSampleLogprobs || undefined,
-      promptAltTokensK: promptAltTokensK || undefined,
-    }) as Record<string, unknown>),
-    prompt: modelInputToJson(prompt),
-    sampling_params: toWireJson({ temperature: 1, topK: -1, topP: 1, ...definedOnly(samplingParams ?? {}) }),
-    ...(targetPromptLogprobs && {
-      target_prompt_logprobs: tensorToJson(targetPromptLogprobs, "refuse", "targetPromptLogprobs"),
-    }),
-    type: "sample",
-  };
-}
-
-function definedOnly<T extends object>(value: T): Partial<T> {
-  return Object.fromEntries(Object.entries(value).filter(([, item]) => item !== undefined)) as Partial<T>;
-}
-
-/** Reads a body as a server gets it; prompt and tensors are checked, the rest is taken as it is. */
-export function sampleRequestFromJson(json: unknown): SampleRequest {
-  if (!isRecord(json)) throw new ValidationError("body", `body must be an object, got ${describe(json)}`);
-  const { prompt, target_prompt_logprobs: targets, type: _, ...rest } = json as Record<string, unknown>;
-  const given = Object.fromEntries(Object.entries(rest).filter(([, value]) => value !== null));
-  return {
-    ...fromWireJson<Omit<SampleRequest, "prompt">>(given),
-    prompt: modelInputFromJson(prompt, "prompt"),
-    ...(targets !== undefined &&
-      targets !== null && { targetPromptLogprobs: tensorFromJson(targets, "targetPromptLogprobs") }),
-  };
-}
+/** What becomes of a sample; its result comes as protobuf where the server has it. */
+export const sampleFuture: FutureKind<SampleResponse> = {
+  requestType: "Sample",
+  fromJson: sampleResponseFromJson,
+  toJson: sampleResponseToJson,
+  fromBytes: async (bytes) => (await import("./protobuf.js")).decodeSampleResponse(bytes),
+};
 
 export function sampleResponseToJson(response: SampleResponse): Record<string, unknown> {
   const { promptAltTokens, targetPromptLogprobs } = response;

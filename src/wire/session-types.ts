@@ -65,6 +65,17 @@ export interface AuthTokenResponse {
   readonly jwt: string;
 }
 
+/** Whose key it is. */
+export interface KeyDescription {
+  readonly keyId: number | string;
+  readonly name: string;
+  readonly note: string;
+  readonly details: {
+    readonly orgDetails: { readonly name: string };
+    readonly userDetails: { readonly email: string };
+  };
+}
+
 export interface CreateSessionRequest {
   readonly tags: readonly string[];
   readonly userMetadata: Readonly<Record<string, unknown>> | null;

@@ -1,4 +1,5 @@
 import { ValidationError } from "../errors.js";
+import type { Field } from "./fields.js";
 import { snakeToCamel, toNumbers } from "./json-keys.js";
 import { isRecord } from "./reading.js";
 import { TensorData, type TensorDataLike, type TensorLike } from "./tensor-data.js";
@@ -54,6 +55,16 @@ export function tensorFromJson(json: unknown, field: string): TensorData {
     sparseColIndices: col,
   };
   return TensorData.from(like as TensorDataLike, { field });
+}
+
+/** A tensor as JSON carries it. */
+export function tensorField(dtype: TensorData["dtype"]): Field<TensorData> {
+  return {
+    presence: "required",
+    check: (given, path) => TensorData.from(given as TensorLike, { dtype, field: path }),
+    read: tensorFromJson,
+    write: (tensor, path) => tensorToJson(tensor, "refuse", path),
+  };
 }
 
 /** Tensors by field name, names converted; null fields are left out. */

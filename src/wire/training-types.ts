@@ -1,5 +1,5 @@
 import type { Datum } from "./datum.js";
-import type { LossFnOutput } from "./losses.js";
+import type { LossFnOutput, LossMetrics } from "./losses.js";
 
 /** Hyperparameters of one Adam step; what is left out takes the value named in its comment. */
 export interface AdamParams {
@@ -103,7 +103,7 @@ export interface ForwardBackwardOutput<L extends string = string> {
   /** One record per datum, in the order of the request. */
   readonly lossFnOutputs: readonly LossFnOutput<L>[];
   /** Metric names are the server's own, for example `loss:sum`. */
-  readonly metrics: Readonly<Record<string, number>>;
+  readonly metrics: LossMetrics<L>;
 }
 
 export interface OptimStepRequest {

@@ -1,19 +1,15 @@
 import { describe, expect, it } from "vitest";
 import { TinkerError, ValidationError } from "../errors.js";
 import { Datum } from "./datum.js";
-import {
-  forwardBackwardOutputFromJson,
-  forwardBackwardOutputToJson,
-  forwardBackwardRequestFromJson,
-  forwardBackwardRequestToJson,
-} from "./forward-backward-json.js";
+import { forwardBackwardOutputFromJson, forwardBackwardOutputToJson } from "./forward-backward-json.js";
 import { ModelInput } from "./model-input.js";
 import {
+  forwardBackwardRequestFromJson,
+  forwardBackwardRequestToJson,
   sampleRequestFromJson,
   sampleRequestToJson,
-  sampleResponseFromJson,
-  sampleResponseToJson,
-} from "./sample-json.js";
+} from "./request-json.js";
+import { sampleResponseFromJson, sampleResponseToJson } from "./sample-json.js";
 import type { SampleResponse } from "./sampling-types.js";
 import { TensorData } from "./tensor-data.js";
 import type { ForwardBackwardRequest } from "./training-types.js";
@@ -63,7 +59,7 @@ describe("forward and backward requests in JSON", () => {
   it("come back as they were, both passes", () => {
     for (const forwardOnly of [false, true]) {
       const json = forwardBackwardRequestToJson({ ...request, forwardOnly });
-      expect(Object.keys(json)[0]).toBe(forwardOnly ? "forward_input" : "forward_backward_input");
+      expect(Object.keys(json)).toContain(forwardOnly ? "forward_input" : "forward_backward_input");
       expect(forwardBackwardRequestFromJson(throughText(json))).toEqual({ ...request, forwardOnly });
     }
   });
@@ -97,13 +93,9 @@ describe("forward and backward requests in JSON", () => {
 
   it.each<[string, unknown, string]>([
     ["no object", [], "body must be an object"],
-    ["no input", { model_id: "m" }, "forward_backward_input must be an object, got undefined"],
-    ["no model", { forward_input: { data: [], loss_fn: "x" } }, "model_id must be a non-empty string"],
-    [
-      "no data",
-      { forward_input: { loss_fn: "x" }, model_id: "m" },
-      "data must be a list of datums, got undefined",
-    ],
+    ["no input", { model_id: "m" }, "forwardBackwardInput must be an object, got undefined"],
+    ["no model", { forward_input: { data: [], loss_fn: "x" } }, "modelId must be a non-empty string"],
+    ["no data", { forward_input: { loss_fn: "x" }, model_id: "m" }, "data must be a list, got undefined"],
     [
       "a datum without input",
       { forward_input: { loss_fn: "x", data: [{}] }, model_id: "m" },
@@ -254,8 +246,9 @@ describe("sample requests in JSON", () => {
       targetPromptLogprobs: read.targetPromptLogprobs?.toNested(),
     }).toEqual({
       numSamples: 2,
-      samplingParams: { maxTokens: 3, topK: 5 },
+      samplingParams: { maxTokens: 3, temperature: 1, topK: 5, topP: 1 },
       targetPromptLogprobs: [[1]],
+      topkPromptLogprobs: 0,
     });
     expect(() => sampleRequestFromJson({})).toThrow("prompt.chunks must be a list of chunks, got undefined");
     expect(() => sampleRequestFromJson(null)).toThrow("body must be an object, got null");

@@ -4,7 +4,7 @@ import {
   forwardBackwardRequestToJson,
   fromWireJson,
   ModelInput,
-  modelInputFromJson,
+  modelInputField,
   modelInputToJson,
   type SampleRequest,
   sampleRequestFromJson,
@@ -29,7 +29,7 @@ const named = (make: Make<unknown>): Codec => ({ make, write: toWireJson, read: 
 const chunkCodec = (make: Make<unknown>): Codec => ({
   make,
   write: (chunk) => modelInputToJson(ModelInput.from({ chunks: [chunk as never] })).chunks[0],
-  read: (json) => modelInputFromJson({ chunks: [json] }, "input").chunks[0],
+  read: (json) => modelInputField.read({ chunks: [json] }, "input").chunks[0],
 });
 
 /** Both are parts of a request, so they are read and written inside one. */
@@ -50,7 +50,7 @@ const special: Record<string, Codec> = {
   ModelInput: {
     make: modelInput(true),
     write: (value) => modelInputToJson(value as ModelInput),
-    read: (json) => modelInputFromJson(json, "input"),
+    read: (json) => modelInputField.read(json, "input"),
   },
   EncodedTextChunk: chunkCodec(chunks.EncodedTextChunk),
   ImageChunk: chunkCodec(chunks.ImageChunk),

@@ -342,7 +342,7 @@ describe("a 422", () => {
       "a stop text that is empty",
       { sampling_params: { max_tokens: 1, stop: ["a", ""] } },
       ["body", "sampling_params", "stop"],
-      /empty text/,
+      /a text that is not empty/,
     ],
     [
       "targets of another shape",
@@ -354,7 +354,7 @@ describe("a 422", () => {
       "last_n without prompt logprobs",
       { prompt_logprobs_last_n: 1 },
       ["body", "prompt_logprobs_last_n"],
-      /set prompt_logprobs/,
+      /needs prompt logprobs/,
     ],
     ["a missing prompt", { prompt: null }, ["body", "prompt"], /is missing/],
     [

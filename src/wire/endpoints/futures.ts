@@ -1,0 +1,53 @@
+import {
+  boolean,
+  type Field,
+  list,
+  message,
+  nonNegative,
+  nonNegativeInteger,
+  oneOf,
+  optional,
+  text,
+  withDefault,
+} from "../fields.js";
+import type { FuturesRetrieveResponse } from "../future-types.js";
+import { endpoint, type JsonCodec, json } from "./endpoint.js";
+
+const MAX_RETRIEVED_IDS = 100_000;
+
+/** Some servers number their requests. */
+const requestId: Field<string> = {
+  ...text,
+  read: (json, path) => text.read(typeof json === "number" ? String(json) : json, path),
+};
+
+/** The answer has one of many forms, or is the result itself: it is read where it is polled for. */
+const anyAnswer: JsonCodec<unknown> = { fromJson: (answer) => answer, toJson: (answer) => answer };
+
+/** Results: fetched one at a time by long polls, or learnt of many at once. */
+export const futureEndpoints = {
+  retrieveFuture: endpoint("POST", "/api/v1/retrieve_future", {
+    pool: "retrieve",
+    fields: { requestId, allowMetadataOnly: withDefault(boolean, false) },
+    answer: anyAnswer,
+  }),
+  retrieveFutures: endpoint("POST", "/api/v1/retrieve_futures", {
+    pool: "retrieve",
+    fields: {
+      target: message({
+        type: withDefault(oneOf("sampling_session"), "sampling_session"),
+        samplingSessionId: text,
+        clonedSamplerId: withDefault(nonNegativeInteger, 0),
+      }),
+      prevCursor: withDefault(nonNegativeInteger, 0),
+      timeout: optional(nonNegative),
+      retrievedRequestIds: withDefault(list(text, { most: MAX_RETRIEVED_IDS }), []),
+    },
+    answer: json<FuturesRetrieveResponse>(),
+  }),
+  cancelFuture: endpoint("POST", "/api/v1/cancel_future", {
+    pool: "retrieve",
+    fields: { requestId },
+    answer: json<unknown>(),
+  }),
+} as const;

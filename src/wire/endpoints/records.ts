@@ -1,0 +1,163 @@
+import {
+  anyText,
+  type Field,
+  integerFrom,
+  list,
+  message,
+  nullable,
+  oneOf,
+  optional,
+  text,
+  value,
+  withDefault,
+} from "../fields.js";
+import type {
+  AuditLog,
+  BillingUsage,
+  CheckpointArchiveUrl,
+  CheckpointStorageUsage,
+  CheckpointsListResponse,
+  ExternalWeightsUrls,
+  ListSessionsResponse,
+  SearchOwner,
+  SessionInfo,
+  SessionSearchResponse,
+  SessionStatusQuery,
+  TraceExport,
+  TrainingRun,
+  TrainingRunsResponse,
+  WeightsInfo,
+} from "../rest-types.js";
+import { accessScope, page, shortText, ttlSeconds } from "./common.js";
+import { endpoint, json } from "./endpoint.js";
+
+const RUN = "/api/v1/training_runs/:trainingRunId";
+const CHECKPOINT = `${RUN}/checkpoints/:folder/:name` as const;
+const SESSION = "/api/v1/sessions/:sessionId";
+
+/** The folder tells the kind: `weights`, `sampler_weights`, `external_weights`. */
+const checkpoint = { trainingRunId: text, folder: text, name: text };
+
+const finishReason = oneOf("success", "errored", "interrupted");
+
+const searchOwner = message(
+  {
+    type: oneOf("own", "accessible", "user"),
+    ownerUrns: optional(list(anyText, { least: 1, most: 10 })),
+  },
+  {
+    rule({ type, ownerUrns }, path) {
+      if (type === "user") list(anyText, { least: 1, most: 10 }).check(ownerUrns, `${path}.ownerUrns`);
+    },
+  },
+) as unknown as Field<SearchOwner>;
+
+const searchStatus = message({
+  type: oneOf("active", "cancelled", "failed", "client_finished"),
+  reasons: optional(list(finishReason, { least: 1 })),
+}) as unknown as Field<SessionStatusQuery>;
+
+/** Each value is matched as a text. */
+const textMetadata = value<Readonly<Record<string, string>>>("an object of strings", (given) => {
+  return (
+    typeof given === "object" &&
+    given !== null &&
+    Object.values(given).every((item) => typeof item === "string")
+  );
+});
+
+const time = value<string>(
+  "a time such as 2026-01-31T10:00:00Z",
+  (given) => typeof given === "string" && !Number.isNaN(Date.parse(given)),
+);
+
+/** Runs, checkpoints, sessions and usage, as a server keeps them. */
+export const recordEndpoints = {
+  listTrainingRuns: endpoint("GET", "/api/v1/training_runs", {
+    fields: { ...page(20), accessScope, projectId: optional(text) },
+    answer: json<TrainingRunsResponse>(),
+  }),
+  getTrainingRun: endpoint("GET", RUN, {
+    fields: { trainingRunId: text, accessScope },
+    answer: json<TrainingRun>(),
+  }),
+  listCheckpoints: endpoint("GET", `${RUN}/checkpoints`, {
+    fields: { trainingRunId: text },
+    answer: json<CheckpointsListResponse>(),
+  }),
+  listUserCheckpoints: endpoint("GET", "/api/v1/checkpoints", {
+    fields: page(100),
+    answer: json<CheckpointsListResponse>(),
+  }),
+  getWeightsInfo: endpoint("POST", "/api/v1/weights_info", {
+    fields: { tinkerPath: text },
+    answer: json<WeightsInfo>(),
+  }),
+  deleteCheckpoint: endpoint("DELETE", CHECKPOINT, { fields: checkpoint, answer: json<void>() }),
+  publishCheckpoint: endpoint("POST", `${CHECKPOINT}/publish`, { fields: checkpoint, answer: json<void>() }),
+  unpublishCheckpoint: endpoint("DELETE", `${CHECKPOINT}/publish`, {
+    fields: checkpoint,
+    answer: json<void>(),
+  }),
+  setCheckpointTtl: endpoint("PUT", `${CHECKPOINT}/ttl`, {
+    fields: { ...checkpoint, ttlSeconds: nullable(ttlSeconds) },
+    answer: json<void>(),
+  }),
+  getCheckpointArchiveUrl: endpoint("GET", `${CHECKPOINT}/archive`, {
+    fields: checkpoint,
+    answer: json<CheckpointArchiveUrl>(),
+  }),
+  getExternalWeightsUrls: endpoint("GET", `${CHECKPOINT}/external_weights_urls`, {
+    fields: checkpoint,
+    answer: json<ExternalWeightsUrls>(),
+  }),
+  listSessions: endpoint("GET", "/api/v1/sessions", {
+    fields: { ...page(20), accessScope },
+    answer: json<ListSessionsResponse>(),
+  }),
+  getSession: endpoint("GET", SESSION, {
+    fields: { sessionId: text, accessScope },
+    answer: json<SessionInfo>(),
+  }),
+  searchSessions: endpoint("POST", "/api/v1/sessions/search", {
+    fields: {
+      sessionId: optional(text),
+      projectIds: optional(list(anyText, { least: 1 })),
+      userMetadata: optional(textMetadata),
+      displayName: optional(text),
+      owner: optional(searchOwner),
+      statuses: optional(list(searchStatus, { least: 1 })),
+      limit: withDefault(integerFrom(1, 200), 50),
+      cursor: optional(message({ lastCreatedAt: time, lastSessionId: text })),
+    },
+    answer: json<SessionSearchResponse>(),
+  }),
+  assignSessionProject: endpoint("PUT", `${SESSION}/project`, {
+    fields: { sessionId: text, projectId: shortText },
+    answer: json<void>(),
+  }),
+  exportSessionTrace: endpoint("GET", `${SESSION}/trace_export`, {
+    fields: { sessionId: text },
+    answer: json<TraceExport>(),
+  }),
+  getAuditLog: endpoint("GET", "/api/v1/audit", {
+    fields: {
+      eventType: withDefault(oneOf("all", "checkpoints", "projects", "teams", "organizations"), "all"),
+      day: optional(
+        value<string>(
+          "a date such as 2026-01-31",
+          (given) => typeof given === "string" && /^\d{4}-\d{2}-\d{2}$/.test(given),
+        ),
+      ),
+    },
+    answer: json<AuditLog>(),
+  }),
+  getBillingUsage: endpoint("GET", "/api/v1/billing/usage/events", {
+    fields: { startingOn: text, endingBefore: text },
+    answer: json<BillingUsage>(),
+  }),
+  getCurrentCheckpointStorageUsage: endpoint("GET", "/api/v1/billing/usage/checkpoints/current", {
+    fields: { projectId: optional(text) },
+    answer: json<CheckpointStorageUsage>(),
+  }),
+} as const;

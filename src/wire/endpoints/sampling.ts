@@ -1,0 +1,137 @@
+import { ValidationError } from "../../errors.js";
+import {
+  anyText,
+  boolean,
+  type Field,
+  type FieldsOf,
+  message,
+  nonNegative,
+  nonNegativeInteger,
+  optional,
+  positiveInteger,
+  text,
+  value,
+  withDefault,
+} from "../fields.js";
+import { modelInputField } from "../model-input-json.js";
+import { sampleFuture } from "../sample-json.js";
+import type {
+  CreateSamplingSessionResponse,
+  JoinSamplingSessionResponse,
+  SamplingParams,
+} from "../sampling-types.js";
+import type { SamplerInfo } from "../session-types.js";
+import type { TensorData } from "../tensor-data.js";
+import { tensorField } from "../tensor-json.js";
+import { sessionSeqId, tinkerPathText } from "./common.js";
+import { endpoint, json, operation } from "./endpoint.js";
+
+const isStopText = (given: unknown) => typeof given === "string" && given !== "";
+const isToken = (given: unknown) => Number.isSafeInteger(given) && (given as number) >= 0;
+
+/** How to draw tokens. */
+export const samplingParams = message({
+  maxTokens: optional(positiveInteger),
+  // Not a safe integer: other clients take 64 bits of chance.
+  seed: optional(value<number>("an integer", Number.isInteger)),
+  stop: optional(
+    value<NonNullable<SamplingParams["stop"]>>("a text that is not empty, a list of such texts or a list of token ids", (given) => {
+      if (isStopText(given)) return true;
+      return Array.isArray(given) && (given.every(isStopText) || given.every(isToken));
+    }),
+  ),
+  temperature: withDefault(nonNegative, 1),
+  topK: withDefault(
+    value<number>("-1 or a positive integer", (given) => given === -1 || (isToken(given) && given !== 0)),
+    -1,
+  ),
+  topP: withDefault(
+    value<number>(
+      "a number above 0 and at most 1",
+      (given) => typeof given === "number" && given > 0 && given <= 1,
+    ),
+    1,
+  ),
+} satisfies FieldsOf<SamplingParams>);
+
+/** Copies of a sampler number from 10^9 times a random number, which may lie beyond 2^53. */
+const sampleSeqId: Field<number> = value(
+  "a non-negative integer",
+  (given) => Number.isInteger(given) && (given as number) >= 0,
+);
+
+/** Samplers and samples. */
+export const samplingEndpoints = {
+  createSamplingSession: endpoint("POST", "/api/v1/create_sampling_session", {
+    pool: "session",
+    tag: "create_sampling_session",
+    fields: {
+      sessionId: text,
+      samplingSessionSeqId: sessionSeqId,
+      baseModel: optional(text),
+      modelPath: optional(tinkerPathText),
+    },
+    answer: json<CreateSamplingSessionResponse>(),
+  }),
+  joinSamplingSession: endpoint("POST", "/api/v1/join_sampling_session", {
+    pool: "session",
+    tag: "join_sampling_session",
+    fields: { samplingSessionId: text },
+    answer: json<JoinSamplingSessionResponse>(),
+  }),
+  getSampler: endpoint("GET", "/api/v1/samplers/:samplerId", {
+    fields: { samplerId: text },
+    answer: json<SamplerInfo>(),
+  }),
+  /** Newer fields are optional, not defaulted: they are sent only when they ask for something. */
+  sample: operation("/api/v1/asample", {
+    pool: "sample",
+    tag: "sample",
+    fields: {
+      prompt: modelInputField,
+      numSamples: withDefault(positiveInteger, 1),
+      samplingParams: withDefault(samplingParams, { temperature: 1, topK: -1, topP: 1 }),
+      baseModel: optional(text),
+      modelPath: optional(tinkerPathText),
+      samplingSessionId: optional(anyText),
+      seqId: optional(sampleSeqId),
+      promptLogprobs: optional(boolean),
+      topkPromptLogprobs: withDefault(nonNegativeInteger, 0),
+      topkSampleLogprobs: optional(nonNegativeInteger),
+      targetPromptLogprobs: optional(tensorField("int64")),
+      promptAltTokensK: optional(nonNegativeInteger),
+      promptLogprobsLastN: optional(positiveInteger),
+      recordStabilityInfo: optional(boolean),
+    },
+    rule({ prompt, promptLogprobs, promptLogprobsLastN: lastN, targetPromptLogprobs: targets }) {
+      const scored = prompt.isText ? prompt.length - 1 : undefined;
+      const field = "promptLogprobsLastN";
+      if (lastN !== undefined && promptLogprobs !== true)
+        throw new ValidationError(field, `${field} needs prompt logprobs to be asked for`);
+      if (lastN !== undefined && scored !== undefined && lastN > scored) {
+        throw new ValidationError(
+          field,
+          `${field} must be at most ${scored}, the prompt's length less one, got ${lastN}`,
+        );
+      }
+      if (targets !== undefined) checkTargets(targets, scored);
+    },
+    future: sampleFuture,
+  }),
+} as const;
+
+function checkTargets(targets: TensorData, rows: number | undefined): void {
+  const field = "targetPromptLogprobs";
+  if (targets.shape.length !== 2 || (rows !== undefined && targets.shape[0] !== rows)) {
+    const got = targets.shape.join(", ");
+    throw new ValidationError(
+      field,
+      `${field} must have the shape [${rows ?? "prompt length - 1"}, K], got [${got}]`,
+    );
+  }
+  for (let index = 0; index < targets.data.length; index++) {
+    if (targets.data[index]! >= -1) continue;
+    const path = `${field}[${index}]`;
+    throw new ValidationError(path, `${path} must be a token id, or -1 for none, got ${targets.data[index]}`);
+  }
+}

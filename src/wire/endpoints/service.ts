@@ -1,0 +1,76 @@
+import { anyText, list, message, oneOf, optional, text, withDefault } from "../fields.js";
+import type {
+  AuthTokenResponse,
+  ClientConfig,
+  ClientDynamicConfig,
+  CreateSessionResponse,
+  HealthResponse,
+  KeyDescription,
+  ServerCapabilities,
+  SessionHeartbeatResponse,
+  TelemetryEvent,
+  TelemetryResponse,
+} from "../session-types.js";
+import { metadata, shortText, tags, wireJson } from "./common.js";
+import { endpoint, json } from "./endpoint.js";
+
+const MAX_TELEMETRY_EVENTS = 10_000;
+
+/** Start-up of a client: health, settings, tokens, sessions and their heartbeats, telemetry. */
+export const serviceEndpoints = {
+  health: endpoint("GET", "/api/v1/healthz", { pool: "session", answer: json<HealthResponse>() }),
+  getServerCapabilities: endpoint("GET", "/api/v1/get_server_capabilities", {
+    answer: json<ServerCapabilities>(),
+  }),
+  clientConfig: endpoint("POST", "/api/v1/client/config", {
+    pool: "session",
+    fields: { sdkVersion: withDefault(anyText, "") },
+    answer: json<ClientConfig>(),
+  }),
+  dynamicConfig: endpoint("POST", "/api/v1/client/dynamic_config", {
+    pool: "session",
+    fields: { sdkVersion: withDefault(anyText, "") },
+    answer: json<ClientDynamicConfig>(),
+  }),
+  authToken: endpoint("POST", "/api/v1/auth/token", { pool: "session", answer: json<AuthTokenResponse>() }),
+  describeKey: endpoint("GET", "/api/v1/auth/apikey/me", { answer: json<KeyDescription>() }),
+  deleteKey: endpoint("DELETE", "/api/v1/auth/apikey/me", { answer: json<void>() }),
+  createSession: endpoint("POST", "/api/v1/create_session", {
+    pool: "session",
+    tag: "create_session",
+    fields: {
+      tags: withDefault(tags, []),
+      userMetadata: optional(metadata),
+      sdkVersion: withDefault(anyText, ""),
+      projectId: optional(shortText),
+      displayName: optional(shortText),
+    },
+    answer: json<CreateSessionResponse>(),
+  }),
+  sessionHeartbeat: endpoint("POST", "/api/v1/session_heartbeat", {
+    pool: "session",
+    tag: "session_heartbeat",
+    fields: { sessionId: text },
+    answer: json<SessionHeartbeatResponse>(),
+  }),
+  finishSession: endpoint("POST", "/api/v1/sessions/:sessionId/finish", {
+    pool: "session",
+    fields: {
+      sessionId: text,
+      reason: withDefault(message({ type: oneOf("success", "errored", "interrupted") }), { type: "success" }),
+      detail: optional(anyText),
+    },
+    answer: json<void>(),
+  }),
+  telemetry: endpoint("POST", "/api/v1/telemetry", {
+    pool: "telemetry",
+    fields: {
+      events: list<TelemetryEvent>(wireJson<TelemetryEvent>("an event"), { most: MAX_TELEMETRY_EVENTS }),
+      platform: optional(anyText),
+      sdkVersion: optional(anyText),
+      sessionId: optional(anyText),
+      processUuid: optional(anyText),
+    },
+    answer: json<TelemetryResponse>(),
+  }),
+} as const;

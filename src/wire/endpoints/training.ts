@@ -1,0 +1,246 @@
+import { ValidationError } from "../../errors.js";
+import { checkObject, subfield } from "../check-keys.js";
+import {
+  anyText,
+  boolean,
+  type Field,
+  type FieldsOf,
+  fraction,
+  integer,
+  list,
+  message,
+  nonNegative,
+  number,
+  oneOf,
+  optional,
+  positiveInteger,
+  text,
+  value,
+  withDefault,
+} from "../fields.js";
+import { datumField, passFuture } from "../forward-backward-json.js";
+import { lossConfigField } from "../losses.js";
+import { isRecord } from "../reading.js";
+import type { ModelInfo } from "../session-types.js";
+import type {
+  AdamOptimizerConfig,
+  AdamParams,
+  CopyWeightsResponse,
+  CreateCustomLossResponse,
+  CreateModelResponse,
+  CustomLossGraph,
+  CustomLossInput,
+  DimuonOptimizerConfig,
+  DimuonParams,
+  LoadWeightsResponse,
+  LoraConfig,
+  OptimizerConfig,
+  OptimParams,
+  OptimStepResponse,
+  SaveWeightsExternalResponse,
+  SaveWeightsForSamplerResponse,
+  SaveWeightsResponse,
+  UnloadModelResponse,
+} from "../training-types.js";
+import { metadata, seqId, sessionSeqId, ttlSeconds, wireJson } from "./common.js";
+import { endpoint, future, json, operation } from "./endpoint.js";
+
+const ADAM_FIELDS = {
+  learningRate: withDefault(nonNegative, 1e-4),
+  beta1: withDefault(fraction, 0.9),
+  beta2: withDefault(fraction, 0.95),
+  eps: withDefault(nonNegative, 1e-12),
+  weightDecay: withDefault(nonNegative, 0),
+  gradClipNorm: withDefault(nonNegative, 0),
+} satisfies FieldsOf<AdamParams>;
+
+/** One Adam step. All six values are sent: servers differ in what they assume for one that is left out. */
+export const adamParams = message(ADAM_FIELDS, { closed: true });
+
+/** A union told apart by `type`; a type nobody knows here passes as it is. */
+function byType<T>(known: Readonly<Record<string, Field<T>>>, untyped?: Field<T>): Field<T> {
+  const other = wireJson<T>("an object");
+  const pick = (given: unknown, path: string): Field<T> => {
+    checkObject(given, path);
+    if (given["type"] === undefined && untyped !== undefined) return untyped;
+    const type = text.check(given["type"], subfield(path, "type"));
+    return Object.hasOwn(known, type) ? known[type]! : other;
+  };
+  return {
+    presence: "required",
+    check: (given, path) => pick(given, path).check(given, path),
+    read: (json, path) => pick(json, path).read(json, path),
+    write: (given, path) => pick(given, path).write(given, path),
+  };
+}
+
+/** Parameters of one step of any optimizer; without `type` they are Adam's. */
+export const optimParams = byType<OptimParams>(
+  {
+    adamw: message({ type: oneOf("adamw"), ...ADAM_FIELDS }, { closed: true }),
+    dimuon: message({
+      type: oneOf("dimuon"),
+      learningRate: nonNegative,
+      gradClipNorm: withDefault(number, 0),
+      beta1: withDefault(fraction, 0.9),
+    } satisfies FieldsOf<DimuonParams>),
+  },
+  adamParams,
+);
+
+/** The optimizer a model is created with. */
+export const optimizerConfig = byType<OptimizerConfig>({
+  adamw: message({ type: oneOf("adamw") } satisfies FieldsOf<AdamOptimizerConfig>),
+  dimuon: message({
+    type: oneOf("dimuon"),
+    version: optional(value<1>("1", (given) => given === 1)),
+  } satisfies FieldsOf<DimuonOptimizerConfig>),
+});
+
+/** Shape of an adapter; at least one kind of layer must be trained. */
+export const loraConfig = message(
+  {
+    rank: positiveInteger,
+    seed: optional(integer),
+    trainUnembed: withDefault(boolean, true),
+    trainMlp: withDefault(boolean, true),
+    trainAttn: withDefault(boolean, true),
+  } satisfies FieldsOf<LoraConfig>,
+  {
+    rule(config, path) {
+      if (config.trainUnembed || config.trainMlp || config.trainAttn) return;
+      const what = path || "the adapter";
+      throw new ValidationError(
+        path || "trainUnembed",
+        `${what} trains nothing: set one of trainUnembed, trainMlp and trainAttn`,
+      );
+    },
+  },
+);
+
+/** Clients that number their requests are served in that order, others in the order of arrival. */
+const numbered = { modelId: text, seqId: optional(seqId) };
+
+const passMessage = message({
+  data: list(datumField),
+  lossFn: text,
+  lossFnConfig: optional(lossConfigField),
+});
+
+/** Errors name `data[3]` as they do for protobuf, where nothing is around it. */
+const pass: typeof passMessage = {
+  ...passMessage,
+  read: (json, path) => passMessage.read(json, isRecord(json) ? "" : path),
+  write: (given) => passMessage.write(given),
+};
+
+const save = {
+  ...numbered,
+  path: optional(anyText),
+  ttlSeconds: optional(ttlSeconds),
+  userMetadata: optional(metadata),
+};
+
+/** Models, what trains them, and their weights in and out. */
+export const trainingEndpoints = {
+  createModel: operation("/api/v1/create_model", {
+    tag: "create_model",
+    fields: {
+      sessionId: text,
+      modelSeqId: sessionSeqId,
+      baseModel: text,
+      userMetadata: optional(metadata),
+      loraConfig: optional(loraConfig),
+      optimizerConfig: optional(optimizerConfig),
+    },
+    future: future<CreateModelResponse>("CreateModel"),
+  }),
+  getInfo: endpoint("POST", "/api/v1/get_info", {
+    tag: "get_info",
+    fields: { modelId: text },
+    answer: json<ModelInfo>(),
+  }),
+  unloadModel: operation("/api/v1/unload_model", {
+    tag: "unload_model",
+    fields: { modelId: text },
+    future: future<UnloadModelResponse>("UnloadModel"),
+  }),
+  /** Its usual form is protobuf, of which the same request is the flat `ForwardBackwardRequest`. */
+  forwardBackward: operation("/api/v1/forward_backward", {
+    fields: { ...numbered, forwardBackwardInput: pass },
+    future: passFuture("ForwardBackward"),
+  }),
+  forward: operation("/api/v1/forward", {
+    fields: { ...numbered, forwardInput: pass },
+    future: passFuture("Forward"),
+  }),
+  optimStep: operation("/api/v1/optim_step", {
+    tag: "optim_step",
+    fields: {
+      ...numbered,
+      adamParams: optional(adamParams),
+      optimizerParams: optional(optimParams),
+      /** What some clients call it. */
+      optimParams: optional(optimParams),
+    },
+    future: future<OptimStepResponse>("OptimStep"),
+  }),
+  saveWeights: operation("/api/v1/save_weights", {
+    tag: "save_weights",
+    fields: { ...save, overwrite: withDefault(boolean, false) },
+    future: future<SaveWeightsResponse>("SaveWeights"),
+  }),
+  saveWeightsForSampler: operation("/api/v1/save_weights_for_sampler", {
+    tag: "save_weights_for_sampler",
+    fields: { ...save, samplingSessionSeqId: optional(sessionSeqId) },
+    rule({ path, samplingSessionSeqId }) {
+      if (path === undefined || samplingSessionSeqId === undefined) return;
+      const field = "samplingSessionSeqId";
+      throw new ValidationError(field, `${field} cannot be given together with path`);
+    },
+    future: future<SaveWeightsForSamplerResponse>("SaveWeightsForSampler"),
+  }),
+  saveWeightsExternal: operation("/api/v1/save_weights_external", {
+    tag: "save_weights_external",
+    fields: { ...save, path: anyText, ageEncryptionRecipients: optional(list(anyText)) },
+    future: future<SaveWeightsExternalResponse>("SaveWeightsExternal"),
+  }),
+  /** Into an existing model (`modelId`, `seqId`), or into one that it creates (`sessionId`, `modelSeqId`). */
+  loadWeights: operation("/api/v1/load_weights", {
+    tag: "load_weights",
+    fields: {
+      modelId: optional(text),
+      seqId: optional(seqId),
+      sessionId: optional(text),
+      modelSeqId: optional(sessionSeqId),
+      baseModel: optional(text),
+      userMetadata: optional(metadata),
+      path: text,
+      optimizer: withDefault(boolean, false),
+      optimizerConfig: optional(optimizerConfig),
+      weightsAccessToken: optional(anyText),
+    },
+    future: future<LoadWeightsResponse>("LoadWeights"),
+  }),
+  copyWeights: endpoint("POST", "/api/v1/copy_weights", {
+    fields: {
+      sourcePath: text,
+      sessionId: optional(text),
+      modelSeqId: optional(sessionSeqId),
+      destinationProjectId: optional(text),
+      ttlSeconds: optional(ttlSeconds),
+      weightsAccessToken: optional(anyText),
+    },
+    answer: json<CopyWeightsResponse>(),
+  }),
+  createCustomLoss: endpoint("POST", "/api/v1/create_custom_loss", {
+    fields: {
+      sessionId: text,
+      customLossSeqId: sessionSeqId,
+      name: text,
+      inputs: list(wireJson<CustomLossInput>("an input")),
+      graph: wireJson<CustomLossGraph>("a graph"),
+    },
+    answer: json<CreateCustomLossResponse>(),
+  }),
+} as const;

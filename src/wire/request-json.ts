@@ -1,0 +1,44 @@
+import { endpoints } from "./endpoints/index.js";
+import { isRecord } from "./reading.js";
+import type { SampleRequest } from "./sampling-types.js";
+import type { ForwardBackwardRequest } from "./training-types.js";
+
+/** The body for servers without protobuf: of `/forward_backward`, or of `/forward` when only the forward pass runs. */
+export function forwardBackwardRequestToJson(request: ForwardBackwardRequest): Record<string, unknown> {
+  const { modelId, seqId, data, lossFn, lossFnConfig } = request;
+  const input = { data, lossFn, lossFnConfig };
+  return request.forwardOnly
+    ? endpoints.forward.request.write({ modelId, seqId, forwardInput: input })
+    : endpoints.forwardBackward.request.write({ modelId, seqId, forwardBackwardInput: input });
+}
+
+/** Reads either body as a server gets it. */
+export function forwardBackwardRequestFromJson(json: unknown): ForwardBackwardRequest {
+  const forwardOnly = isRecord(json) && json["forward_input"] !== undefined;
+  const { modelId, seqId, input } = forwardOnly ? readForward(json) : readForwardBackward(json);
+  return { modelId, seqId: seqId ?? 0, forwardOnly, ...input };
+}
+
+function readForward(json: unknown) {
+  const { forwardInput: input, ...rest } = endpoints.forward.request.read(json, "");
+  return { ...rest, input };
+}
+
+function readForwardBackward(json: unknown) {
+  const { forwardBackwardInput: input, ...rest } = endpoints.forwardBackward.request.read(json, "");
+  return { ...rest, input };
+}
+
+export function sampleRequestToJson(request: SampleRequest): Record<string, unknown> {
+  const { topkSampleLogprobs, promptAltTokensK, ...rest } = endpoints.sample.request.check(request, "");
+  // Newer fields go only when they ask for something, so that servers which do not know them can be used.
+  const newer = {
+    topkSampleLogprobs: topkSampleLogprobs || undefined,
+    promptAltTokensK: promptAltTokensK || undefined,
+  };
+  return { ...endpoints.sample.request.write({ ...rest, ...newer }), type: "sample" };
+}
+
+export function sampleRequestFromJson(json: unknown): SampleRequest {
+  return endpoints.sample.request.read(json, "");
+}
