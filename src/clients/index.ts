@@ -1,6 +1,12 @@
 /** The clients users hold: service, training, sampling and REST. */
-export { Page, PageRequest } from "./page.js";
-export { type AccessOptions, type Identity, type ListOptions, RestClient } from "./rest-client.js";
+export { Page, PagePromise } from "./rest/page.js";
+export {
+  type AccessOptions,
+  type CopyWeightsOptions,
+  type Identity,
+  type ListOptions,
+  RestClient,
+} from "./rest/rest-client.js";
 export type { SampleArguments } from "./sample-arguments.js";
 export {
   type SamplerHandle,

@@ -34,7 +34,7 @@ import {
 } from "../wire/index.js";
 import { consoleUrls } from "./console-urls.js";
 import { type ClientContext, createContext, queueLogger } from "./context.js";
-import { RestClient } from "./rest-client.js";
+import { RestClient } from "./rest/rest-client.js";
 import { SamplingClient, type SamplingClientOptions } from "./sampling-client.js";
 import { TrainingClient } from "./training-client.js";
 

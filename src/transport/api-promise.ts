@@ -1,9 +1,11 @@
+/** A parsed answer together with the response it came in. */
 export interface ParsedAnswer<T> {
   readonly data: T;
   readonly response: Response;
 }
 
-interface Sender<T> {
+/** The two ways in which an answer can be had. */
+export interface AnswerSource<T> {
   /** Reads the whole body; retried also when the connection breaks in the middle of it. */
   parsed(): Promise<ParsedAnswer<T>>;
   /** Resolves with the headers, the body still to come. */
@@ -13,12 +15,12 @@ interface Sender<T> {
 /** A call to an endpoint: await it for the parsed answer, or ask for the response itself. */
 export class APIPromise<T> implements Promise<T> {
   readonly [Symbol.toStringTag] = "APIPromise";
-  readonly #sender: Sender<T>;
+  readonly #source: AnswerSource<T>;
   #parsed: Promise<ParsedAnswer<T>> | undefined;
   #raw: Promise<Response> | undefined;
 
-  constructor(sender: Sender<T>) {
-    this.#sender = sender;
+  constructor(source: AnswerSource<T>) {
+    this.#source = source;
     // Sent at once, like any call, but only after the caller had the chance to ask for the raw response.
     queueMicrotask(() => {
       if (this.#raw === undefined) this.#start();
@@ -31,7 +33,7 @@ export class APIPromise<T> implements Promise<T> {
    */
   asResponse(): Promise<Response> {
     if (this.#parsed !== undefined) return this.#parsed.then(({ response }) => response.clone());
-    this.#raw ??= this.#sender.raw();
+    this.#raw ??= this.#source.raw();
     return this.#raw;
   }
 
@@ -61,7 +63,7 @@ export class APIPromise<T> implements Promise<T> {
   }
 
   #start(): Promise<ParsedAnswer<T>> {
-    this.#parsed ??= this.#sender.parsed();
+    this.#parsed ??= this.#source.parsed();
     return this.#parsed;
   }
 }

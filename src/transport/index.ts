@@ -1,7 +1,8 @@
 /** One HTTP exchange with a Tinker server: connections, credentials, retries, limits and logging. */
 export { platform } from "#platform";
 export { abortError, onAbort, throwIfAborted, untilAborted } from "./abort.js";
-export { APIPromise, type ParsedAnswer } from "./api-promise.js";
+export { type AnswerSource, APIPromise, type ParsedAnswer } from "./api-promise.js";
+export { toResponse } from "./api-response.js";
 export {
   type ApiKeyOption,
   type AuthProvider,
@@ -11,6 +12,7 @@ export {
   resolveAuth,
   StaticKeyAuth,
 } from "./auth.js";
+export { type CallOptions, callEndpoint, requestTo } from "./call-endpoint.js";
 export { type Clock, systemClock, type TimerOptions } from "./clock.js";
 export { isDoubtful, markDoubtful } from "./doubt.js";
 export { HttpClient } from "./http-client.js";

@@ -1,12 +1,10 @@
+import type { HttpMethod, PoolName } from "../wire/index.js";
 import type { AuthProvider } from "./auth.js";
 import type { Clock } from "./clock.js";
 import type { Logger, LogLevel } from "./logger.js";
 import type { RequestHeaders } from "./request-headers.js";
 
-/** Connections are pooled by purpose, so that none of them starves another. */
-export type PoolName = "train" | "sample" | "session" | "retrieve" | "telemetry";
-
-export type HttpMethod = "GET" | "POST" | "PUT" | "PATCH" | "DELETE";
+export type { HttpMethod, PoolName };
 
 /** Header values by name; null removes a header the SDK would have sent. */
 export type HeaderValues = Readonly<Record<string, string | null | undefined>>;

@@ -23,13 +23,13 @@ export {
   type PoolName,
   type UntypedFuture,
 } from "./endpoints/endpoint.js";
-export { endpoints } from "./endpoints/index.js";
+export { endpointNames, endpoints } from "./endpoints/index.js";
 export { fieldNames, inUsersWords, inWireWords } from "./field-names.js";
-export type { FilledMessage, GivenMessage } from "./fields.js";
+export type { FilledMessage, GivenMessage, Shape } from "./fields.js";
 export { forwardBackwardOutputFromJson, forwardBackwardOutputToJson } from "./forward-backward-json.js";
 export { encodeForwardBackwardRequest } from "./forward-backward-request-writer.js";
 export type * from "./future-types.js";
-export { fromWireJson, toWireJson } from "./json-keys.js";
+export { camelToSnake as wireName, fromWireJson, toWireJson } from "./json-keys.js";
 export {
   checkLossFnConfig,
   checkLossFnInputs,
@@ -64,7 +64,6 @@ export {
   sampleRequestFromJson,
   sampleRequestToJson,
 } from "./request-json.js";
-export { checkBillingUsageRequest, checkSessionSearchRequest } from "./rest-checks.js";
 export type * from "./rest-types.js";
 export { sampleResponseFromJson, sampleResponseToJson } from "./sample-json.js";
 export type * from "./sampling-types.js";

@@ -8,7 +8,8 @@ export interface Cursor {
   readonly totalCount: number;
 }
 
-export type AccessScope = "owned" | "accessible" | (string & {});
+/** Whose records a list holds. */
+export type AccessScope = "owned" | "accessible";
 
 export type CheckpointType = "training" | "sampler" | "external";
 

@@ -199,7 +199,7 @@ export async function runOurMethods(
   const window = { startingOn: new Date(now - 3_600_000), endingBefore: new Date(now + 3_600_000) };
   await attempt("RestClient.listTrainingRuns", () => rest.listTrainingRuns());
   await attempt("RestClient.getTrainingRun", () => rest.getTrainingRun(run()));
-  await attempt("RestClient.getTrainingRunByTinkerPath", () => rest.getTrainingRunByTinkerPath(statePath()));
+  await attempt("RestClient.getTrainingRunByTinkerPath", () => rest.getTrainingRun(statePath()));
   await attempt("RestClient.listCheckpoints", () => rest.listCheckpoints(run()));
   await attempt("RestClient.listUserCheckpoints", () => rest.listUserCheckpoints());
   await attempt("RestClient.getWeightsInfo", () => rest.getWeightsInfo(statePath()));

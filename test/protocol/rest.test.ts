@@ -39,7 +39,7 @@ describe("REST", () => {
         user_metadata: { my_key: "v" },
       },
     });
-    expect(await rest.getTrainingRunByTinkerPath(PATH)).toMatchObject({
+    expect(await rest.getTrainingRun(PATH)).toMatchObject({
       trainingRunId: RUN,
       loraRank: 8,
       userMetadata: { my_key: "v" },
@@ -70,6 +70,21 @@ describe("REST", () => {
     const seen: string[] = [];
     for await (const run of rest.listTrainingRuns({ limit: 2 })) seen.push(run.trainingRunId);
     expect(seen).toEqual(["run-0", "run-1", "run-2", "run-3", "run-4"]);
+  });
+
+  it("gives the response beside the answer, of calls and of lists", async () => {
+    server.on("GET /api/v1/training_runs/*", { json: { training_run_id: RUN }, headers: { "x-a": "1" } });
+    server.on("GET /api/v1/sessions", { json: { sessions: ["s-1"] }, headers: { "x-b": "2" } });
+    const run = await rest.getTrainingRun(RUN).withResponse();
+    expect([run.data.trainingRunId, run.response.headers.get("x-a")]).toEqual([RUN, "1"]);
+    const list = await rest.listSessions().withResponse();
+    expect([list.data.items, list.response.headers.get("x-b")]).toEqual([["s-1"], "2"]);
+    const before = server.requests.length;
+    const raw = await rest.listSessions().asResponse();
+    expect(await raw.json()).toEqual({ sessions: ["s-1"] });
+    expect(server.requests.length).toBe(before + 1);
+    await rest.listSessions().finally(() => {});
+    await expect(rest.listSessions({ limit: -1 }).catch((error) => error.field)).resolves.toBe("limit");
   });
 
   it("pages through lists without a count until one is short", async () => {

@@ -55,7 +55,7 @@ describe("outside Node", () => {
     };
     visit(join(source, "transport/index.ts"));
     expect(seen.size).toBeGreaterThan(15);
-    expect([...foreign]).toEqual([]);
+    expect([...foreign].filter((name) => !name.startsWith("@bufbuild/"))).toEqual([]);
     expect([...seen].filter((file) => file.endsWith(".node.ts"))).toEqual([]);
   });
 });

@@ -1,5 +1,5 @@
 import { type BillingUsageEvent, type BillingUsageSession, ValidationError } from "tinkerts";
-import { checkBillingUsageRequest } from "../../wire/rest-checks.js";
+import { endpoints } from "../../wire/index.js";
 import { type CommandModule, UsageError } from "../context.js";
 import { type Cell, type Column, printList } from "../output/index.js";
 import { writeCsv } from "./write-csv.js";
@@ -120,7 +120,7 @@ export const define: CommandModule["define"] = (command, context) => {
 
 function readWindow(start: string, end: string) {
   try {
-    return checkBillingUsageRequest({ startingOn: start, endingBefore: end });
+    return endpoints.getBillingUsage.request.check({ startingOn: start, endingBefore: end }, "");
   } catch (error) {
     if (!(error instanceof ValidationError)) throw error;
     const message = error.message.replaceAll("startingOn", "start").replaceAll("endingBefore", "end");

@@ -17,20 +17,14 @@ export const define: CommandModule["define"] = (command, context) => {
     .option("--offset <number>", "how many of the latest to leave out", offsetValue, 0)
     .action(async ({ runId, limit, offset }: CheckpointListOptions) => {
       const rest = await context.restClient();
-      const { Page, PageRequest } = await import("tinkerts");
+      const ofRun = async (id: string) => {
+        const advice = "`tinkerts run list` shows those it has";
+        const { items } = await found(context, rest.listCheckpoints(id), `training run ${id}`, advice);
+        const { Page } = await import("tinkerts");
+        return new Page(items.slice(offset), { totalCount: items.length });
+      };
       const list =
-        runId === undefined
-          ? rest.listUserCheckpoints({ limit: pageSize(limit), offset })
-          : new PageRequest(async () => {
-              const advice = "`tinkerts run list` shows those it has";
-              const { items } = await found(
-                context,
-                rest.listCheckpoints(runId),
-                `training run ${runId}`,
-                advice,
-              );
-              return new Page(items.slice(offset), { totalCount: items.length });
-            });
+        runId === undefined ? rest.listUserCheckpoints({ limit: pageSize(limit), offset }) : ofRun(runId);
       const checkpoints = await takeItems(context, list, { limit, offset });
       const empty = runId === undefined ? "no checkpoints" : `run ${runId} has no checkpoints`;
       printList(context, checkpoints, { columns: Object.values(CHECKPOINT_COLUMNS), empty });

@@ -1,5 +1,5 @@
 import { Option } from "commander";
-import { NotFoundError, type PageRequest, type SessionStatus, type SessionSummary } from "tinkerts";
+import { NotFoundError, type PagePromise, type SessionStatus, type SessionSummary } from "tinkerts";
 import type { CommandModule } from "../context.js";
 import { type Column, printList } from "../output/index.js";
 import { DEFAULT_LIMIT, limitValue, pageSize, takeItems } from "./take-items.js";
@@ -84,7 +84,7 @@ export const define: CommandModule["define"] = (command, context) => {
     .action(async ({ limit, accessScope, name }: SessionListOptions) => {
       const rest = await context.restClient();
       const { project } = context.globals();
-      const found: PageRequest<SessionSummary> = rest.searchSessions({
+      const found: PagePromise<SessionSummary> = rest.searchSessions({
         limit: pageSize(limit),
         owner: { type: accessScope === "owned" ? "own" : "accessible" },
         displayName: name,

@@ -1,4 +1,4 @@
-import type { PageRequest } from "tinkerts";
+import type { Page } from "tinkerts";
 import type { CommandContext } from "../context.js";
 import { wholeNumber } from "../option-values.js";
 
@@ -18,7 +18,7 @@ export function pageSize(limit: number): number {
 /** The first items of a list, over as many pages as it takes; says how many were left out. */
 export async function takeItems<T>(
   { stderr }: CommandContext,
-  list: PageRequest<T>,
+  list: PromiseLike<Page<T>>,
   options: { limit: number; offset?: number },
 ): Promise<T[]> {
   const limit = options.limit === 0 ? Number.POSITIVE_INFINITY : options.limit;

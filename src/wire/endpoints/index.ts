@@ -1,3 +1,4 @@
+import type { Endpoint } from "./endpoint.js";
 import { futureEndpoints } from "./futures.js";
 import { recordEndpoints } from "./records.js";
 import { samplingEndpoints } from "./sampling.js";
@@ -12,3 +13,8 @@ export const endpoints = {
   ...futureEndpoints,
   ...recordEndpoints,
 } as const;
+
+/** The name of each endpoint by its description. */
+export const endpointNames: ReadonlyMap<Endpoint, string> = new Map(
+  Object.entries(endpoints).map(([name, endpoint]) => [endpoint as unknown as Endpoint, name]),
+);

@@ -1,3 +1,5 @@
+import { ValidationError } from "../../errors.js";
+import { describe } from "../describe.js";
 import {
   anyText,
   type Field,
@@ -70,6 +72,26 @@ const time = value<string>(
   "a time such as 2026-01-31T10:00:00Z",
   (given) => typeof given === "string" && !Number.isNaN(Date.parse(given)),
 );
+
+const HOUR_MS = 3_600_000;
+const MAX_BILLING_MS = 14 * 24 * HOUR_MS;
+
+/** A UTC hour as a text or a Date; a text without a zone is UTC, as all times here are. */
+const utcHour: Field<string, "required", string | Date> = {
+  presence: "required",
+  check: toUtcHour,
+  read: toUtcHour,
+  write: (given) => (given instanceof Date ? given.toISOString() : given),
+};
+
+function toUtcHour(given: unknown, path: string): string {
+  const text = typeof given === "string" && /T[^Z+-]*$/i.test(given) ? `${given}Z` : given;
+  const isTime = typeof text === "string" || text instanceof Date;
+  const time = isTime ? new Date(text).getTime() : Number.NaN;
+  if (time % HOUR_MS === 0) return new Date(time).toISOString().replace(".000Z", "Z");
+  const got = isTime ? String(given) : describe(given);
+  throw new ValidationError(path, `${path} must be a time on a full UTC hour, got ${got}`);
+}
 
 /** Runs, checkpoints, sessions and usage, as a server keeps them. */
 export const recordEndpoints = {
@@ -153,7 +175,15 @@ export const recordEndpoints = {
     answer: json<AuditLog>(),
   }),
   getBillingUsage: endpoint("GET", "/api/v1/billing/usage/events", {
-    fields: { startingOn: text, endingBefore: text },
+    fields: { startingOn: utcHour, endingBefore: utcHour },
+    rule({ startingOn, endingBefore }) {
+      const lengthMs = Date.parse(endingBefore) - Date.parse(startingOn);
+      if (lengthMs > 0 && lengthMs <= MAX_BILLING_MS) return;
+      throw new ValidationError(
+        "endingBefore",
+        `endingBefore must be after startingOn and at most 14 days later, got ${startingOn} to ${endingBefore}`,
+      );
+    },
     answer: json<BillingUsage>(),
   }),
   getCurrentCheckpointStorageUsage: endpoint("GET", "/api/v1/billing/usage/checkpoints/current", {

@@ -35,10 +35,13 @@ export const samplingParams = message({
   // Not a safe integer: other clients take 64 bits of chance.
   seed: optional(value<number>("an integer", Number.isInteger)),
   stop: optional(
-    value<NonNullable<SamplingParams["stop"]>>("a text that is not empty, a list of such texts or a list of token ids", (given) => {
-      if (isStopText(given)) return true;
-      return Array.isArray(given) && (given.every(isStopText) || given.every(isToken));
-    }),
+    value<NonNullable<SamplingParams["stop"]>>(
+      "a text that is not empty, a list of such texts or a list of token ids",
+      (given) => {
+        if (isStopText(given)) return true;
+        return Array.isArray(given) && (given.every(isStopText) || given.every(isToken));
+      },
+    ),
   ),
   temperature: withDefault(nonNegative, 1),
   topK: withDefault(

@@ -1,7 +1,9 @@
 import { describe, expect, it } from "vitest";
-import { checkBillingUsageRequest, checkSessionSearchRequest } from "./rest-checks.js";
-import type { SessionSearchRequest } from "./rest-types.js";
-import { parseTinkerPath } from "./tinker-path.js";
+import type { SessionSearchRequest } from "../rest-types.js";
+import { recordEndpoints } from "./records.js";
+
+const checkSearch = (given: unknown) => recordEndpoints.searchSessions.request.check(given, "");
+const checkWindow = (given: unknown) => recordEndpoints.getBillingUsage.request.check(given, "");
 
 describe("session searches", () => {
   it("pass with every filter", () => {
@@ -15,9 +17,10 @@ describe("session searches", () => {
       limit: 200,
       cursor: { lastCreatedAt: "2026-01-01T00:00:00Z", lastSessionId: "s" },
     };
-    expect(checkSessionSearchRequest(request)).toEqual(request);
-    expect(checkSessionSearchRequest({ owner: { type: "own" }, limit: undefined })).toEqual({
+    expect(checkSearch(request)).toEqual(request);
+    expect(checkSearch({ owner: { type: "own" }, limit: undefined })).toEqual({
       owner: { type: "own" },
+      limit: 50,
     });
   });
 
@@ -26,18 +29,21 @@ describe("session searches", () => {
     [{ limit: 0 }, "got 0"],
     [{ displayName: "" }, "displayName must be a non-empty string"],
     [{ project_ids: ["a"] }, "unknown field project_ids; did you mean projectIds?"],
-    [{ statuses: [] }, "statuses must be a non-empty list of statuses"],
+    [{ statuses: [] }, "statuses must be a list of at least 1 entries, got 0"],
     [
       { statuses: [{ type: "done" }] },
-      "statuses[0].type must be one of active, cancelled, failed, client_finished",
+      'statuses[0].type must be "active", "cancelled", "failed" or "client_finished"',
     ],
-    [{ statuses: [{ type: "client_finished", reasons: ["x"] }] }, "statuses[0].reasons must be"],
-    [{ owner: { type: "user" } }, "owner.ownerUrns must be a list of 1 to 10 URNs, got undefined"],
+    [{ statuses: [{ type: "client_finished", reasons: ["x"] }] }, "statuses[0].reasons[0] must be"],
+    [{ owner: { type: "user" } }, "owner.ownerUrns must be a list, got undefined"],
     [{ owner: { type: "all" } }, 'owner.type must be "own", "accessible" or "user", got "all"'],
-    [{ cursor: { lastCreatedAt: "x" } }, "cursor.lastSessionId must be a non-empty string, got undefined"],
+    [
+      { cursor: { lastCreatedAt: "2026-01-01T00:00:00Z" } },
+      "cursor.lastSessionId must be a non-empty string, got undefined",
+    ],
     [{ userMetadata: { a: 1 } }, "userMetadata must be an object of strings"],
   ])("with %j are refused", (request, message) => {
-    expect(() => checkSessionSearchRequest(request)).toThrow(message);
+    expect(() => checkSearch(request)).toThrow(message);
   });
 });
 
@@ -47,7 +53,7 @@ describe("billing windows", () => {
       startingOn: new Date("2026-07-13T00:00:00Z"),
       endingBefore: "2026-07-14T02:00:00+02:00",
     };
-    expect(checkBillingUsageRequest(window)).toEqual({
+    expect(checkWindow(window)).toEqual({
       startingOn: "2026-07-13T00:00:00Z",
       endingBefore: "2026-07-14T00:00:00Z",
     });
@@ -59,36 +65,6 @@ describe("billing windows", () => {
     ["2026-07-13T00:00:00Z", "2026-07-13T00:00:00Z", "must be after startingOn"],
     ["2026-07-01T00:00:00Z", "2026-07-15T01:00:00Z", "at most 14 days later"],
   ])("from %s to %s are refused", (startingOn, endingBefore, message) => {
-    expect(() => checkBillingUsageRequest({ startingOn, endingBefore })).toThrow(message);
-  });
-});
-
-describe("parseTinkerPath", () => {
-  it.each([
-    ["weights", "training"],
-    ["sampler_weights", "sampler"],
-    ["external_weights", "external"],
-  ])("knows %s as %s", (folder, checkpointType) => {
-    const path = `tinker://session:train:0/${folder}/step-1`;
-    expect(parseTinkerPath(path)).toEqual({
-      trainingRunId: "session:train:0",
-      checkpointType,
-      checkpointId: `${folder}/step-1`,
-      path,
-    });
-  });
-
-  it.each([
-    "run/weights/a",
-    "tinker://run/weights",
-    "tinker://run/weights/a/b",
-    "tinker://run/other/a",
-    "tinker:///weights/a",
-    "tinker://run/weights/",
-    "tinker://run/toString/a",
-  ])("refuses %s", (path) => {
-    expect(() => parseTinkerPath(path)).toThrow(
-      "path must look like tinker://<run>/<weights|sampler_weights|external_weights>/<name>",
-    );
+    expect(() => checkWindow({ startingOn, endingBefore })).toThrow(message);
   });
 });

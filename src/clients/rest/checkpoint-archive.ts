@@ -1,0 +1,46 @@
+import { APIError } from "../../errors.js";
+import type { RequestOptions } from "../../transport/index.js";
+import { type ApiResponse, type Clock, isRetryableError, requestTo } from "../../transport/index.js";
+import { type CheckpointArchiveUrl, endpoints } from "../../wire/index.js";
+import { type RestConnection, withSdkHeaders } from "./rest-connection.js";
+
+const WAIT_WHILE_BUILDING_MS = 30_000;
+const WAIT_AFTER_FAILURE_MS = 1_000;
+const MAX_TRIES = 6;
+const DEFAULT_LIFETIME_MS = 15 * 60_000;
+
+/** Asks where a checkpoint's archive is, and again while the server builds it. */
+export async function findArchive(
+  rest: RestConnection,
+  checkpoint: { trainingRunId: string; folder: string; name: string },
+  options: RequestOptions,
+): Promise<CheckpointArchiveUrl> {
+  const { clock, logger } = rest.http;
+  const endpoint = endpoints.getCheckpointArchiveUrl;
+  const request = requestTo(endpoint, checkpoint, {
+    ...withSdkHeaders(endpoint, options),
+    accept: "application/json",
+    redirect: "manual",
+    maxRetries: 0,
+  });
+  for (let tries = 1; ; tries += 1) {
+    try {
+      return archiveUrl(await rest.exchange(request), clock);
+    } catch (error) {
+      const isBuilding = error instanceof APIError && error.status === 503;
+      if (tries >= MAX_TRIES || !(isBuilding || isRetryableError(error))) throw error;
+      if (isBuilding)
+        logger.info(`The archive is being built; asking again in ${WAIT_WHILE_BUILDING_MS / 1000} s.`);
+      await clock.sleep(isBuilding ? WAIT_WHILE_BUILDING_MS : WAIT_AFTER_FAILURE_MS, options.signal);
+    }
+  }
+}
+
+/** In the body, or behind a redirect. */
+function archiveUrl(response: ApiResponse, clock: Clock): CheckpointArchiveUrl {
+  const location = response.headers.get("location");
+  if (location === null) return endpoints.getCheckpointArchiveUrl.answer.fromJson(response.json());
+  const expires = Date.parse(response.headers.get("expires") ?? "");
+  const expiresAt = Number.isNaN(expires) ? clock.wallNow() + DEFAULT_LIFETIME_MS : expires;
+  return { url: location, expires: new Date(expiresAt).toISOString() };
+}
