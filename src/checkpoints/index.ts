@@ -1,6 +1,5 @@
 /** Checkpoints as files: downloaded, unpacked, read, merged into base weights, and published. */
 
-export { type Adapter, type AdapterSettings, readAdapter, writeAdapter } from "./adapter.node.js";
 export { ArchiveError } from "./archive-error.js";
 export {
   type CheckpointUrls,
@@ -9,7 +8,9 @@ export {
   type DownloadProgress,
   downloadCheckpoint,
 } from "./download.node.js";
+export type { AdapterSettings } from "./lora.js";
 export { type MergeOptions, mergeAdapter } from "./merge.node.js";
+export { type Adapter, readAdapter, writeAdapter } from "./peft.node.js";
 export { type CheckpointSource, type PushedCheckpoint, type PushOptions, pushToHub } from "./push.node.js";
 export {
   decodeSafetensors,

@@ -15,9 +15,9 @@ import { basename, dirname, join, resolve } from "node:path";
 import { TinkerError, ValidationError } from "../errors.js";
 import { cannotWrite, errorCode, writeFileAtomic, writeFully } from "../files.node.js";
 import { throwIfAborted } from "../transport/index.js";
-import { ADAPTER_CONFIG, ADAPTER_WEIGHTS, parseObject, readAdapterSettings } from "./adapter.node.js";
 import { AdapterDeltas } from "./adapter-deltas.node.js";
-import { addDeltaRows, checkDelta, type LoraDelta } from "./lora-delta.js";
+import { addDeltaRows, checkDelta, type LoraDelta } from "./lora.js";
+import { parseObject } from "./peft.node.js";
 import {
   dtypeBytes,
   elementCount,
@@ -63,11 +63,7 @@ export async function mergeAdapter(
   if (config["quantization_config"] !== undefined) {
     throw new TinkerError(`${baseFolder} is quantized; an adapter can only be merged into plain weights.`);
   }
-  const deltas = new AdapterDeltas(
-    join(adapterFolder, ADAPTER_WEIGHTS),
-    await readAdapterSettings(adapterFolder),
-    join(adapterFolder, ADAPTER_CONFIG),
-  );
+  const deltas = await AdapterDeltas.open(adapterFolder);
   const work = join(dirname(output), `.${basename(output)}.merge`);
   const opened: SafetensorsFile[] = [];
   try {
@@ -129,35 +125,36 @@ async function baseShards(folder: string): Promise<string[]> {
 /** Which tensors go into which file; a tied head that the adapter changes becomes a tensor of its own. */
 function planTensors(
   shards: ReadonlyMap<string, readonly string[]>,
-  modules: ReadonlySet<string>,
+  modules: readonly string[],
   config: Record<string, unknown>,
 ): { plan: Map<string, Planned[]>; untied: boolean } {
   const names = [...shards.values()].flat();
   const headWeight = `${HEAD}.weight`;
   const isTied = tiedByConfig(config) ?? !names.includes(headWeight);
-  const untied = isTied && modules.has(HEAD);
+  const untied = isTied && modules.includes(HEAD);
   const embedding = names.filter((name) => /(?:^|\.)(?:embed_tokens|wte)\.weight$/.test(name));
   if (untied && embedding.length !== 1) {
     throw new TinkerError(
       `The adapter changes ${HEAD}, which is tied to the embedding, but the base has ${embedding.length} embeddings.`,
     );
   }
-  const homeless = [...modules].filter(
+  const homeless = modules.filter(
     (module) => !names.includes(`${module}.weight`) && !(untied && module === HEAD),
   );
   if (homeless.length > 0) {
     const shown = homeless.slice(0, 3).join(", ");
     throw new TinkerError(
-      `The base model has no weight for ${homeless.length} of the ${modules.size} modules of the adapter: ${shown}${homeless.length > 3 ? ", ..." : ""}.`,
+      `The base model has no weight for ${homeless.length} of the ${modules.length} modules of the adapter: ${shown}${homeless.length > 3 ? ", ..." : ""}.`,
     );
   }
+  const changed = new Set(modules);
   const plan = new Map<string, Planned[]>();
   for (const [shard, tensors] of shards) {
     const planned = tensors
       .filter((name) => !(untied && name === headWeight))
       .map((name) => {
         const module = name.replace(/\.weight$/, "");
-        return { name, source: name, delta: module !== name && modules.has(module) ? module : undefined };
+        return { name, source: name, delta: module !== name && changed.has(module) ? module : undefined };
       });
     if (untied && tensors.includes(embedding[0]!)) {
       planned.push({ name: headWeight, source: embedding[0]!, delta: HEAD });

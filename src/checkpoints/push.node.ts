@@ -5,10 +5,10 @@ import { pathToFileURL } from "node:url";
 import { APIUserAbortError, TinkerError, ValidationError } from "../errors.js";
 import { networkReason, platform, type RequestOptions, throwIfAborted } from "../transport/index.js";
 import { parseTinkerPath, type TinkerPath, type WeightsInfo } from "../wire/index.js";
-import { ADAPTER_CONFIG, ADAPTER_WEIGHTS, parseObject } from "./adapter.node.js";
 import { type CheckpointUrls, type DownloadOptions, downloadCheckpoint } from "./download.node.js";
 import { matchesAny } from "./file-patterns.js";
 import { modelCard, pathInCard } from "./model-card.js";
+import { ADAPTER_CONFIG, ADAPTER_WEIGHTS, nameBaseModel } from "./peft.node.js";
 
 /** What a push asks of the server; a `RestClient` is one. */
 export interface CheckpointSource extends CheckpointUrls {
@@ -270,7 +270,7 @@ async function prepare(
       `${push.path} is no PEFT adapter: it has no ${downloaded.includes(ADAPTER_CONFIG) ? ADAPTER_WEIGHTS : ADAPTER_CONFIG}. Encrypted weights cannot be pushed.`,
     );
   }
-  await nameBaseModel(join(folder, ADAPTER_CONFIG), weights);
+  if (weights !== undefined) await nameBaseModel(folder, weights.baseModel);
   const files = new Set(downloaded);
   const card = options.modelCard ?? true;
   if (card !== false && (typeof card === "string" || !files.has("README.md"))) {
@@ -289,14 +289,6 @@ async function prepare(
     );
   }
   return chosen.sort();
-}
-
-/** PEFT cannot load an adapter that does not say what it belongs to. */
-async function nameBaseModel(file: string, weights: WeightsInfo | undefined): Promise<void> {
-  const config = parseObject(await readFile(file, "utf8"), file);
-  if (typeof config["base_model_name_or_path"] === "string" || weights === undefined) return;
-  const named = { ...config, base_model_name_or_path: weights.baseModel };
-  await writeFile(file, `${JSON.stringify(named, null, 2)}\n`);
 }
 
 function isStatus(error: unknown, library: Hub["library"], status: number): boolean {

@@ -22,7 +22,7 @@ import {
 import { SafetensorsFile } from "../../src/checkpoints/safetensors-file.node.js";
 import { EngineCore } from "../../src/local/engine/engine-core.js";
 import { createWasmKernels } from "../../src/local/engine/kernels/index.js";
-import { readAdapterFolder } from "../../src/local/store/peft.js";
+import { readAdapterFolder } from "../../src/local/store/adapter-files.js";
 import { randomTokens, sampleCall } from "../engine/engines.js";
 import { fixture, goldenModels, largestDifference } from "../engine/golden.js";
 
@@ -229,8 +229,13 @@ describe("mergeAdapter", () => {
   });
   const q = "base_model.model.model.layers.0.self_attn.q_proj";
   it.each<[string, Partial<Adapter>, RegExp]>([
-    ["DoRA", { otherSettings: { use_dora: true } }, /use_dora true cannot be merged/],
-    ["biases", { otherSettings: { bias: "all" } }, /bias "all" cannot be merged/],
+    ["DoRA", { otherSettings: { use_dora: true } }, /use_dora \(true\) are not supported/],
+    ["biases", { otherSettings: { bias: "all" } }, /bias \("all"\) are not supported/],
+    [
+      "trained token embeddings",
+      { otherSettings: { trainable_token_indices: [1, 2] } },
+      /trainable_token_indices \(\[1,2\]\) are not supported/,
+    ],
     ["modules saved whole", { otherSettings: { modules_to_save: ["lm_head"] } }, /modules_to_save/],
     [
       "half a pair",

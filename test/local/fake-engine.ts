@@ -20,6 +20,7 @@ interface FakeAdapter {
 }
 
 const TENSOR = "base_model.model.model.layers.0.self_attn.q_proj.lora_B.weight";
+const OTHER_HALF = { [TENSOR.replace("lora_B", "lora_A")]: { shape: [1, 1], data: Float32Array.of(1) } };
 
 export const fakeModel: BaseModelInfo = {
   name: "fake/tiny",
@@ -100,7 +101,8 @@ export class FakeEngine implements Engine {
   async exportAdapter(adapterId: string, options: { optimizer: boolean }): Promise<AdapterState> {
     await this.#enter(`export ${adapterId}`);
     const { lora, weight, optimizer } = this.#adapter(adapterId);
-    const state: AdapterState = { lora, tensors: { [TENSOR]: { shape: [1, 1], data: weight.slice() } } };
+    const tensors = { ...OTHER_HALF, [TENSOR]: { shape: [1, 1], data: weight.slice() } };
+    const state: AdapterState = { lora, tensors };
     if (options.optimizer) {
       state.optimizer = {
         step: optimizer.step,

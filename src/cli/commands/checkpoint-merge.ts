@@ -1,9 +1,9 @@
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
-import { readAdapterSettings } from "../../checkpoints/adapter.node.js";
 import { downloadCheckpoint } from "../../checkpoints/download.node.js";
 import { mergeAdapter } from "../../checkpoints/merge.node.js";
+import { readAdapterSettings } from "../../checkpoints/peft.node.js";
 import { ValidationError } from "../../errors.js";
 import { type CommandContext, type CommandModule, UsageError } from "../context.js";
 import { printDone, progressBar } from "../output/index.js";

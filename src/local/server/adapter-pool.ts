@@ -1,7 +1,7 @@
 import { mkdir, rm } from "node:fs/promises";
 import { join } from "node:path";
 import type { AdapterState, Engine } from "../engine/engine.js";
-import { readAdapterFolder, writeAdapterFiles } from "../store/peft.js";
+import { readAdapterFolder, writeAdapterFiles } from "../store/adapter-files.js";
 
 /** Weights a sampler holds on to while it samples. */
 export interface AdapterLease {

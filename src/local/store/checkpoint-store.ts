@@ -2,6 +2,7 @@ import { cp, open, stat } from "node:fs/promises";
 import { join } from "node:path";
 import { z } from "zod";
 import type { AdapterState } from "../engine/engine.js";
+import { readAdapterFolder, writeAdapterFiles } from "./adapter-files.js";
 import {
   listFolder,
   readJson,
@@ -13,7 +14,6 @@ import {
 } from "./data-folder.js";
 import { Exclusive } from "./exclusive.js";
 import { checkName } from "./names.js";
-import { readAdapterFolder, writeAdapterFiles } from "./peft.js";
 import type { RunRecord, RunStore } from "./run-store.js";
 
 /** The middle part of a checkpoint's `tinker://` path, and of its folder. */

@@ -1,4 +1,5 @@
 /** The store keeps runs, sessions, checkpoints, usage and the audit log in one data folder that survives a crash at any moment. */
+export { readAdapterFolder, writeAdapterFiles } from "./adapter-files.js";
 export { type AuditEntry, AuditLog } from "./audit-log.js";
 export {
   type CheckpointKind,
@@ -10,7 +11,6 @@ export {
 } from "./checkpoint-store.js";
 export { DataFolder } from "./data-folder.js";
 export { checkName } from "./names.js";
-export { readAdapterFolder, writeAdapterFiles } from "./peft.js";
 export { type RunRecord, RunStore } from "./run-store.js";
 export { type SamplerRecord, type SessionRecord, SessionStore } from "./session-store.js";
 export { openStore, type Store } from "./store.js";

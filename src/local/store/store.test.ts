@@ -195,14 +195,35 @@ describe("a PEFT folder", () => {
     expect(read.tensors[B]!.data[2]).toBe(Math.fround(3 * factor));
   });
 
+  it("of the service, with an alpha of its own for some modules, reads as PEFT applies it", async () => {
+    const { lora, tensors } = state(1);
+    const written = {
+      "model.layers.0.self_attn.q_proj.lora_A.default.weight": tensors[A]!,
+      "model.layers.0.self_attn.q_proj.lora_B.default.weight": tensors[B]!,
+      "base_model.model.model.unembed_tokens.lora_A.weight": { shape: [2, 3], data: new Float32Array(6) },
+      "base_model.model.model.unembed_tokens.lora_B.weight": { shape: [1, 2], data: Float32Array.of(1, 2) },
+    };
+    await writeAdapterFiles(folder, { lora, tensors: written }, "some/model");
+    await changeConfig({ alpha_pattern: { q_proj: 8 } });
+    const read = await readAdapterFolder(folder);
+    expect(Object.keys(read.tensors).sort()).toEqual([
+      "base_model.model.lm_head.lora_A.weight",
+      "base_model.model.lm_head.lora_B.weight",
+      A,
+      B,
+    ]);
+    expect([...read.tensors[B]!.data]).toEqual([0.25, 0.5, 0.75, 1, 1.25, 0.25]);
+    expect([...read.tensors["base_model.model.lm_head.lora_B.weight"]!.data]).toEqual([1, 2]);
+    expect(read.lora).toMatchObject({ trainAttn: true, trainMlp: false, trainUnembed: true });
+  });
+
   it.each([
     [{ use_dora: true }, /use_dora \(true\) are not supported/],
-    [{ alpha_pattern: { q_proj: 8 } }, /alpha_pattern \(\{"q_proj":8\}\) are not supported/],
     [{ rank_pattern: { q_proj: 8 } }, /rank_pattern/],
     [{ bias: "all" }, /bias \("all"\) are not supported/],
     [{ modules_to_save: ["lm_head"] }, /modules_to_save/],
     [{ peft_type: "LOHA" }, /peft_type/],
-    [{ r: "8" }, /at r$/m],
+    [{ r: "8" }, /r must be a positive integer, got "8"/],
   ])("with %j is refused by name", async (changes, message) => {
     await writeAdapterFiles(folder, state(1), "some/model");
     await changeConfig(changes);

@@ -2,19 +2,8 @@ import { mkdir, readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { TinkerError } from "../errors.js";
 import { errorCode, writeFileAtomic } from "../files.node.js";
+import type { AdapterSettings } from "./lora.js";
 import { decodeSafetensors, encodeSafetensors, type FloatDtype, type FloatTensor } from "./safetensors.js";
-
-export interface AdapterSettings {
-  /** Hugging Face name or folder of the model the adapter belongs to. */
-  baseModel: string | null;
-  rank: number;
-  /** The adapter's output is scaled by alpha / rank. */
-  alpha: number;
-  /** Names of the modules that have LoRA matrices, or a pattern. */
-  targetModules: readonly string[] | string;
-  /** Every other entry of adapter_config.json, under the name it has there. */
-  otherSettings?: Readonly<Record<string, unknown>>;
-}
 
 /** A PEFT LoRA adapter in memory. */
 export interface Adapter extends AdapterSettings {
@@ -22,6 +11,7 @@ export interface Adapter extends AdapterSettings {
   tensors: Record<string, FloatTensor>;
 }
 
+/** The two files of a PEFT folder. */
 export const ADAPTER_CONFIG = "adapter_config.json";
 export const ADAPTER_WEIGHTS = "adapter_model.safetensors";
 
@@ -48,7 +38,17 @@ export async function writeAdapter(
   adapter: Adapter,
   options: { dtype?: FloatDtype | undefined } = {},
 ): Promise<void> {
-  const { baseModel, rank, alpha, targetModules, otherSettings, tensors } = adapter;
+  const { config, weights } = encodeAdapter(adapter, options.dtype);
+  await mkdir(folder, { recursive: true });
+  await writeFileAtomic(join(folder, ADAPTER_WEIGHTS), weights);
+  await writeFileAtomic(join(folder, ADAPTER_CONFIG), config);
+}
+
+/** What stands in the two files of a PEFT folder. */
+export function encodeAdapter(
+  { baseModel, rank, alpha, targetModules, otherSettings, tensors }: Adapter,
+  dtype: FloatDtype = "F32",
+): { config: string; weights: Uint8Array } {
   const config = {
     ...DEFAULT_SETTINGS,
     ...otherSettings,
@@ -58,12 +58,13 @@ export async function writeAdapter(
     lora_alpha: alpha,
     target_modules: targetModules,
   };
-  const weights = encodeSafetensors(tensors, options.dtype === undefined ? {} : { dtype: options.dtype });
-  await mkdir(folder, { recursive: true });
-  await writeFileAtomic(join(folder, ADAPTER_WEIGHTS), weights);
-  await writeFileAtomic(join(folder, ADAPTER_CONFIG), `${JSON.stringify(config, null, 2)}\n`);
+  return {
+    config: `${JSON.stringify(config, null, 2)}\n`,
+    weights: encodeSafetensors(tensors, { dtype }),
+  };
 }
 
+/** Reads an adapter's `adapter_config.json` alone. */
 export async function readAdapterSettings(folder: string): Promise<AdapterSettings> {
   const file = join(folder, ADAPTER_CONFIG);
   const text = await readFile(file, "utf8").catch((error: unknown) => {
@@ -94,12 +95,22 @@ export async function readAdapterSettings(folder: string): Promise<AdapterSettin
   };
 }
 
+/** Writes the base model's name into a config that lacks it: PEFT cannot load an adapter without. */
+export async function nameBaseModel(folder: string, baseModel: string): Promise<void> {
+  const file = join(folder, ADAPTER_CONFIG);
+  const config = parseObject(await readFile(file, "utf8"), file);
+  if (typeof config["base_model_name_or_path"] === "string") return;
+  const named = { ...config, base_model_name_or_path: baseModel };
+  await writeFileAtomic(file, `${JSON.stringify(named, null, 2)}\n`);
+}
+
+/** Reads the text of a file that must hold a JSON object. */
 export function parseObject(text: string, file: string): Record<string, unknown> {
   let value: unknown;
   try {
     value = JSON.parse(text);
   } catch (error) {
-    throw new TinkerError(`${file} is no JSON.`, { cause: error });
+    throw new TinkerError(`${file} is not JSON.`, { cause: error });
   }
   if (typeof value !== "object" || value === null || Array.isArray(value)) {
     throw new TinkerError(`${file} must hold a JSON object.`);
