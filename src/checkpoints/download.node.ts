@@ -4,7 +4,12 @@ import { join, resolve } from "node:path";
 import { TinkerError, ValidationError } from "../errors.js";
 import { cannotWrite, errorCode, writeFileAtomic } from "../files.node.js";
 import { type Clock, type RequestOptions, systemClock } from "../transport/index.js";
-import { type CheckpointArchiveUrl, type ExternalWeightsUrls, parseTinkerPath } from "../wire/index.js";
+import {
+  type CheckpointArchiveUrl,
+  type ExternalWeightsUrls,
+  parseTinkerPath,
+  type TinkerPath,
+} from "../wire/index.js";
 import { ArchiveError } from "./archive-error.js";
 import { extractArchive } from "./extract.node.js";
 import { safePath } from "./safe-path.js";
@@ -80,9 +85,9 @@ export async function downloadCheckpoint(
   path: string,
   options: DownloadOptions = {},
 ): Promise<DownloadedCheckpoint> {
-  const { checkpointType } = parseTinkerPath(path);
+  const parsed = parseTinkerPath(path);
   const outputDir = resolve(options.outputDir ?? ".");
-  const name = folderName(path);
+  const name = folderName(parsed);
   const folder = join(outputDir, name);
   if (options.force !== true && (await exists(folder))) {
     throw new ValidationError("outputDir", `${folder} exists already; pass force: true to replace it.`);
@@ -94,7 +99,7 @@ export async function downloadCheckpoint(
   try {
     const job = await openJob(path, name, join(outputDir, `.${name}.download`), options);
     try {
-      const isExternal = checkpointType === "external" || options.fileByFile === true;
+      const isExternal = parsed.checkpointType === "external" || options.fileByFile === true;
       const result = isExternal ? await fetchFiles(rest, job) : await fetchArchive(rest, job);
       await moveIntoPlace(result.from, folder, job.work, options.force === true);
       return { folder, files: result.files, bytes: result.bytes };
@@ -111,8 +116,8 @@ export async function downloadCheckpoint(
   }
 }
 
-function folderName(path: string): string {
-  const name = path.replace("tinker://", "").replaceAll("/", "_");
+function folderName({ trainingRunId, kind, name: checkpoint }: TinkerPath): string {
+  const name = `${trainingRunId}_${kind}_${checkpoint}`;
   return process.platform === "win32" ? name.replaceAll(/[<>:"|?*]/g, "-") : name;
 }
 

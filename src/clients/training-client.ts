@@ -5,6 +5,7 @@ import type { CustomLossFn, CustomLossResult } from "../training/custom-loss.js"
 import type { ApiRequest, RequestOptions } from "../transport/index.js";
 import {
   type AdamParams,
+  type CheckpointKind,
   checkLossFnConfig,
   checkLossFnInputs,
   checkOptimParams,
@@ -13,6 +14,7 @@ import {
   Datum,
   type DatumLike,
   type ForwardBackwardOutput,
+  formatTinkerPath,
   fromWireJson,
   type LoadWeightsResponse,
   type LossFnConfig,
@@ -324,11 +326,11 @@ export class TrainingClient {
   }
 
   /** An attempt whose answer was lost may have saved already; then the name is taken by ourselves. */
-  #nameTaken(name: string, folder: string): Refusal<{ path: string }> {
+  #nameTaken(name: string, kind: CheckpointKind): Refusal<{ path: string }> {
     return {
       statuses: [409],
       answer: (error, mayHaveArrived) => {
-        if (mayHaveArrived) return { path: `tinker://${this.modelId}/${folder}/${name}` };
+        if (mayHaveArrived) return { path: formatTinkerPath(this.modelId, kind, name) };
         throw error;
       },
     };

@@ -1,4 +1,4 @@
-import { tinkerPathText, ttlSeconds } from "./endpoints/common.js";
+import { ttlSeconds } from "./endpoints/common.js";
 import { samplingEndpoints, samplingParams } from "./endpoints/sampling.js";
 import { adamParams, loraConfig, optimizerConfig, optimParams } from "./endpoints/training.js";
 import type { ModelInputLike } from "./model-input.js";
@@ -39,8 +39,4 @@ export function checkSampleRequest(request: SampleRequestLike): SampleRequest {
 /** Undefined means that nothing was said, and passes. */
 export function checkTtlSeconds(given: number | undefined, field = "ttlSeconds"): void {
   if (given !== undefined) ttlSeconds.check(given, field);
-}
-
-export function checkTinkerPath(path: unknown, field = "path"): void {
-  tinkerPathText.check(path, field);
 }

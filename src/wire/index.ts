@@ -8,7 +8,6 @@ export {
   checkOptimParams,
   checkSampleRequest,
   checkSamplingParams,
-  checkTinkerPath,
   checkTtlSeconds,
   type SampleRequestLike,
 } from "./checks.js";
@@ -84,5 +83,12 @@ export type {
   TypedBigInts,
   TypedNumbers,
 } from "./tensor-values.js";
-export { parseTinkerPath, type TinkerPath } from "./tinker-path.js";
+export {
+  type CheckpointKind,
+  checkTinkerPath,
+  formatTinkerPath,
+  isTinkerPath,
+  parseTinkerPath,
+  type TinkerPath,
+} from "./tinker-path.js";
 export type * from "./training-types.js";

@@ -1,19 +1,23 @@
 import { describe, expect, it } from "vitest";
-import { parseTinkerPath } from "./tinker-path.js";
+import { ValidationError } from "../errors.js";
+import { type CheckpointKind, checkTinkerPath, formatTinkerPath, parseTinkerPath } from "./tinker-path.js";
 
-describe("parseTinkerPath", () => {
-  it.each([
+describe("a checkpoint's path", () => {
+  it.each<[CheckpointKind, string]>([
     ["weights", "training"],
     ["sampler_weights", "sampler"],
     ["external_weights", "external"],
-  ])("knows %s as %s", (folder, checkpointType) => {
-    const path = `tinker://session:train:0/${folder}/step-1`;
+  ])("of %s is that of a %s checkpoint", (kind, checkpointType) => {
+    const path = `tinker://session:train:0/${kind}/step-1`;
     expect(parseTinkerPath(path)).toEqual({
-      trainingRunId: "session:train:0",
-      checkpointType,
-      checkpointId: `${folder}/step-1`,
       path,
+      trainingRunId: "session:train:0",
+      kind,
+      name: "step-1",
+      checkpointType,
+      checkpointId: `${kind}/step-1`,
     });
+    expect(formatTinkerPath("session:train:0", kind, "step-1")).toBe(path);
   });
 
   it.each([
@@ -24,9 +28,17 @@ describe("parseTinkerPath", () => {
     "tinker:///weights/a",
     "tinker://run/weights/",
     "tinker://run/toString/a",
-  ])("refuses %s", (path) => {
+  ])("is not %s", (path) => {
     expect(() => parseTinkerPath(path)).toThrow(
       "path must look like tinker://<run>/<weights|sampler_weights|external_weights>/<name>",
     );
+  });
+
+  it("that a server forms in its own way has the scheme at least", () => {
+    checkTinkerPath("tinker://run/weights/a");
+    for (const path of ["tinker://", "http://x", 5]) {
+      expect(() => checkTinkerPath(path)).toThrow(ValidationError);
+      expect(() => checkTinkerPath(path)).toThrow('path must begin with "tinker://"');
+    }
   });
 });

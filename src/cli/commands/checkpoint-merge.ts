@@ -5,6 +5,7 @@ import { downloadCheckpoint } from "../../checkpoints/download.node.js";
 import { mergeAdapter } from "../../checkpoints/merge.node.js";
 import { readAdapterSettings } from "../../checkpoints/peft.node.js";
 import { ValidationError } from "../../errors.js";
+import { isTinkerPath } from "../../wire/tinker-path.js";
 import { type CommandContext, type CommandModule, UsageError } from "../context.js";
 import { printDone, progressBar } from "../output/index.js";
 import { checkpointPath } from "./checkpoint-path.js";
@@ -19,12 +20,12 @@ interface MergeOptions {
 export const define: CommandModule["define"] = (command, context) => {
   command
     .argument("<adapter>", "a checkpoint's path (tinker://...), or the folder of a downloaded one", (text) =>
-      text.startsWith("tinker://") ? checkpointPath(text) : text,
+      isTinkerPath(text) ? checkpointPath(text) : text,
     )
     .requiredOption("-o, --output <folder>", "the folder that is made for the merged model")
     .option("--base <model>", "its base model: a folder or a Hugging Face id (default: as the adapter says)")
     .action(async (adapter: string, options: MergeOptions) => {
-      if (!adapter.startsWith("tinker://")) return merge(context, adapter, options);
+      if (!isTinkerPath(adapter)) return merge(context, adapter, options);
       const temporary = await mkdtemp(join(tmpdir(), "tinkerts-merge-"));
       try {
         await merge(context, await fetchAdapter(context, adapter, temporary), options);

@@ -23,6 +23,7 @@ import {
   type ExternalWeightsUrls,
   endpoints,
   type GivenMessage,
+  isTinkerPath,
   parseTinkerPath,
   type SamplerInfo,
   type ServerCapabilities,
@@ -126,7 +127,7 @@ export class RestClient {
   getTrainingRun(idOrPath: string, options: AccessOptions = {}): APIPromise<TrainingRun> {
     const { accessScope, ...rest } = options;
     const message = () => {
-      const isPath = idOrPath.startsWith("tinker://");
+      const isPath = isTinkerPath(idOrPath);
       const trainingRunId = isPath ? parseTinkerPath(idOrPath, "idOrPath").trainingRunId : idOrPath;
       return { trainingRunId, accessScope };
     };
@@ -351,9 +352,8 @@ export class RestClient {
 }
 
 function checkpointOf(path: string): { trainingRunId: string; folder: string; name: string } {
-  const { trainingRunId, checkpointId } = parseTinkerPath(path);
-  const [folder = "", name = ""] = checkpointId.split("/");
-  return { trainingRunId, folder, name };
+  const { trainingRunId, kind, name } = parseTinkerPath(path);
+  return { trainingRunId, folder: kind, name };
 }
 
 function identityOf(claims: Readonly<Record<string, unknown>>): Identity {

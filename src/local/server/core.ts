@@ -1,7 +1,13 @@
 import type { Context, Hono } from "hono";
 import type { Clock } from "../../transport/clock.js";
+import {
+  CHECKPOINT_KINDS,
+  type CheckpointKind,
+  formatTinkerPath,
+  parseTinkerPath,
+} from "../../wire/tinker-path.js";
 import type { AdapterState, BaseModelInfo, Engine } from "../engine/engine.js";
-import { type CheckpointKind, type CheckpointRecord, checkpointKinds } from "../store/checkpoint-store.js";
+import type { CheckpointRecord } from "../store/checkpoint-store.js";
 import { checkName } from "../store/names.js";
 import type { RunRecord } from "../store/run-store.js";
 import type { Store } from "../store/store.js";
@@ -46,10 +52,8 @@ export function modelInfo(core: Core, name: string, field: string): BaseModelInf
   );
 }
 
-const TINKER_PATH = /^tinker:\/\/([^/]+)\/([^/]+)\/([^/]+)$/;
-
 export function tinkerPath(record: { runId: string; kind: CheckpointKind; name: string }): string {
-  return `tinker://${record.runId}/${record.kind}/${record.name}`;
+  return formatTinkerPath(record.runId, record.kind, record.name);
 }
 
 /** A checkpoint by its path, for somebody who may read it: its owner, or anybody once it is published. */
@@ -59,15 +63,8 @@ export function checkpointByPath(
   path: string,
   field: string,
 ): CheckpointRecord {
-  const match = TINKER_PATH.exec(path);
-  const kind = checkpointKinds.find((known) => known === match?.[2]);
-  if (match === null || kind === undefined) {
-    throw invalid(
-      field,
-      `must look like tinker://<run>/weights/<name> or tinker://<run>/sampler_weights/<name>, got ${JSON.stringify(path)}`,
-    );
-  }
-  return readableCheckpoint(core, identity, match[1]!, kind, match[3]!);
+  const { trainingRunId, kind, name } = parseTinkerPath(path, field);
+  return readableCheckpoint(core, identity, trainingRunId, kind, name);
 }
 
 export function readableCheckpoint(
@@ -82,7 +79,7 @@ export function readableCheckpoint(
   if (run === undefined || record === undefined || !(record.public || mayAccess(identity, run.owner))) {
     throw new HttpError(
       404,
-      `There is no checkpoint tinker://${runId}/${kind}/${name}, or it is not yours and not published.`,
+      `There is no checkpoint ${formatTinkerPath(runId, kind, name)}, or it is not yours and not published.`,
     );
   }
   return record;
@@ -122,11 +119,11 @@ export function ownCheckpoint(
 
 /** The kind in a URL; a bare, untyped checkpoint id is a 400. */
 export function checkpointKind(text: string): CheckpointKind {
-  const kind = checkpointKinds.find((known) => known === text);
+  const kind = CHECKPOINT_KINDS.find((known) => known === text);
   if (kind !== undefined) return kind;
   throw new HttpError(
     400,
-    `A checkpoint id is ${checkpointKinds.join(", ")} followed by '/' and a name, got ${JSON.stringify(text)}.`,
+    `A checkpoint id is ${CHECKPOINT_KINDS.join(", ")} followed by '/' and a name, got ${JSON.stringify(text)}.`,
   );
 }
 
@@ -202,8 +199,6 @@ export function weightsFor(
   choices = "base_model or model_path",
 ): { info: BaseModelInfo; weights: SamplerWeights } {
   if (typeof modelPath === "string") {
-    if (!modelPath.startsWith("tinker://"))
-      throw invalid("model_path", `must begin with tinker://, got ${JSON.stringify(modelPath)}`);
     const record = checkpointByPath(core, identity, modelPath, "model_path");
     const run = core.store.runs.get(record.runId)!;
     if (typeof baseModel === "string" && baseModel !== run.baseModel) {

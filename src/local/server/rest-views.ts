@@ -1,14 +1,9 @@
-import type { CheckpointKind, CheckpointRecord } from "../store/checkpoint-store.js";
+import { CHECKPOINT_TYPES, type CheckpointKind } from "../../wire/tinker-path.js";
+import type { CheckpointRecord } from "../store/checkpoint-store.js";
 import type { RunRecord } from "../store/run-store.js";
 import type { SessionRecord } from "../store/session-store.js";
 import { type Core, isoTime, projectOf, tinkerPath } from "./core.js";
 import { type Identity, mayAccess } from "./identity.js";
-
-const CHECKPOINT_TYPES: Readonly<Record<CheckpointKind, string>> = {
-  weights: "training",
-  sampler_weights: "sampler",
-  external_weights: "external",
-};
 
 export function checkpointView(record: CheckpointRecord) {
   return {

@@ -1,7 +1,8 @@
 import { open } from "node:fs/promises";
 import { join } from "node:path";
 import { Readable } from "node:stream";
-import { type CheckpointRecord, checkpointKinds } from "../store/checkpoint-store.js";
+import { parseTinkerPath } from "../../wire/tinker-path.js";
+import type { CheckpointRecord } from "../store/checkpoint-store.js";
 import { openArchive } from "./archive.js";
 import type { App, Core } from "./core.js";
 import { HttpError } from "./http-error.js";
@@ -85,9 +86,8 @@ function versionOf(record: CheckpointRecord): string {
 
 function signedCheckpoint(core: Core, url: URL): CheckpointRecord {
   core.signer.check(url);
-  const [runId, kindText, name] = (url.searchParams.get("path") ?? "").replace("tinker://", "").split("/");
-  const kind = checkpointKinds.find((known) => known === kindText);
-  const record = kind === undefined ? undefined : core.store.checkpoints.get(runId ?? "", kind, name ?? "");
+  const { trainingRunId, kind, name } = parseTinkerPath(url.searchParams.get("path") ?? "");
+  const record = core.store.checkpoints.get(trainingRunId, kind, name);
   if (record === undefined)
     throw new HttpError(404, "The checkpoint of this link has been deleted or has expired.");
   return record;

@@ -3,6 +3,7 @@ import { z } from "zod";
 import { ModelInput } from "../../wire/model-input.js";
 import { decodeSampleResponse } from "../../wire/protobuf.js";
 import type { SampledSequence } from "../../wire/sampling-types.js";
+import { isTinkerPath } from "../../wire/tinker-path.js";
 import { jsonBody } from "./body.js";
 import { type App, type AppContext, type Core, weightsFor } from "./core.js";
 import { HttpError, invalid } from "./http-error.js";
@@ -139,7 +140,7 @@ async function generate(
   request: TextRequest,
 ): Promise<Generated> {
   const identity = context.get("identity");
-  const isPath = request.model.startsWith("tinker://");
+  const isPath = isTinkerPath(request.model);
   const { info, weights } = weightsFor(
     core,
     identity,

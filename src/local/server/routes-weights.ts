@@ -1,5 +1,6 @@
 import { randomUUID } from "node:crypto";
-import type { CheckpointKind, CheckpointRecord } from "../store/checkpoint-store.js";
+import type { CheckpointKind } from "../../wire/tinker-path.js";
+import type { CheckpointRecord } from "../store/checkpoint-store.js";
 import { NameTakenError } from "../store/checkpoint-store.js";
 import { parseWith, readJsonObject } from "./body.js";
 import {

@@ -1,6 +1,7 @@
 import { cp, open, stat } from "node:fs/promises";
 import { join } from "node:path";
 import { z } from "zod";
+import { CHECKPOINT_KINDS, type CheckpointKind } from "../../wire/tinker-path.js";
 import type { AdapterState } from "../engine/engine.js";
 import { readAdapterFolder, writeAdapterFiles } from "./adapter-files.js";
 import {
@@ -16,13 +17,9 @@ import { Exclusive } from "./exclusive.js";
 import { checkName } from "./names.js";
 import type { RunRecord, RunStore } from "./run-store.js";
 
-/** The middle part of a checkpoint's `tinker://` path, and of its folder. */
-export const checkpointKinds = ["weights", "sampler_weights", "external_weights"] as const;
-export type CheckpointKind = (typeof checkpointKinds)[number];
-
 const checkpointSchema = z.object({
   runId: z.string(),
-  kind: z.enum(checkpointKinds),
+  kind: z.enum(CHECKPOINT_KINDS),
   name: z.string(),
   createdAt: z.number(),
   sizeBytes: z.number(),
@@ -64,7 +61,7 @@ export class CheckpointStore {
 
   async load(): Promise<void> {
     for (const run of this.#runs.list()) {
-      for (const kind of checkpointKinds) {
+      for (const kind of CHECKPOINT_KINDS) {
         const parent = join(this.#runs.folderOf(run.id), "checkpoints", kind);
         for (const name of await recoverFolder(parent)) {
           await recoverFolder(join(parent, name));

@@ -2,11 +2,9 @@
 export { readAdapterFolder, writeAdapterFiles } from "./adapter-files.js";
 export { type AuditEntry, AuditLog } from "./audit-log.js";
 export {
-  type CheckpointKind,
   type CheckpointRecord,
   type CheckpointSource,
   CheckpointStore,
-  checkpointKinds,
   type NewCheckpoint,
 } from "./checkpoint-store.js";
 export { DataFolder } from "./data-folder.js";

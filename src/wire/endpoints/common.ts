@@ -12,6 +12,7 @@ import {
   withDefault,
 } from "../fields.js";
 import { fromWireJson, toWireJson } from "../json-keys.js";
+import { checkTinkerPath } from "../tinker-path.js";
 
 const MAX_SHORT_TEXT = 256;
 const MAX_METADATA_ENTRIES = 64;
@@ -51,10 +52,17 @@ export const ttlSeconds = bounded(
 );
 
 /** A path of saved weights; what stands behind the scheme is the server's affair. */
-export const tinkerPathText = value<string>(
-  'a text that begins with "tinker://"',
-  (given) => typeof given === "string" && /^tinker:\/\/./.test(given),
-);
+export const tinkerPathText: Field<string> = {
+  presence: "required",
+  check: schemeChecked,
+  read: schemeChecked,
+  write: (path) => path,
+};
+
+function schemeChecked(given: unknown, path: string): string {
+  checkTinkerPath(given, path);
+  return given as string;
+}
 
 /** Number of a request among those of its model. */
 export const seqId = integerFrom(1, 2 ** 31 - 1);
