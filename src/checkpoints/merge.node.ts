@@ -10,6 +10,7 @@ import {
   rm,
   rmdir,
   stat,
+  writeFile,
 } from "node:fs/promises";
 import { basename, dirname, join, resolve } from "node:path";
 import { TinkerError, ValidationError } from "../errors.js";
@@ -17,6 +18,7 @@ import { cannotWrite, errorCode, writeFileAtomic, writeFully } from "../files.no
 import { throwIfAborted } from "../transport/index.js";
 import { AdapterDeltas } from "./adapter-deltas.node.js";
 import { addDeltaRows, checkDelta, type LoraDelta } from "./lora.js";
+import { mergedModelCard } from "./model-card.js";
 import { parseObject } from "./peft.node.js";
 import {
   dtypeBytes,
@@ -29,7 +31,12 @@ import {
 } from "./safetensors.js";
 import { SafetensorsFile } from "./safetensors-file.node.js";
 
+/** Options of `mergeAdapter`. */
 export interface MergeOptions {
+  /** The base model's name in the README. Default: as the adapter says, else the name of the folder. */
+  baseModel?: string | undefined;
+  /** The adapter's name in the README, a `tinker://` path for example. Default: the name of its folder. */
+  adapter?: string | undefined;
   signal?: AbortSignal | undefined;
 }
 
@@ -38,6 +45,9 @@ const SINGLE = "model.safetensors";
 const HEAD = "lm_head";
 const BLOCK_BYTES = 8 << 20;
 const WEIGHT_FILES = /\.(?:safetensors|bin|pt|pth|gguf|h5|msgpack|onnx)$|\.index\.json$/;
+/** Files that tell how the base model was made and what it can do: of the merged model they would be wrong. */
+const ABOUT_THE_BASE =
+  /^readme|^model[-_ ]?card|^train(?:ing|er)?[-_.\w]*\.(?:jsonl?|ya?ml|csv|txt|log)$|_results\.json$/i;
 
 /** One tensor of the output: a tensor of the base, perhaps under another name, perhaps changed. */
 interface Planned {
@@ -84,6 +94,7 @@ export async function mergeAdapter(
       await writeShard(join(work, shard), file, plan.get(shard)!, deltas, options.signal);
     }
     await copyOtherFiles(baseFolder, work);
+    await writeFile(join(work, "README.md"), readme(baseFolder, adapterFolder, output, deltas, options));
     if (shards.length > 1 || shards[0] !== SINGLE) await writeIndex(baseFolder, work, plan);
     if (untied) await writeFileAtomic(join(work, "config.json"), untiedConfig(config));
     await rename(work, output);
@@ -233,12 +244,29 @@ async function writeTensor(
   return start + totalBytes;
 }
 
-/** Tokenizer, generation settings, code and the like. */
+/** Tokenizer, generation settings, code, license and the like. */
 async function copyOtherFiles(from: string, to: string): Promise<void> {
   for (const name of await readdir(from)) {
-    if (name.startsWith(".") || WEIGHT_FILES.test(name)) continue;
+    if (name.startsWith(".") || WEIGHT_FILES.test(name) || ABOUT_THE_BASE.test(name)) continue;
     if ((await stat(join(from, name))).isFile()) await copyFile(join(from, name), join(to, name));
   }
+}
+
+function readme(
+  baseFolder: string,
+  adapterFolder: string,
+  output: string,
+  { settings, modules }: AdapterDeltas,
+  options: MergeOptions,
+): string {
+  return mergedModelCard({
+    name: basename(output),
+    baseModel: options.baseModel ?? settings.baseModel ?? basename(resolve(baseFolder)),
+    adapter: options.adapter ?? basename(resolve(adapterFolder)),
+    rank: settings.rank,
+    alpha: settings.alpha,
+    modules: modules.length,
+  });
 }
 
 async function writeIndex(

@@ -38,6 +38,38 @@ export function modelCard(card: { path: string; repo: string; weights: WeightsIn
   ].join("\n");
 }
 
+/** The README.md of a merged model. */
+export function mergedModelCard(card: {
+  name: string;
+  baseModel: string;
+  adapter: string;
+  rank: number;
+  alpha: number;
+  modules: number;
+}): string {
+  return [
+    "---",
+    `base_model: ${scalar(card.baseModel)}`,
+    "base_model_relation: finetune",
+    "library_name: transformers",
+    "tags:",
+    "- tinker",
+    "- merged",
+    "---",
+    "",
+    `# ${card.name}`,
+    "",
+    "A merged model: the weights of a base model with a LoRA adapter added to them. It loads without the adapter.",
+    "",
+    `- Base model: ${card.baseModel}`,
+    `- Adapter: ${card.adapter}`,
+    `- LoRA rank ${card.rank}, alpha ${card.alpha}; ${card.modules} weight matrices changed`,
+    "",
+    "The base model's own card tells its license, its data and its limits.",
+    "",
+  ].join("\n");
+}
+
 /** The checkpoint that a model card says it belongs to: by its own entry, else by the first path in the text. */
 export function pathInCard(card: string): string | undefined {
   const entry = /^tinker_path:[ \t]*(\S.*?)[ \t\r]*$/m.exec(card)?.[1];

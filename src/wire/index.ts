@@ -87,7 +87,6 @@ export {
   type CheckpointKind,
   checkTinkerPath,
   formatTinkerPath,
-  isTinkerPath,
   parseTinkerPath,
   type TinkerPath,
 } from "./tinker-path.js";

@@ -1,5 +1,6 @@
 import { spawnSync } from "node:child_process";
 import {
+  cpSync,
   existsSync,
   mkdirSync,
   mkdtempSync,
@@ -9,7 +10,7 @@ import {
   writeFileSync,
 } from "node:fs";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { basename, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { afterAll, describe, expect, it } from "vitest";
 import {
@@ -139,6 +140,7 @@ describe("mergeAdapter", () => {
     const merged = newFolder();
     await mergeAdapter(fixture("llama"), await adapterFor("llama"), merged);
     expect(readdirSync(merged).sort()).toEqual([
+      "README.md",
       ...readdirSync(fixture("llama")).filter((name) => name !== "adapter" && name !== "golden.safetensors"),
     ]);
     const index = (path: string) =>
@@ -147,6 +149,25 @@ describe("mergeAdapter", () => {
     expect(readFileSync(join(merged, "config.json"), "utf8")).toBe(
       readFileSync(join(fixture("llama"), "config.json"), "utf8"),
     );
+  });
+
+  it("leaves out what describes the base alone, and says what it is itself", async () => {
+    const base = newFolder();
+    cpSync(fixture("llama"), base, { recursive: true });
+    const left = ["README.md", "model_card.md", "training.json", "trainer_state.json", "all_results.json"];
+    const kept = ["LICENSE", "NOTICE.txt", "tokenizer.json", "chat_template.jinja", "modeling_own.py"];
+    for (const name of [...left, ...kept]) writeFileSync(join(base, name), "of the base");
+    const adapter = await adapterFor("llama", (own) => ({ ...own, baseModel: "meta/little-llama" }));
+    const merged = newFolder();
+    await mergeAdapter(base, adapter, merged, { adapter: "tinker://run/weights/final" });
+    const files = readdirSync(merged);
+    expect(files).toEqual(expect.arrayContaining(kept));
+    expect(files.filter((name) => left.includes(name))).toEqual(["README.md"]);
+    const card = readFileSync(join(merged, "README.md"), "utf8");
+    expect(card).toMatch(/^---\nbase_model: meta\/little-llama\n/);
+    expect(card).toContain(`# ${basename(merged)}\n\nA merged model`);
+    expect(card).toContain("- Base model: meta/little-llama\n- Adapter: tinker://run/weights/final\n");
+    expect(card).toContain("- LoRA rank 3, alpha 32; 15 weight matrices changed\n");
   });
 
   it("unties the head only if the adapter changes it", async () => {

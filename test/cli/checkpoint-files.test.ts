@@ -115,6 +115,9 @@ describe("checkpoints that leave the server", () => {
     });
     expect(readFileSync(join(merged, "model.safetensors")).equals(weights)).toBe(true);
 
+    const card = readFileSync(join(merged, "README.md"), "utf8");
+    expect(card).toContain(`- Base model: qwen3\n- Adapter: ${path}\n- LoRA rank 4, alpha 32;`);
+
     // The adapter itself says what it belongs to.
     const configFile = join(folder, "adapter_config.json");
     const config = JSON.parse(readFileSync(configFile, "utf8")) as object;

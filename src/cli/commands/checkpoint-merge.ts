@@ -28,7 +28,8 @@ export const define: CommandModule["define"] = (command, context) => {
       if (!isTinkerPath(adapter)) return merge(context, adapter, options);
       const temporary = await mkdtemp(join(tmpdir(), "tinkerts-merge-"));
       try {
-        await merge(context, await fetchAdapter(context, adapter, temporary), options);
+        const folder = await fetchAdapter(context, adapter, temporary);
+        await merge(context, folder, options, adapter);
       } finally {
         await rm(temporary, { recursive: true, force: true });
       }
@@ -56,12 +57,17 @@ async function merge(
   context: CommandContext,
   adapter: string,
   { base, output }: MergeOptions,
+  tinkerPath?: string,
 ): Promise<void> {
   const baseModel = base ?? (await readAdapterSettings(adapter)).baseModel;
   if (!baseModel) throw new UsageError(`${adapter} does not say what its base model is: give --base`);
   const { name, path } = await findModel(context, baseModel);
   try {
-    await mergeAdapter(path, adapter, output, { signal: context.interruption() });
+    await mergeAdapter(path, adapter, output, {
+      baseModel: name,
+      adapter: tinkerPath,
+      signal: context.interruption(),
+    });
   } catch (error) {
     if (!(error instanceof ValidationError) || error.field !== "outputFolder") throw error;
     throw new Error(`${resolve(output)} exists already: give another --output`, { cause: error });
