@@ -7,6 +7,7 @@ import {
   NotFoundError,
   PermissionDeniedError,
   UnprocessableEntityError,
+  ValidationError,
 } from "../errors.js";
 import type { CommandContext } from "./context.js";
 import { CREDENTIAL_PLACES, credentialOf, serverURL } from "./credential.js";
@@ -15,6 +16,9 @@ import type { GlobalOptions } from "./global-options.js";
 /** What went wrong and what to do next, in one sentence. */
 export function explainFailure(error: unknown, options: GlobalOptions): string {
   if (!(error instanceof Error)) return String(error);
+  if (error instanceof ValidationError && error.field === "baseURL") {
+    return error.message.replace("baseURL", options.baseURL ? "--base-url" : "TINKER_BASE_URL");
+  }
   const server = serverURL(options);
   if (error instanceof APITimeoutError && isExchange(error)) {
     return `${server} did not answer in time: try again, or give more with --timeout (${firstSentence(error.message)})`;

@@ -64,15 +64,21 @@ export function isRawBody(value: unknown): value is RequestBody {
   );
 }
 
+/** This machine, as people name it without a scheme. No key goes in the clear to any other one. */
+const OWN_HOST = /^(?:localhost|127(?:\.\d{1,3}){3}|\[::1\])(?=[:/]|$)/i;
+
+/** A base URL as requests need it: with a scheme, without the part that every path begins with. */
 export function normalizeBaseURL(baseURL: string): string {
-  const trimmed = baseURL.trim().replace(/\/+$/, "");
+  const trimmed = baseURL.trim().replace(/(?:\/+api\/v1)?\/*$/, "");
+  const complete = OWN_HOST.test(trimmed) ? `http://${trimmed}` : trimmed;
   let url: URL;
   try {
-    url = new URL(trimmed);
+    url = new URL(complete.includes("://") ? complete : "");
   } catch {
+    const example = /^[\w.-]+(?::\d+)?(?:\/|$)/.test(trimmed) ? trimmed : "host";
     throw new ValidationError(
       "baseURL",
-      `baseURL must be an absolute URL such as https://host, got "${baseURL}"`,
+      `baseURL must be an absolute URL such as "https://${example}", got "${baseURL}"`,
     );
   }
   if (url.protocol !== "http:" && url.protocol !== "https:") {
@@ -87,7 +93,7 @@ export function normalizeBaseURL(baseURL: string): string {
   if (url.search !== "" || url.hash !== "") {
     throw new ValidationError("baseURL", "baseURL must not have a query or a fragment");
   }
-  return trimmed;
+  return complete;
 }
 
 export function buildURL(baseURL: string, path: string, query: Query | undefined): string {

@@ -44,6 +44,21 @@ describe("global options", () => {
     });
   });
 
+  it("take the server as host:port of this machine, and with the path of the API behind it", async () => {
+    const plain = server.url.replace("http://", "");
+    const [bare, whole, foreign, variable] = await Promise.all([
+      server.cli(["models", "-f", "csv", "--base-url", plain]),
+      server.cli(["models", "-f", "csv", "--base-url", `${server.url}/api/v1/`]),
+      server.cli(["models", "--base-url", "gpu-box:8000"]),
+      server.cli(["models"], { TINKER_BASE_URL: "gpu-box:8000" }),
+    ]);
+    expect(bare).toMatchObject({ code: 0, stdout: expect.stringContaining("fake/tiny,64"), stderr: "" });
+    expect(whole).toEqual(bare);
+    const wanted = 'must be an absolute URL such as "https://gpu-box:8000", got "gpu-box:8000"';
+    expect(foreign).toEqual({ code: 1, stdout: "", stderr: `error: --base-url ${wanted}\n` });
+    expect(variable.stderr).toBe(`error: TINKER_BASE_URL ${wanted}\n`);
+  });
+
   it.each([
     [["run", "list", "--json", "--format", "csv"], "error: --json and --format csv exclude each other\n"],
   ])("that exclude each other are refused: %j", async (args, stderr) => {

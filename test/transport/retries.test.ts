@@ -317,7 +317,8 @@ describe("requests", () => {
   });
 
   it.each([
-    ["baseURL", () => new HttpClient({ baseURL: "localhost:1" }), /begin with http/],
+    ["baseURL", () => new HttpClient({ baseURL: "gpu-box:1" }), /such as "https:\/\/gpu-box:1"/],
+    ["baseURL", () => new HttpClient({ baseURL: "ftp://host" }), /begin with http/],
     ["baseURL", () => new HttpClient({ baseURL: "nonsense" }), /absolute URL/],
     ["baseURL", () => new HttpClient({ baseURL: "http://u:p@host" }), /user name or password/],
     ["baseURL", () => new HttpClient({ baseURL: "http://host/?a=1" }), /query/],
