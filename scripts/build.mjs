@@ -41,7 +41,7 @@ for (const [target, suffix] of [
 // the command would wait forever.
 const cli = join(dist, "cli");
 const everyCall =
-  /\/commander\/|\/(?:clients|context|global-options|option-values|program|dist\/version|commands\/index)\.js$/;
+  /\/commander\/|\/(?:clients|context|global-options|help|option-values|output\/text|program|dist\/version|commands\/index)\.js$/;
 const bundle = await rolldown({
   input: join(cli, "run.js"),
   platform: "node",

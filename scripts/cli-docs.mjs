@@ -48,19 +48,11 @@ function leaves(command) {
   return command.commands.length === 0 ? [command] : command.commands.flatMap(leaves);
 }
 
-/** What its help says below the options, but for the examples. */
-function notes(command) {
-  let help = "";
-  command.configureOutput({ writeOut: (text) => (help += text) }).outputHelp();
-  const [text] = help.slice(command.helpInformation().length).split(/\nExamples?:\n/);
-  return text.trim();
-}
-
-function examples(command) {
+function entryOf(command) {
   const path = fullName(command).split(" ").slice(1);
   let entry = { commands };
   for (const name of path) entry = entry.commands.find((child) => child.name === name);
-  return entry.examples;
+  return entry;
 }
 
 function section(command) {
@@ -68,6 +60,7 @@ function section(command) {
     .visibleOptions(command)
     .filter((option) => !isGlobal(option) && option.long !== "--help");
   const { registeredArguments } = command;
+  const { note, examples } = entryOf(command);
   return [
     `## ${fullName(command)}`,
     sentence(command.description()),
@@ -81,8 +74,8 @@ function section(command) {
         ]),
       ),
     options.length > 0 && table("option", optionRows(options)),
-    notes(command),
-    `\`\`\`sh\n${examples(command).join("\n")}\n\`\`\``,
+    note,
+    `\`\`\`sh\n${examples.join("\n")}\n\`\`\``,
   ]
     .filter(Boolean)
     .join("\n\n");

@@ -9,6 +9,8 @@ export interface CommandContext {
   readonly stdout: NodeJS.WriteStream;
   /** Everything else. */
   readonly stderr: NodeJS.WriteStream;
+  /** Tells the person at the terminal something, in lines that break between words. */
+  notify(text: string): void;
   /** The options every command has, wherever on the command line they stood. Known once the action runs. */
   globals(): GlobalOptions;
   /** Aborted by Ctrl-C, which from the first call on no longer ends the process; a second one still does. */

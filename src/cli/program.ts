@@ -1,8 +1,9 @@
-import { Command, Help } from "commander";
+import { Command } from "commander";
 import { SDK_VERSION } from "../version.js";
 import { type CommandEntry, type CommandGroup, commands } from "./commands/index.js";
 import type { CommandContext } from "./context.js";
-import { addGlobalOptions, GLOBAL_HEADING } from "./global-options.js";
+import { addGlobalOptions } from "./global-options.js";
+import { addHelpEnd, HELP_LAYOUT } from "./help.js";
 
 /** The command line without its commands' options: the file of a command adds them when it is used. */
 export function createProgram(context: CommandContext): Command {
@@ -13,19 +14,12 @@ export function createProgram(context: CommandContext): Command {
     .helpOption("-h, --help", "show help")
     .helpCommand(false)
     .enablePositionalOptions()
-    .configureHelp({
-      subcommandTerm: (command) => command.name(),
-      // What every command has is told last.
-      formatHelp(command, helper) {
-        const sections = Help.prototype.formatHelp.call(this, command, helper).trimEnd().split("\n\n");
-        const isGlobal = (section: string) => section.startsWith(GLOBAL_HEADING);
-        const ordered = sections.toSorted((a, b) => Number(isGlobal(a)) - Number(isGlobal(b)));
-        return `${ordered.join("\n\n")}\n`;
-      },
-    })
+    .configureHelp(HELP_LAYOUT)
     .configureOutput({
-      outputError: (text, write) =>
-        write(text.includes("Did you mean") ? text : `${text.trimEnd()} (see ${fullName(used)} --help)\n`),
+      outputError: (text) => {
+        const hint = text.includes("Did you mean") ? "" : ` (see ${fullName(used)} --help)`;
+        context.notify(`${text.trimEnd()}${hint}`);
+      },
     })
     .exitOverride();
   used = program;
@@ -65,11 +59,7 @@ export async function createCompleteProgram(context: CommandContext): Promise<Co
 async function loadCommand(command: Command, entry: CommandEntry, context: CommandContext): Promise<void> {
   (await entry.load()).define(command, context);
   addGlobalOptions(command);
-  const { examples } = entry;
-  command.addHelpText(
-    "after",
-    `\n${[`Example${examples.length > 1 ? "s" : ""}:`, ...examples].join("\n  ")}`,
-  );
+  addHelpEnd(command, entry);
 }
 
 /** `help run list` means `run list --help`, which loads the command before it shows the help. */

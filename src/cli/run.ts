@@ -2,6 +2,7 @@ import { type Command, CommanderError } from "commander";
 import { commandClients, type Ending } from "./clients.js";
 import { type CommandContext, UsageError } from "./context.js";
 import { readGlobalOptions } from "./global-options.js";
+import { wrapText } from "./output/text.js";
 import { createProgram } from "./program.js";
 
 const EXIT = { ok: 0, failed: 1, usage: 2, interrupted: 130 } as const;
@@ -23,6 +24,9 @@ export async function runCli(args: readonly string[]): Promise<number> {
     },
     stdout,
     stderr,
+    notify: (text) => {
+      stderr.write(`${stderr.isTTY ? wrapText(text, stderr.columns || 80) : text}\n`);
+    },
     globals: () => readGlobalOptions(current),
     interruption: () => {
       for (const name of ["SIGINT", "SIGTERM"] as const) {
@@ -46,16 +50,16 @@ export async function runCli(args: readonly string[]): Promise<number> {
     if (error instanceof CommanderError) return error.exitCode === 0 ? EXIT.ok : EXIT.usage;
     if (interrupt.signal.aborted) {
       // A terminal shows the ^C at the end of whatever line it came in.
-      stderr.write(stderr.isTTY ? "\ninterrupted\n" : "interrupted\n");
+      context.notify(stderr.isTTY ? "\ninterrupted" : "interrupted");
       return EXIT.interrupted;
     }
     if (error instanceof UsageError) {
-      stderr.write(`error: ${error.message}\n`);
+      context.notify(`error: ${error.message}`);
       return EXIT.usage;
     }
     const { explainFailure } = await import("./failure.js");
     const options = context.globals();
-    stderr.write(`error: ${explainFailure(error, options)}\n`);
+    context.notify(`error: ${explainFailure(error, options)}`);
     if (options.verbose && error instanceof Error) stderr.write(`${error.stack}\n`);
     return EXIT.failed;
   };

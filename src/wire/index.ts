@@ -87,6 +87,7 @@ export {
   type CheckpointKind,
   checkTinkerPath,
   formatTinkerPath,
+  isTinkerPath,
   parseTinkerPath,
   type TinkerPath,
 } from "./tinker-path.js";

@@ -10,12 +10,8 @@ import { isHosted, serverURL, variableInUse } from "../credential.js";
 import { askSecret, canAsk, printable, printDone } from "../output/index.js";
 
 export const define: CommandModule["define"] = (command, context) => {
-  command.addHelpText("after", HELP).action(() => login(context));
+  command.action(() => login(context));
 };
-
-const HELP = `
-The key is asked for on the terminal, without showing it, or read from the standard input; or it is that of --api-key. The server must accept it.
-It is kept in ~/.tinker/credentials.json, which only you can read, and used where neither --api-key nor TINKER_API_KEY gives another.`;
 
 async function login(context: CommandContext): Promise<void> {
   const before = defaultKey();
@@ -48,20 +44,20 @@ async function login(context: CommandContext): Promise<void> {
   });
   const variable = variableInUse();
   if (variable !== undefined) {
-    context.stderr.write(`note: ${variable} is set and goes before the stored key\n`);
+    context.notify(`note: ${variable} is set and goes before the stored key`);
   }
 }
 
 /** From the command line, the person at the terminal, or the program that pipes it in. */
 async function readKey(context: CommandContext): Promise<string> {
-  const { stdin, stderr } = context;
+  const { stdin } = context;
   const globals = context.globals();
   if (globals.apiKey) return globals.apiKey;
   if (!stdin.isTTY) return readAll(stdin);
   if (!canAsk(context)) throw new UsageError("there is no terminal to ask on: pipe the key in");
   if (!isHosted(globals)) return askSecret(context, `API key for ${serverURL(globals)} (it is not shown): `);
   const machine = hostname().split(".")[0] || "unknown";
-  stderr.write(`Create an API key at ${consoleUrls.newApiKey(`tinkerts-${machine}`)}\n`);
+  context.notify(`Create an API key at ${consoleUrls.newApiKey(`tinkerts-${machine}`)}`);
   return askSecret(context, "Paste it here (it is not shown): ");
 }
 
@@ -73,6 +69,6 @@ function checkKey(text: string, context: CommandContext): string {
   }
   if (/^(tml-|eyJ)/.test(key)) return key;
   if (isHosted(context.globals())) throw new Error('that is no key: keys begin with "tml-"');
-  context.stderr.write('note: the official Python package takes only keys that begin with "tml-"\n');
+  context.notify('note: the official Python package takes only keys that begin with "tml-"');
   return key;
 }

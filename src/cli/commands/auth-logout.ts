@@ -9,11 +9,8 @@ import { explainFailure } from "../failure.js";
 import { printable, printDone } from "../output/index.js";
 
 export const define: CommandModule["define"] = (command, context) => {
-  command.addHelpText("after", HELP).action(() => logout(context));
+  command.action(() => logout(context));
 };
-
-const HELP = `
-The key itself stays valid, but for one that an older command line made for this machine: that one is deleted on the server too.`;
 
 async function logout(context: CommandContext): Promise<void> {
   const stored = defaultKey();
@@ -41,7 +38,7 @@ async function logout(context: CommandContext): Promise<void> {
     { keyId, name: record.name, deletedOnServer: isGenerated },
   );
   const variable = variableInUse();
-  if (variable !== undefined) context.stderr.write(`note: ${variable} is set, and stays in use\n`);
+  if (variable !== undefined) context.notify(`note: ${variable} is set, and stays in use`);
 }
 
 /** Nobody but this machine ever had a generated key. What keeps the server from deleting it does not keep us. */

@@ -26,11 +26,8 @@ const columns: readonly Column<Status>[] = [
 ];
 
 export const define: CommandModule["define"] = (command, context) => {
-  command.addHelpText("after", HELP).action(() => status(context));
+  command.action(() => status(context));
 };
-
-const HELP = `
-Ends with 1 where there is no key and the server wants one, or the server cannot be reached or does not accept it. The key itself is never shown.`;
 
 async function status(context: CommandContext): Promise<void> {
   const globals = context.globals();

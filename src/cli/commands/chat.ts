@@ -33,14 +33,7 @@ interface Input {
 
 export const define: CommandModule["define"] = (command, context) => {
   addModelOptions(command).option("--system <text>", "the system message");
-  addSamplingOptions(command, {})
-    .addHelpText(
-      "after",
-      `
-At a terminal, /help lists what else can be typed. From a pipe, each line is a message, and only the answers are
-printed; with --json each as a line of JSON.`,
-    )
-    .action((options: ChatOptions) => chat(options, context));
+  addSamplingOptions(command, {}).action((options: ChatOptions) => chat(options, context));
 };
 
 async function chat(options: ChatOptions, context: CommandContext): Promise<void> {
@@ -62,7 +55,7 @@ async function chat(options: ChatOptions, context: CommandContext): Promise<void
     : pipedInput(stdin, interrupted);
   const close = () => input.close();
   interrupted.addEventListener("abort", close);
-  if (isTerminal) stderr.write(`Talking to ${model}. /help lists commands, Ctrl-D leaves.\n\n`);
+  if (isTerminal) context.notify(`Talking to ${model}. /help lists commands, Ctrl-D leaves.\n`);
   try {
     for (;;) {
       const message = await input.read();
@@ -71,7 +64,7 @@ async function chat(options: ChatOptions, context: CommandContext): Promise<void
       if (isSlashCommand(message)) {
         const reply = await runSlashCommand(state, message);
         if (reply === undefined) return;
-        stderr.write(`${reply}\n`);
+        context.notify(reply);
       } else if (message.trim() !== "") {
         try {
           const ask = (signal: AbortSignal) =>
@@ -83,7 +76,7 @@ async function chat(options: ChatOptions, context: CommandContext): Promise<void
           );
         } catch (error) {
           if (!isTerminal || interrupted.aborted) throw error;
-          stderr.write(await whyNoAnswer(error, context));
+          context.notify(await whyNoAnswer(error, context));
         }
       }
       if (isTerminal) stderr.write("\n");
@@ -99,7 +92,7 @@ function show(
   { maxTokens }: ChatOptions,
   context: CommandContext,
 ): void {
-  const { stdout, stderr, globals } = context;
+  const { stdout, globals } = context;
   const line =
     globals().format === "json"
       ? JSON.stringify({ role: "assistant", content: text, tokens, stopReason })
@@ -110,14 +103,14 @@ function show(
   if (stopReason !== "length") return;
   const advice =
     maxTokens === undefined ? "there is no room for more; /reset makes some" : "see --max-tokens";
-  stderr.write(`(cut off after ${tokens} tokens: ${advice})\n`);
+  context.notify(`(cut off after ${tokens} tokens: ${advice})`);
 }
 
 async function whyNoAnswer(error: unknown, context: CommandContext): Promise<string> {
-  if (error instanceof APIUserAbortError) return "(stopped; your message is not part of the conversation)\n";
+  if (error instanceof APIUserAbortError) return "(stopped; your message is not part of the conversation)";
   const { explainFailure } = await import("../failure.js");
-  const why = `error: ${explainFailure(error, context.globals())}\n`;
-  return isUserError(error) ? `${why}(If the conversation has become too long, /reset makes room.)\n` : why;
+  const why = `error: ${explainFailure(error, context.globals())}`;
+  return isUserError(error) ? `${why}\n(If the conversation has become too long, /reset makes room.)` : why;
 }
 
 /** Each line of a pipe or a file is a message. */

@@ -63,12 +63,12 @@ async function deleteCheckpoints(
       ? await lookUp(rest, [...new Set(paths)], options)
       : await choose(context, rest, options.runId, options);
   if (doomed.length === 0) {
-    context.stderr.write(`run ${options.runId} has no such checkpoints\n`);
+    context.notify(`run ${options.runId} has no such checkpoints`);
     if (context.globals().format !== "table") report(context, []);
     return;
   }
   if (!options.yes && !(await mayDelete(context, doomed))) {
-    context.stderr.write("nothing was deleted\n");
+    context.notify("nothing was deleted");
     if (context.globals().format !== "table") report(context, []);
     return;
   }
@@ -176,7 +176,7 @@ async function deleteAll(
   bar.end();
   if (signal.aborted) {
     const done = outcomes.filter((outcome) => outcome?.deleted).length;
-    context.stderr.write(`${done} of ${count(doomed.length)} deleted before the interruption\n`);
+    context.notify(`${done} of ${count(doomed.length)} deleted before the interruption`);
     throw signal.reason;
   }
   return outcomes;
@@ -189,15 +189,14 @@ const OUTCOME_COLUMNS: readonly Column<Outcome>[] = [
 ];
 
 function report(context: CommandContext, outcomes: readonly Outcome[]): void {
-  const { stderr } = context;
   if (context.globals().format !== "table") {
     printList(context, outcomes, { columns: OUTCOME_COLUMNS, empty: "" });
   }
   for (const { tinkerPath, error } of outcomes) {
-    if (error !== undefined) stderr.write(`${tinkerPath} was not deleted: ${error}\n`);
+    if (error !== undefined) context.notify(`${tinkerPath} was not deleted: ${error}`);
   }
   const deleted = outcomes.filter((outcome) => outcome.deleted).length;
-  if (deleted > 0) stderr.write(`deleted ${count(deleted)}\n`);
+  if (deleted > 0) context.notify(`deleted ${count(deleted)}`);
 }
 
 const count = (number: number) => `${number} checkpoint${number === 1 ? "" : "s"}`;

@@ -50,7 +50,7 @@ async function download(context: CommandContext, path: string, { output, force }
   } catch (error) {
     if (signal.aborted) {
       bar.end();
-      context.stderr.write("What has come is kept: the same command goes on from there.\n");
+      context.notify("What has come is kept: the same command goes on from there.");
     }
     if (error instanceof ValidationError && error.field === "outputDir") {
       const [folder] = error.message.split(" exists already");

@@ -42,8 +42,8 @@ async function withExport<T>(
   path: string,
   fetchFrom: (source: CheckpointSource) => Promise<T>,
 ): Promise<T> {
-  context.stderr.write(
-    "The server makes no archives: the checkpoint is loaded into a new training run and exported.\n",
+  context.notify(
+    "The server makes no archives: the checkpoint is loaded into a new training run and exported.",
   );
   const service = await context.serviceClient();
   const training = await service.createTrainingClientFromState(path, {
@@ -70,7 +70,7 @@ async function withExport<T>(
       .deleteCheckpoint(exported)
       .catch((error: unknown) => {
         const why = error instanceof Error ? error.message : String(error);
-        context.stderr.write(`warning: the export ${exported} stays for an hour: ${why}\n`);
+        context.notify(`warning: the export ${exported} stays for an hour: ${why}`);
       });
   }
 }

@@ -10,12 +10,6 @@ const SCRIPTS = { bash: bashCompletion, zsh: zshCompletion, fish: fishCompletion
 export const define: CommandModule["define"] = (command, context) => {
   command
     .addArgument(new Argument("<shell>", "the shell you use").choices(Object.keys(SCRIPTS)))
-    .addHelpText(
-      "after",
-      `
-The script completes commands, options and their values. In bash and zsh, a line such as the first below in ~/.bashrc
-or ~/.zshrc loads it into every new shell.`,
-    )
     .action(async (shell: keyof typeof SCRIPTS) => {
       const { createCompleteProgram } = await import("../program.js");
       const program = await createCompleteProgram(context);

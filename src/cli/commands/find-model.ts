@@ -10,7 +10,6 @@ export async function findModel(
   source: ModelSource,
   check?: HubModelOptions["check"],
 ): Promise<LocalModel> {
-  const { stderr } = context;
   const signal = context.interruption();
   const bar = progressBar(context, "downloading", "bytes");
   let isDownloading = false;
@@ -21,7 +20,7 @@ export async function findModel(
       onProgress: ({ name, bytes, totalBytes }) => {
         if (!isDownloading) {
           const size = totalBytes === undefined ? "" : ` (${humanBytes(totalBytes)})`;
-          stderr.write(`Downloading ${name}${size} from the Hugging Face hub.\n`);
+          context.notify(`Downloading ${name}${size} from the Hugging Face hub.`);
         }
         isDownloading = true;
         bar.update(bytes, totalBytes);
@@ -29,7 +28,7 @@ export async function findModel(
     });
   } catch (error) {
     if (signal.aborted && isDownloading) {
-      stderr.write("\nWhat has come is kept: the same command goes on from there.\n");
+      context.notify("\nWhat has come is kept: the same command goes on from there.");
     }
     throw error;
   } finally {

@@ -4,6 +4,8 @@ import type { CommandModule } from "../context.js";
 export interface CommandEntry {
   readonly name: string;
   readonly summary: string;
+  /** A paragraph below the options, in its help and in the documentation. */
+  readonly note?: string;
   /** Lines to copy, which its help and the documentation show. */
   readonly examples: readonly string[];
   readonly load: () => Promise<CommandModule>;
@@ -48,18 +50,21 @@ export const commands: readonly (CommandEntry | CommandGroup)[] = [
       {
         name: "login",
         summary: "store an API key, for this and for the official command line and SDKs",
+        note: "The key is asked for at the terminal, where it is not shown, or read from the standard input, or taken from --api-key. It is stored once the server accepts it: in ~/.tinker/credentials.json, which only you can read. --api-key and TINKER_API_KEY go before it.",
         examples: ["tinkerts auth login", "tinkerts auth login < key.txt"],
         load: () => import("./auth-login.js"),
       },
       {
         name: "logout",
         summary: "forget the stored API key",
+        note: "The key itself stays valid. Only a key that an older command line made for this machine is deleted on the server too.",
         examples: ["tinkerts auth logout"],
         load: () => import("./auth-logout.js"),
       },
       {
         name: "status",
         summary: "show which API key is used, and whether the server accepts it",
+        note: "The exit code is 1 if the server cannot be reached, wants a key that is missing, or does not accept the one in use. The key itself is never shown.",
         examples: ["tinkerts auth status", "tinkerts auth status --json"],
         load: () => import("./auth-status.js"),
       },
@@ -80,6 +85,7 @@ export const commands: readonly (CommandEntry | CommandGroup)[] = [
   {
     name: "sample",
     summary: "let a model continue a text",
+    note: "The model continues the prompt as it is; only a new line at the end of a file is taken off. To talk to a model, use tinkerts chat.",
     examples: [
       "tinkerts sample --base-model tinkerts/nano --prompt \"20+31=\" --temperature 0 --stop '\\n'",
       "tinkerts sample --base-model tinkerts/nano --num-samples 4 --json < prompt.txt",
@@ -89,6 +95,7 @@ export const commands: readonly (CommandEntry | CommandGroup)[] = [
   {
     name: "chat",
     summary: "talk to a model",
+    note: "At a terminal, /help lists what else can be typed. From a pipe, each line is a message, and only the answers are printed; with --json each one is a line of JSON.",
     examples: [
       "tinkerts chat --base-model tinkerts/nano",
       "echo 'What is the capital of France?' | tinkerts chat --base-model tinkerts/nano --temperature 0",
@@ -236,6 +243,7 @@ export const commands: readonly (CommandEntry | CommandGroup)[] = [
   {
     name: "completion",
     summary: "print a script that completes commands in your shell",
+    note: "The script completes commands, options and their values. In bash and zsh, put a line such as the first example into ~/.bashrc or ~/.zshrc, so that every new shell has it.",
     examples: [
       "source <(tinkerts completion bash)",
       "tinkerts completion fish > ~/.config/fish/completions/tinkerts.fish",

@@ -48,12 +48,8 @@ export const define: CommandModule["define"] = (command, context) => {
   addSamplingOptions(command, { maxTokens: DEFAULT_MAX_TOKENS })
     .option("--num-samples <number>", "how many answers", wholeNumber(1, MOST_SAMPLES), 1)
     .option("--logprobs", "show each token with its logprob, instead of the text; JSON always has both")
-    .addHelpText("after", HELP)
     .action((options: SampleOptions) => sample(options, context));
 };
-
-const HELP = `
-The model continues the prompt as it is, less a new line at the end of a file. To talk to it, use tinkerts chat.`;
 
 async function sample(options: SampleOptions, context: CommandContext): Promise<void> {
   const model = modelName(options);

@@ -37,7 +37,7 @@ async function serve(
   { port, host, dataDir, model: sources = [defaultModel], apiKey: apiKeys = [], threads }: ServeOptions,
   context: CommandContext,
 ): Promise<void> {
-  const { stdout, stderr } = context;
+  const { stdout } = context;
   const { isLoopback } = await import("../../local/start.js");
   if (apiKeys.length === 0 && !isLoopback(host)) {
     throw new UsageError(
@@ -52,9 +52,9 @@ async function serve(
   for (const source of sources) models.push(await findModel(context, source, checkModel));
   const backend = await start({ port, host, dataDir, models, apiKeys, ...(threads && { threads }) });
   try {
-    stderr.write(`Serving ${models.map(({ name }) => name).join(", ")} at ${backend.baseURL}\n`);
-    stderr.write(`Runs and checkpoints are kept in ${backend.dataDir}. Ctrl-C ends the server.\n`);
-    stderr.write("To use it from another terminal:\n\n");
+    context.notify(`Serving ${models.map(({ name }) => name).join(", ")} at ${backend.baseURL}`);
+    context.notify(`Runs and checkpoints are kept in ${backend.dataDir}. Ctrl-C ends the server.`);
+    context.notify("To use it from another terminal:\n");
     stdout.write(`export TINKER_BASE_URL=${backend.baseURL}\n`);
     // A server with keys of its own does not show them.
     stdout.write(`export TINKER_API_KEY=${apiKeys.length === 0 ? backend.apiKey : "'one of your keys'"}\n`);

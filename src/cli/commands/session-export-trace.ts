@@ -18,7 +18,7 @@ export const define: CommandModule["define"] = (command, context) => {
     .option("--url-only", "print a URL that gives the trace away for about an hour, and download nothing")
     .action(async (sessionId: string, { output, urlOnly }: ExportOptions) => {
       const rest = await context.restClient();
-      if (context.stderr.isTTY) context.stderr.write("The server builds the trace; this may take a while.\n");
+      if (context.stderr.isTTY) context.notify("The server builds the trace; this may take a while.");
       const url = await found(
         context,
         rest.exportSessionTrace(sessionId),

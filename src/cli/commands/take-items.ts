@@ -17,7 +17,7 @@ export function pageSize(limit: number): number {
 
 /** The first items of a list, over as many pages as it takes; says how many were left out. */
 export async function takeItems<T>(
-  { stderr }: CommandContext,
+  { notify }: CommandContext,
   list: PromiseLike<Page<T>>,
   options: { limit: number; offset?: number },
 ): Promise<T[]> {
@@ -28,8 +28,8 @@ export async function takeItems<T>(
     const isMore = page.hasNextPage() || page.items.length > limit;
     if (isMore && items.length < limit) continue;
     const left = page.totalCount === undefined ? 0 : page.totalCount - (options.offset ?? 0) - items.length;
-    if (left > 0) stderr.write(`${left} more; --limit 0 shows all\n`);
-    else if (isMore) stderr.write("there are more; --limit 0 shows all\n");
+    if (left > 0) notify(`${left} more; --limit 0 shows all`);
+    else if (isMore) notify("there are more; --limit 0 shows all");
     return items;
   }
 }

@@ -16,7 +16,7 @@ export interface ListView<T> {
 
 /** Prints things of one kind as --format says: in a table one line each, in JSON a list. */
 export function printList<T>(context: CommandContext, items: readonly T[], view: ListView<T>): void {
-  const { stdout, stderr } = context;
+  const { stdout } = context;
   const { format } = context.globals();
   switch (format) {
     case "json":
@@ -26,7 +26,7 @@ export function printList<T>(context: CommandContext, items: readonly T[], view:
       stdout.write(renderCsv(items, view.csvColumns ?? view.columns));
       return;
     case "table":
-      if (items.length === 0) stderr.write(`${view.empty}\n`);
+      if (items.length === 0) context.notify(view.empty);
       else stdout.write(joined(renderTable(items, view.columns, tableOptions(context))));
       return;
     default:
@@ -55,7 +55,7 @@ export function printItem<T>(context: CommandContext, item: T, columns: readonly
 
 /** Says that something was done: to people in a sentence, to programs with the facts. */
 export function printDone<T extends object>(context: CommandContext, sentence: string, facts: T): void {
-  if (context.globals().format === "table") context.stderr.write(`${sentence}\n`);
+  if (context.globals().format === "table") context.notify(sentence);
   else {
     const names = Object.keys(facts) as (keyof T & string)[];
     const columns = names.map((name) => ({ header: name, name, value: () => facts[name] as Cell }));

@@ -49,6 +49,45 @@ function takeWidth(characters: readonly string[], width: number): string[] {
   return taken;
 }
 
+/** Breaks lines between words, and indents what follows as the line began. Only a word that is wider stands out. */
+export function wrapText(text: string, width: number): string {
+  return text
+    .split("\n")
+    .map((line) => {
+      const indent = /^ */.exec(line)![0];
+      return wrapWords(line.trim().split(/ +/), width - indent.length)
+        .map((words) => `${indent}${words.join(" ")}`.trimEnd())
+        .join("\n");
+    })
+    .join("\n");
+}
+
+/** Breaks a command line between its words so that it can still be copied: \\ stands at the end of all lines but the last. */
+export function wrapCommand(command: string, width: number): string {
+  if (displayWidth(command) <= width) return command;
+  // An option stays with its value, quotes with what is in them.
+  const words = command.match(/(?:--?[\w-]+ (?!-))?(?:'[^']*'|"[^"]*"|[^\s'"])+/g) ?? [];
+  // Room for the backslash, and for the indent of all lines but the first.
+  const lines = wrapWords(words, width - 4);
+  return lines.map((line, index) => `${index > 0 ? "  " : ""}${line.join(" ")}`).join(" \\\n");
+}
+
+function wrapWords(words: readonly string[], width: number): string[][] {
+  const lines: string[][] = [];
+  let used = Number.POSITIVE_INFINITY;
+  for (const word of words) {
+    const wordWidth = displayWidth(word);
+    if (used + 1 + wordWidth <= width) {
+      lines.at(-1)!.push(word);
+      used += 1 + wordWidth;
+    } else {
+      lines.push([word]);
+      used = wordWidth;
+    }
+  }
+  return lines;
+}
+
 export function padText(text: string, width: number, align: "left" | "right"): string {
   const padding = " ".repeat(Math.max(0, width - displayWidth(text)));
   return align === "left" ? text + padding : padding + text;
