@@ -9,7 +9,7 @@ const PYTHON_ROUNDS = 11;
 const MOST_TIMES_NODE = 1.6;
 const LEAST_TIMES_FASTER = 5;
 
-const main = fileURLToPath(new URL("../dist/cli/main.js", import.meta.url));
+const main = fileURLToPath(new URL("../dist/bundle/cli.js", import.meta.url));
 const python = process.env.TINKER_CLI ?? "tinker";
 
 function timeMs(command, args) {

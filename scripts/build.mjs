@@ -1,61 +1,112 @@
-// Compiles src/ to dist/, copies the files that tsc leaves behind, and bundles the SDK's own entry and the command
-// line: as a hundred small files the SDK takes four times as long to import, and `tinkerts --help` a third longer.
+// Builds dist/. What ships is dist/bundle/, one module graph for all entries of the package, and the declarations beside
+// it. tsc's own modules, dist/ROOM/FILE.js, stay here: our tests, benchmarks and scripts reach into them.
 import { execFileSync } from "node:child_process";
-import { cpSync, readdirSync, rmSync } from "node:fs";
-import { dirname, join, resolve } from "node:path";
+import { cpSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { basename, dirname, join, relative } from "node:path";
 import { fileURLToPath } from "node:url";
 import { rolldown } from "rolldown";
 
 const root = fileURLToPath(new URL("..", import.meta.url));
 const dist = join(root, "dist");
+const source = (file) => join(root, "src", file);
+
+/** The files of dist/bundle that are opened by name: by package.json, as threads, as the command. */
+const ENTRIES = {
+  index: "index.ts",
+  autograd: "training/autograd/index.ts",
+  checkpoints: "checkpoints/index.ts",
+  jax: "training/jax.ts",
+  local: "local/index.ts",
+  "run-log": "training/run-log.node.ts",
+  tokenizers: "tokenizers/index.ts",
+  cli: "cli/main.ts",
+  "engine-worker": "local/engine/engine-worker.ts",
+  "tokenizer-files": "tokenizers/files.ts",
+  platform: "transport/platform.ts",
+  "platform.node": "transport/platform.node.ts",
+  heartbeat: "session/heartbeat-loop.ts",
+  "heartbeat.node": "session/heartbeat-loop.node.ts",
+};
+/** What package.json's `imports` choose by runtime: the bundle leaves these names as they are. */
+const CHOSEN_BY_RUNTIME = { "#platform": "transport/platform", "#heartbeat": "session/heartbeat-loop" };
+
 rmSync(dist, { recursive: true, force: true });
-execFileSync(
-  process.execPath,
-  [join(root, "node_modules/typescript/bin/tsc"), "-p", join(root, "tsconfig.build.json")],
-  { stdio: "inherit" },
-);
-for (const file of readdirSync(join(root, "src"), { recursive: true })) {
-  if (file.endsWith(".wasm")) cpSync(join(root, "src", file), join(dist, file));
-}
-for (const [target, suffix] of [
-  ["node", ".node.js"],
-  ["web", ".js"],
-]) {
-  const bundle = await rolldown({
-    input: join(dist, "index.js"),
-    platform: target === "node" ? "node" : "browser",
-    external: [/^node:/, "undici", "@opentelemetry/api"],
-    resolve: {
-      alias: {
-        "#platform": join(dist, `transport/platform${suffix}`),
-        "#heartbeat": join(dist, `session/heartbeat-loop${suffix}`),
-      },
-    },
-  });
-  await bundle.write({ dir: join(dist, "bundle", target), chunkFileNames: "[name].js" });
-  await bundle.close();
+await compileModules();
+await bundle();
+
+/** tsc's modules and declarations, with the wasm beside them and the names of `imports` resolved. */
+async function compileModules() {
+  const tsc = join(root, "node_modules/typescript/bin/tsc");
+  execFileSync(process.execPath, [tsc, "-p", join(root, "tsconfig.build.json")], { stdio: "inherit" });
+  for (const file of readdirSync(join(root, "src"), { recursive: true })) {
+    if (file.endsWith(".wasm")) cpSync(source(file), join(dist, file));
+  }
+  for (const file of readdirSync(dist, { recursive: true }).map((name) => join(dist, name))) {
+    if (!/\.(?:js|d\.ts)$/.test(file)) continue;
+    const code = readFileSync(file, "utf8");
+    const resolved = code.replace(/(from )"(#\w+)"/g, (_, from, name) => {
+      const target = `${CHOSEN_BY_RUNTIME[name]}${file.endsWith(".d.ts") ? "" : ".node"}.js`;
+      const path = relative(dirname(file), join(dist, target));
+      return `${from}"${path.startsWith(".") ? path : `./${path}`}"`;
+    });
+    if (resolved !== code) writeFileSync(file, resolved);
+  }
 }
 
-// The command line: what every call needs in one file, commander included, and each command in one of its own. What
-// they use of the SDK stays where it is. `main.js` is not part of it: a command that imported from the file that awaits
-// the command would wait forever.
-const cli = join(dist, "cli");
-const everyCall =
-  /\/commander\/|\/(?:clients|context|global-options|help|option-values|output\/text|program|dist\/version|commands\/index)\.js$/;
-const bundle = await rolldown({
-  input: join(cli, "run.js"),
-  platform: "node",
-  external: (id, importer) => {
-    if (id === "commander" || id.includes("/commander/")) return false;
-    const path = /^[./]/.test(id) ? resolve(dirname(importer ?? cli), id) : "";
-    return !path.startsWith(cli) && path !== join(dist, "version.js") && !importer?.includes("/commander/");
-  },
-});
-await bundle.write({
-  dir: cli,
-  chunkFileNames: "bundle/[name].js",
-  codeSplitting: { groups: [{ name: "frame", test: everyCall }] },
-  banner: ({ name }) =>
-    name === "frame" ? "/* With commander, (c) 2011 TJ Holowaychuk and contributors, MIT license. */" : "",
-});
-await bundle.close();
+async function bundle() {
+  const folder = join(dist, "bundle");
+  const inlined = /^(?:@bufbuild|commander|tinkerts|@oxc-project)(?:\/|$)/;
+  let chunks;
+  const graph = await rolldown({
+    input: Object.fromEntries(Object.entries(ENTRIES).map(([name, file]) => [name, source(file)])),
+    platform: "node",
+    tsconfig: join(root, "tsconfig.json"),
+    transform: { target: "es2022" },
+    external: (id) => /^[^./\0]/.test(id) && !inlined.test(id),
+    plugins: [
+      {
+        name: "chunks",
+        buildEnd() {
+          chunks = chunksByModule((id) => this.getModuleInfo(id)?.importedIds ?? []);
+        },
+      },
+    ],
+  });
+  await graph.write({
+    dir: folder,
+    chunkFileNames: "[name].js",
+    sourcemap: true,
+    comments: { jsdoc: false },
+    codeSplitting: { groups: [{ debugName: "by use", name: (id) => chunks.get(id) }] },
+    banner: ({ moduleIds }) =>
+      moduleIds.some((id) => id.includes("/node_modules/commander/"))
+        ? "/* With commander, (c) 2011 TJ Holowaychuk and contributors, MIT license. */"
+        : "",
+  });
+  await graph.close();
+  for (const file of readdirSync(join(root, "src"), { recursive: true })) {
+    if (file.endsWith(".wasm")) cpSync(source(file), join(folder, basename(file)));
+  }
+}
+
+/**
+ * Few files load fast: what `import "tinkerts"` needs is one file, what every call of the command needs is another, and
+ * below them what the parts chosen by runtime need, which would otherwise import from the file that imports them.
+ * Everything else is left to the bundler.
+ */
+function chunksByModule(importsOf) {
+  const reach = (...files) => {
+    const reached = new Set(files.map(source));
+    for (const file of reached) for (const next of importsOf(file)) reached.add(next);
+    return reached;
+  };
+  const chosen = Object.values(CHOSEN_BY_RUNTIME).flatMap((file) => [`${file}.ts`, `${file}.node.ts`]);
+  const below = reach(...chosen);
+  for (const name of Object.keys(CHOSEN_BY_RUNTIME)) {
+    if (below.has(name)) throw new Error(`one of ${chosen.join(", ")} imports what imports ${name}`);
+  }
+  const chunks = new Map();
+  for (const file of reach("cli/run.ts")) chunks.set(file, "command");
+  for (const file of reach("index.ts")) chunks.set(file, below.has(file) ? "base" : "sdk");
+  return chunks;
+}

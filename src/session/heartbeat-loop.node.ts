@@ -1,6 +1,7 @@
 import { createRequire } from "node:module";
 import { Worker } from "node:worker_threads";
-import { type HttpClient, systemClock } from "../transport/index.js";
+import { systemClock } from "../transport/clock.js";
+import type { HttpClient } from "../transport/index.js";
 import { startHeartbeat as startTimerHeartbeat } from "./heartbeat-loop.js";
 import {
   type Beat,

@@ -1,4 +1,3 @@
-import { startHeartbeat } from "#heartbeat";
 import { APIError, TinkerError } from "../errors.js";
 import { type ExchangeHook, type HttpClient, platform } from "../transport/index.js";
 import { type ClientConfig, type ClientDynamicConfig, DEFAULT_CLIENT_DYNAMIC_CONFIG } from "../wire/index.js";
@@ -85,6 +84,7 @@ export class Session {
     return onGroundwork(http, metrics, async (groundwork) => {
       const config = await introduce(http);
       const dynamicConfig = await fetchDynamicConfig(http);
+      const { startHeartbeat } = await import("#heartbeat");
       const id = await createSession(http, options);
       const session = new Session({ http, groundwork, config, dynamicConfig, id, owned: true });
       const onBeat = (beat: Beat) => session.#onBeat(id, beat);

@@ -48,7 +48,7 @@ interface Waiting {
 
 /** A thread with a tokenizer of its own; undefined where there can be none. */
 export async function startBatchThread(files: TokenizerFiles): Promise<BatchThread | undefined> {
-  const file = packageFile("dist/tokenizers/files.js");
+  const file = packageFile("dist/bundle/tokenizer-files.js");
   if (node === undefined || file === undefined) return undefined;
   const workerData = { module: node.url.pathToFileURL(file).href, files };
   const { Worker } = node.threads;

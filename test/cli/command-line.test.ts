@@ -41,9 +41,9 @@ describe("the command line", () => {
   });
 
   it("loads neither commands nor the SDK for its help, and only the command that is used", async () => {
-    const frame = ["cli/main.js", "cli/run.js", "cli/bundle/frame.js"];
+    const frame = ["bundle/cli.js", "bundle/command.js", "bundle/base.js"];
     expect((await loadedFiles(["--help"])).sort()).toEqual(frame.toSorted());
-    expect((await loadedFiles(["version"])).sort()).toEqual([...frame, "cli/bundle/version.js"].sort());
+    expect((await loadedFiles(["version"])).sort()).toEqual([...frame, "bundle/version.js"].sort());
   });
 
   it.each([

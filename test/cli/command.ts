@@ -2,7 +2,7 @@ import { type ChildProcess, spawn } from "node:child_process";
 import { fileURLToPath } from "node:url";
 
 /** The built command: `npm test` builds it first. */
-export const main = fileURLToPath(new URL("../../dist/cli/main.js", import.meta.url));
+export const main = fileURLToPath(new URL("../../dist/bundle/cli.js", import.meta.url));
 
 export interface Finished {
   readonly code: number | null;

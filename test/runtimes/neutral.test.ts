@@ -63,10 +63,10 @@ function bareSpecifier(specifier: string): [folder: string, map: "exports", key:
   return [join(packageFolder, "node_modules", name), "exports", [".", ...parts].join("/")];
 }
 
-/** The file that `import "tinkerts"` loads. */
-function shippedEntry(conditions: readonly string[]): string {
+/** The file that an import of the package, or of one of its subpaths, loads. */
+function shippedEntry(entry: string, conditions: readonly string[]): string {
   const exported = manifestOf(packageFolder)["exports"] as Record<string, Conditional>;
-  return choose(exported["."], new Set(conditions))!;
+  return choose(exported[entry], new Set(conditions))!;
 }
 
 /** Every module reached from an entry, and the imports that leave for a runtime's own modules. */
@@ -94,48 +94,52 @@ function walk(
 }
 
 const isOfNode = (file: string) =>
-  /\.node\.js$|node_modules\/undici|^dist\/(cli|local|cookbook)\//.test(file);
+  /\.node\.ts$|node_modules\/(?:undici|commander)\/|^src\/(?:cli|local|cookbook)\//.test(file);
 
-describe("the neutral entry", () => {
+/** The sources in the files of the bundle: the bundler writes the name of each module above its code. */
+function sourcesOf(files: readonly string[]): string[] {
+  return files.flatMap((file) => {
+    const code = readFileSync(join(packageFolder, file), "utf8");
+    return [...code.matchAll(/^\/\/#region (\S+)$/gm)].map((match) => match[1]!);
+  });
+}
+
+describe("the package", () => {
   const neutral = ["browser", "worker", "bun", "deno", "none of them"];
+  const entries = [".", "./autograd", "./jax", "./tokenizers"];
 
-  it.each(neutral)("reaches nothing of Node as it ships, under the condition %s", (condition) => {
-    const conditions = [condition, "import", "module"];
-    const { modules, builtins: reached } = walk(shippedEntry(conditions), conditions);
-    expect(reached).toEqual([]);
-    expect(modules.filter((file) => file.includes("node_modules/undici"))).toEqual([]);
-    for (const file of modules.filter((each) => each.startsWith("dist/bundle/"))) {
-      // The bundler writes the name of each module above its code.
-      const parts = [
-        ...readFileSync(join(packageFolder, file), "utf8").matchAll(
-          /^\/\/(?: |#region )((?:dist|node_modules)\/\S+)$/gm,
-        ),
-      ];
-      expect(parts.length).toBeGreaterThan(0);
-      expect(parts.map((part) => part[1]!).filter(isOfNode)).toEqual([]);
-    }
-  });
-
-  it.each(neutral)("reaches nothing of Node module by module, under the condition %s", (condition) => {
-    const { modules, builtins: reached } = walk("dist/index.js", [condition, "import", "module"]);
-    expect(reached).toEqual([]);
-    expect(modules).toContain("dist/transport/platform.js");
-    expect(modules).toContain("dist/session/heartbeat-loop.js");
-    expect(modules.filter(isOfNode)).toEqual([]);
-  });
+  it.each(neutral)(
+    "reaches nothing of Node from its neutral entries, under the condition %s",
+    (condition) => {
+      const conditions = [condition, "import", "module"];
+      for (const entry of entries) {
+        const { modules, builtins: reached } = walk(shippedEntry(entry, conditions), conditions);
+        expect(reached).toEqual([]);
+        expect(modules.filter((file) => file.startsWith("node_modules/undici"))).toEqual([]);
+        const sources = sourcesOf(modules.filter((file) => file.startsWith("dist/bundle/")));
+        expect(sources.length).toBeGreaterThan(0);
+        expect(sources.filter(isOfNode)).toEqual([]);
+        if (entry !== ".") continue;
+        expect(sources).toContain("src/transport/platform.ts");
+        expect(sources).toContain("src/session/heartbeat-loop.ts");
+      }
+    },
+  );
 
   it.each([...neutral, "node"])(
-    "loads no tokenizer before it is asked for, under the condition %s",
+    "loads neither a tokenizer nor protobuf before it is asked for, under the condition %s",
     (condition) => {
-      const { modules } = walk("dist/index.js", [condition, "import", "module"], STATIC_IMPORTS);
-      expect(modules.length).toBeGreaterThan(50);
-      expect(modules.filter((file) => file.startsWith("dist/tokenizers/"))).toEqual([]);
+      const conditions = [condition, "import", "module"];
+      const { modules } = walk(shippedEntry(".", conditions), conditions, STATIC_IMPORTS);
+      const sources = sourcesOf(modules);
+      expect(sources.length).toBeGreaterThan(50);
+      expect(sources.filter((file) => /^src\/tokenizers\/|@bufbuild/.test(file))).toEqual([]);
     },
   );
 
   it("has its Node parts behind the condition node", () => {
     const conditions = ["node", "import"];
-    const { modules, builtins: reached } = walk(shippedEntry(conditions), conditions);
+    const { modules, builtins: reached } = walk(shippedEntry(".", conditions), conditions);
     expect(modules).toContain("node_modules/undici/package.json");
     expect(reached.map((each) => each.split(" -> ")[1])).toContain("node:worker_threads");
   });
@@ -143,7 +147,7 @@ describe("the neutral entry", () => {
   it("is imported whole, and changes no global", async () => {
     const before = new Set(Reflect.ownKeys(globalThis));
     const entry: Record<string, unknown> = await import(
-      pathToFileURL(join(packageFolder, shippedEntry(["node", "import"]))).href
+      pathToFileURL(join(packageFolder, shippedEntry(".", ["node", "import"]))).href
     );
     expect(Object.keys(entry)).toEqual(
       expect.arrayContaining([

@@ -1,6 +1,15 @@
-import { cpSync, existsSync, mkdtempSync, realpathSync, rmSync, symlinkSync } from "node:fs";
+import {
+  cpSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  realpathSync,
+  rmSync,
+  symlinkSync,
+} from "node:fs";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import type { SampleResponse } from "../../src/index.js";
 import { encodeSampleResponse } from "../../src/wire/protobuf.js";
@@ -10,7 +19,7 @@ import { type ProtocolServer, startProtocolServer } from "../support/protocol-se
 export const packageFolder = fileURLToPath(new URL("../..", import.meta.url));
 
 export function requireBuild(): void {
-  if (existsSync(join(packageFolder, "dist/index.js"))) return;
+  if (existsSync(join(packageFolder, "dist/bundle/index.js"))) return;
   throw new Error("dist/ is missing: these tests use the built package. Run `npm run build` first.");
 }
 
@@ -22,17 +31,13 @@ export function newcomerFolder(): { path: string; remove: () => void } {
   requireBuild();
   const path = realpathSync(mkdtempSync(join(tmpdir(), "tinkerts-runtimes-")));
   const installed = join(path, "node_modules/tinkerts");
-  cpSync(join(packageFolder, "dist"), join(installed, "dist"), {
-    recursive: true,
-    filter: (file) => file !== join(packageFolder, "dist/local"),
-  });
+  cpSync(join(packageFolder, "dist/bundle"), join(installed, "dist/bundle"), { recursive: true });
   cpSync(join(packageFolder, "package.json"), join(installed, "package.json"));
-  for (const dependency of ["@bufbuild", "undici"]) {
-    symlinkSync(
-      join(packageFolder, "node_modules", dependency),
-      join(path, "node_modules", dependency),
-      "dir",
-    );
+  const { dependencies } = JSON.parse(readFileSync(join(packageFolder, "package.json"), "utf8"));
+  for (const dependency of Object.keys(dependencies)) {
+    const link = join(path, "node_modules", dependency);
+    mkdirSync(dirname(link), { recursive: true });
+    symlinkSync(join(packageFolder, "node_modules", dependency), link, "dir");
   }
   return { path, remove: () => rmSync(path, { recursive: true, force: true }) };
 }

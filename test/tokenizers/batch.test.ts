@@ -6,7 +6,7 @@ import { BatchEncoder } from "../../src/tokenizers/batch-encoder.js";
 import { createTextTokenizer, loadTokenizer } from "../../src/tokenizers/index.js";
 import { readFiles, readTexts } from "./fixtures.js";
 
-const compiled = fileURLToPath(new URL("../../dist/tokenizers/files.js", import.meta.url));
+const compiled = fileURLToPath(new URL("../../dist/bundle/tokenizer-files.js", import.meta.url));
 
 /** The longest time for which the event loop did nothing else. */
 async function longestPause(work: () => Promise<unknown>): Promise<number> {

@@ -39,8 +39,9 @@ async function quickstart(options: QuickstartOptions, context: CommandContext): 
 
 /** Where the program lies, in the repository as in an installed package, seen from here. */
 function sourceOf(program: string): string {
-  const file = fileURLToPath(new URL(`../../../src/cli/quickstart/${program}.ts`, import.meta.url));
-  return relative(process.cwd(), file);
+  const manifest = import.meta.resolve("tinkerts/package.json");
+  const file = new URL(`src/cli/quickstart/${program}.ts`, manifest);
+  return relative(process.cwd(), fileURLToPath(file));
 }
 
 function whatNext({ rl }: QuickstartOptions, checkpoint: string): string[] {

@@ -4,7 +4,7 @@ import { once } from "node:events";
 import { fileURLToPath } from "node:url";
 import { TINY_MODEL } from "../shared/tiny-model.mjs";
 
-const main = fileURLToPath(new URL("../../../dist/cli/main.js", import.meta.url));
+const main = fileURLToPath(new URL("../../../dist/bundle/cli.js", import.meta.url));
 
 /** The server ended, or never came up: what it said, for people to read. */
 export class ServerEnded extends Error {
