@@ -33,7 +33,7 @@ const masks = Array.from({ length: DATUMS }, (_, datum) =>
 );
 const references = rows(1);
 
-const { evaluateCustomLoss } = await import("../dist/training/index.js");
+const { evaluateCustomLoss } = await import("../dist/training/custom-loss.js");
 
 /** Each loads what it needs and returns a way to make a function from logprobs to the loss and its gradients. */
 const variants = {

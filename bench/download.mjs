@@ -109,7 +109,7 @@ function serve() {
 }
 
 async function measure() {
-  const { downloadCheckpoint } = await import("../dist/checkpoints/index.js");
+  const { downloadCheckpoint } = await import("tinkerts/checkpoints");
   const server = fork(fileURLToPath(import.meta.url), ["serve"]);
   const folder = mkdtempSync(join(tmpdir(), "bench-download-"));
   try {

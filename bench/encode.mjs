@@ -5,8 +5,8 @@ import { PerformanceObserver, performance } from "node:perf_hooks";
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
 import { create, toBinary } from "@bufbuild/protobuf";
-import { Datum, encodeForwardBackwardRequest } from "../dist/index.js";
 import { DType, ForwardBackwardRequestSchema } from "../dist/wire/gen/tinker_public_pb.js";
+import { Datum, encodeForwardBackwardRequest } from "../dist/wire/index.js";
 import { decodeForwardBackwardRequest } from "../dist/wire/protobuf.js";
 
 const DATUMS = 64;

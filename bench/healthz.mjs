@@ -21,7 +21,7 @@ else await measure();
 
 /** The backend in a process of its own; says at the end how long its event loop was held up. */
 async function backend() {
-  const { startLocalBackend } = await import("../dist/local/index.js");
+  const { startLocalBackend } = await import("tinkerts/local");
   const running = await startLocalBackend({});
   const delays = monitorEventLoopDelay({ resolution: 5 });
   process.on("message", (message) => {
@@ -66,7 +66,7 @@ async function ask(...urls) {
 
 /** Keeps the engine's queue full: large batches, a step and a new sampler behind each, and samples all along. */
 async function train(address) {
-  const { ServiceClient } = await import("../dist/index.js");
+  const { ServiceClient } = await import("tinkerts");
   const service = new ServiceClient({ ...JSON.parse(address), logLevel: "off" });
   const training = await service.createLoraTrainingClient({ baseModel: "tinkerts/nano", rank: 32, seed: 1 });
   const tokens = Array.from({ length: 256 }, (_, index) => 10 + (index % 300));

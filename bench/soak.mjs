@@ -33,7 +33,7 @@ else await soak(Number(values.steps), Number(values.samples), Number(values.clie
 // ---- the backend's process: says how much memory it has whenever it is asked
 
 async function serve() {
-  const { startLocalBackend } = await import("../dist/local/index.js");
+  const { startLocalBackend } = await import("tinkerts/local");
   const backend = await startLocalBackend({});
   process.on("message", async (message) => {
     if (message === "close") {
@@ -50,7 +50,7 @@ async function serve() {
 // ---- the clients
 
 async function soak(steps, samples, clients) {
-  const { ServiceClient } = await import("../dist/index.js");
+  const { ServiceClient } = await import("tinkerts");
   const child = fork(fileURLToPath(import.meta.url), ["--server"], {
     // The young generation at its full size from the start: V8 takes it anyway, at a time that nobody can tell.
     execArgv: ["--expose-gc", "--min-semi-space-size=16"],

@@ -6,7 +6,7 @@ import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { performance } from "node:perf_hooks";
 import { fileURLToPath } from "node:url";
-import { loadTokenizer } from "../dist/tokenizers/index.js";
+import { loadTokenizer } from "tinkerts/tokenizers";
 
 const ROUNDS = 5;
 const DOCUMENTS = 200;

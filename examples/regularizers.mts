@@ -8,18 +8,10 @@
  * Runs on the built-in backend; with TINKER_BASE_URL set (and TINKER_API_KEY, if it wants one) on that server.
  */
 import assert from "node:assert/strict";
-import {
-  Datum,
-  datumFromAnswer,
-  klToReference,
-  type Regularizer,
-  type RegularizerReport,
-  type SamplingClient,
-  ServiceClient,
-  withRegularizers,
-} from "tinkerts";
+import { Datum, datumFromAnswer, type SamplingClient, ServiceClient } from "tinkerts";
 import { logSumExp, mul, neg, stack, sum, type Tensor } from "tinkerts/autograd";
 import { startLocalBackend } from "tinkerts/local";
+import { klToReference, type Regularizer, type RegularizerReport, withRegularizers } from "tinkerts/training";
 
 const baseModel = "tinkerts/nano"; // on another server, one of its models
 const steps = 16;

@@ -16,18 +16,12 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import {
-  type Datum,
-  datumFromAnswer,
-  type RunCheckpoint,
-  type RunEvent,
-  ServiceClient,
-  superviseRun,
-} from "tinkerts";
+import { type Datum, datumFromAnswer, ServiceClient } from "tinkerts";
 import { downloadCheckpoint, readAdapter } from "tinkerts/checkpoints";
 import { startLocalBackend } from "tinkerts/local";
 import { RunLog } from "tinkerts/run-log";
 import { loadTokenizer } from "tinkerts/tokenizers";
+import { type RunCheckpoint, type RunEvent, superviseRun } from "tinkerts/training";
 
 const baseModel = "tinkerts/nano";
 const steps = 40;

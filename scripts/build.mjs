@@ -19,6 +19,7 @@ const ENTRIES = {
   local: "local/index.ts",
   "run-log": "training/run-log.node.ts",
   tokenizers: "tokenizers/index.ts",
+  training: "training/index.ts",
   cli: "cli/main.ts",
   "engine-worker": "local/engine/engine-worker.ts",
   "tokenizer-files": "tokenizers/files.ts",

@@ -1,5 +1,5 @@
-import { HttpClient, type ServiceClient } from "tinkerts";
-import { noAuth } from "../transport/auth.js";
+import type { ServiceClient } from "tinkerts";
+import { HttpClient, noAuth } from "../transport/index.js";
 import type { CommandContext } from "./context.js";
 import { CREDENTIAL_PLACES, credentialOf } from "./credential.js";
 import { explainFailure } from "./failure.js";

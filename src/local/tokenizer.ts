@@ -1,12 +1,9 @@
 /** Text in and out of a model's tokens, from the tokenizer and chat template in its folder. */
 import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
-import {
-  compileChatTemplate,
-  createTextTokenizer,
-  findChatTemplates,
-  type TextTokenizer,
-} from "../tokenizers/index.js";
+import { compileChatTemplate, findChatTemplates } from "../tokenizers/chat-template.js";
+import { createTextTokenizer } from "../tokenizers/files.js";
+import type { TextTokenizer } from "../tokenizers/index.js";
 
 export type { TextTokenizer } from "../tokenizers/index.js";
 

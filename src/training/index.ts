@@ -1,14 +1,41 @@
-/** What users put around the primitives of training: datums, custom losses, regularizers, runs that recover. */
+/** Around a training loop: terms to add to a custom loss, and runs that go on over failures. */
 export {
-  type CustomLossFn,
-  type CustomLossOutput,
-  type CustomLossResult,
-  type EvaluatedLoss,
-  evaluateCustomLoss,
-  type GradientLoss,
-  type TensorLoss,
-  withGradients,
-} from "./custom-loss.js";
-export { datumFromAnswer, datumFromSample } from "./datum-from.js";
-export * from "./recovery/index.js";
-export * from "./regularizers/index.js";
+  type FailureReason,
+  type MetricValue,
+  type RecoveryLog,
+  type RecoveryPolicy,
+  type RunCheckpoint,
+  type RunEvent,
+  RunGaveUpError,
+  type RunMetrics,
+  type StepContext,
+  type StepMetrics,
+  type SupervisedRunResult,
+  type SupervisedService,
+  type SupervisedTraining,
+  type SuperviseRunOptions,
+  superviseRun,
+} from "./recovery/index.js";
+export {
+  type ConsistencyKind,
+  type ConsistencyOptions,
+  consistency,
+  type EntropyOptions,
+  elasticNet,
+  entropy,
+  gradientPenalty,
+  type KlOptions,
+  klToReference,
+  l1,
+  l2,
+  type NormOptions,
+  orthogonality,
+  type PerDatum,
+  type Regularizer,
+  type RegularizerReport,
+  type Term,
+  type TermInput,
+  type TermReport,
+  type TokenOptions,
+  withRegularizers,
+} from "./regularizers/index.js";

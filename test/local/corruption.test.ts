@@ -1,9 +1,10 @@
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { RestClient, ServiceClient, superviseRun } from "../../src/index.js";
+import { RestClient, ServiceClient } from "../../src/index.js";
 import type { AdamSettings, ForwardBackwardCall } from "../../src/local/engine/engine.js";
 import type { LocalBackend } from "../../src/local/index.js";
+import { superviseRun } from "../../src/training/index.js";
 import { FakeEngine, fakeModel } from "./fake-engine.js";
 import { passBody, type RawClient, startFake, stepBody } from "./raw-client.js";
 

@@ -16,7 +16,7 @@ function overSocket(backend: { baseURL: string }): RawClient {
 
 describe("a backend on a socket", () => {
   it("starts in a program given on the command line, whose flags are no flags for its threads", async () => {
-    const local = new URL("../../dist/local/index.js", import.meta.url);
+    const local = new URL("../../dist/bundle/local.js", import.meta.url);
     const program = `const { startLocalBackend } = await import(${JSON.stringify(local)});
       const backend = await startLocalBackend();
       console.log((await fetch(backend.baseURL + "/api/v1/healthz")).status);

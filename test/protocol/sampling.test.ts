@@ -361,7 +361,7 @@ describe("sampling", () => {
       await sampler.close();
       parentPort.postMessage([...sequences[0].tokens]);`;
     const worker = new Worker(new URL(`data:text/javascript,${encodeURIComponent(code)}`), {
-      workerData: { handle, sdk: new URL("../../dist/index.js", import.meta.url).href },
+      workerData: { handle, sdk: new URL("../../dist/bundle/index.js", import.meta.url).href },
     });
     const tokens = await new Promise((resolve, reject) => {
       worker.once("message", resolve).once("error", reject);

@@ -3,7 +3,8 @@ import { existsSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { describe, expect, it } from "vitest";
 import { BatchEncoder } from "../../src/tokenizers/batch-encoder.js";
-import { createTextTokenizer, loadTokenizer } from "../../src/tokenizers/index.js";
+import { createTextTokenizer } from "../../src/tokenizers/files.js";
+import { loadTokenizer } from "../../src/tokenizers/index.js";
 import { readFiles, readTexts } from "./fixtures.js";
 
 const compiled = fileURLToPath(new URL("../../dist/bundle/tokenizer-files.js", import.meta.url));
@@ -81,7 +82,7 @@ describe("encodeBatch", () => {
   });
 
   it("lets the process end when the work is done", () => {
-    const module = new URL("../../dist/tokenizers/index.js", import.meta.url).href;
+    const module = new URL("../../dist/bundle/tokenizers.js", import.meta.url).href;
     const program = `
       const { loadTokenizer } = await import(${JSON.stringify(module)});
       const tokenizer = await loadTokenizer("tinkerts/nano");

@@ -1,10 +1,7 @@
 import { describe, expect, it } from "vitest";
-import {
-  compileChatTemplate,
-  createTextTokenizer,
-  DecodeStream,
-  findChatTemplates,
-} from "../../src/tokenizers/index.js";
+import { compileChatTemplate, findChatTemplates } from "../../src/tokenizers/chat-template.js";
+import { createTextTokenizer } from "../../src/tokenizers/files.js";
+import { DecodeStream } from "../../src/tokenizers/index.js";
 import { families, readFiles, readGolden, readTexts } from "./fixtures.js";
 
 const texts = readTexts();

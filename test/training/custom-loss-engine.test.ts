@@ -16,7 +16,8 @@ import {
   sum,
   type Tensor,
 } from "../../src/training/autograd/index.js";
-import { type CustomLossFn, entropy, klToReference, withRegularizers } from "../../src/training/index.js";
+import type { CustomLossFn } from "../../src/training/custom-loss.js";
+import { entropy, klToReference, withRegularizers } from "../../src/training/index.js";
 
 const model = {
   name: "test/tiny",

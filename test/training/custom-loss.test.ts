@@ -7,7 +7,8 @@ import {
   type TrainingClient,
 } from "../../src/index.js";
 import { exp, log, mean, mul, stack, stopGradient, sum, tensor } from "../../src/training/autograd/index.js";
-import { type CustomLossFn, l2, withGradients, withRegularizers } from "../../src/training/index.js";
+import { type CustomLossFn, withGradients } from "../../src/training/custom-loss.js";
+import { l2, withRegularizers } from "../../src/training/index.js";
 import { decodeForwardBackwardRequest, encodeForwardBackwardOutput } from "../../src/wire/protobuf.js";
 import { type TestClient, testClient, trainingClient } from "../protocol/client.js";
 import {

@@ -1,6 +1,6 @@
-import { HttpClient } from "tinkerts";
 import { z } from "zod";
 import { APIError } from "../../errors.js";
+import { HttpClient } from "../../transport/index.js";
 import { clientOptions } from "../clients.js";
 import type { CommandContext } from "../context.js";
 import { isHosted } from "../credential.js";

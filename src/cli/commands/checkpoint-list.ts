@@ -20,7 +20,7 @@ export const define: CommandModule["define"] = (command, context) => {
       const ofRun = async (id: string) => {
         const advice = "`tinkerts run list` shows those it has";
         const { items } = await found(context, rest.listCheckpoints(id), `training run ${id}`, advice);
-        const { Page } = await import("tinkerts");
+        const { Page } = await import("../../clients/index.js");
         return new Page(items.slice(offset), { totalCount: items.length });
       };
       const list =
