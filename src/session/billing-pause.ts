@@ -1,5 +1,12 @@
 import { APIError } from "../errors.js";
-import type { Clock, Logger } from "../transport/index.js";
+import {
+  type CallOptions,
+  type Clock,
+  callEndpoint,
+  type HttpClient,
+  type Logger,
+} from "../transport/index.js";
+import { DEFAULT_CLIENT_CONFIG, type Endpoint, type GivenMessage, type Shape } from "../wire/index.js";
 
 const LOG_INTERVAL_MS = 60_000;
 const NEW_INCIDENT_AFTER_MS = 5 * 60_000;
@@ -58,4 +65,16 @@ export class BillingPause {
       }
     }
   }
+}
+
+/** One of a client's first calls: waits out a billing pause as the later ones do, under the default settings. */
+export function startupCall<S extends Shape, Answer>(
+  http: HttpClient,
+  endpoint: Endpoint<S, Answer>,
+  message: GivenMessage<S>,
+  options: CallOptions = {},
+): Promise<Answer> {
+  const maxPauseMs = DEFAULT_CLIENT_CONFIG.billingExceptionMaxPauseDurationSec * 1000;
+  const billing = new BillingPause({ clock: http.clock, logger: http.logger, maxPauseMs });
+  return billing.outlast(() => callEndpoint(http, endpoint, message, options), options.signal);
 }

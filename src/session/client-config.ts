@@ -1,16 +1,15 @@
 import { APIError } from "../errors.js";
-import type { HttpClient } from "../transport/index.js";
+import type { CallOptions, HttpClient } from "../transport/index.js";
 import { PROTOCOL_VERSION } from "../version.js";
 import {
   type ClientConfig,
-  type ClientConfigRequest,
   type ClientDynamicConfig,
   DEFAULT_CLIENT_CONFIG,
   DEFAULT_CLIENT_DYNAMIC_CONFIG,
-  fromWireJson,
-  toWireJson,
+  type Endpoint,
+  endpoints,
 } from "../wire/index.js";
-import { startupExchange } from "./startup-exchange.js";
+import { startupCall } from "./billing-pause.js";
 
 const MIN_REFRESH_INTERVAL_MS = 10_000;
 const MAX_REFRESH_INTERVAL_MS = 24 * 3600 * 1000;
@@ -21,35 +20,25 @@ const MAY_BE_ZERO: ReadonlySet<string> = new Set(["billingExceptionMaxPauseDurat
 
 /** The flags of the server; the defaults when it has no such endpoint. */
 export async function fetchClientConfig(http: HttpClient): Promise<ClientConfig> {
-  const body = await postSdkVersion(http, "/api/v1/client/config", {});
-  return readFlags(DEFAULT_CLIENT_CONFIG, body);
+  return readFlags(DEFAULT_CLIENT_CONFIG, await fetchFlags(http, endpoints.clientConfig, {}));
 }
 
 /** The changeable flags of the server; the defaults when it has no such endpoint. */
 export async function fetchDynamicConfig(http: HttpClient): Promise<ClientDynamicConfig> {
-  const body = await postSdkVersion(http, "/api/v1/client/dynamic_config", {
-    timeout: DYNAMIC_CONFIG_TIMEOUT_MS,
-  });
-  return readFlags(DEFAULT_CLIENT_DYNAMIC_CONFIG, body);
+  const flags = await fetchFlags(http, endpoints.dynamicConfig, { timeout: DYNAMIC_CONFIG_TIMEOUT_MS });
+  return readFlags(DEFAULT_CLIENT_DYNAMIC_CONFIG, flags);
 }
 
-async function postSdkVersion(
+async function fetchFlags<Flags>(
   http: HttpClient,
-  path: string,
-  options: { timeout?: number; maxRetries?: number; signal?: AbortSignal },
-): Promise<unknown> {
+  endpoint: Endpoint<typeof endpoints.clientConfig.request.shape, Flags>,
+  options: CallOptions,
+): Promise<Flags | undefined> {
   try {
-    const response = await startupExchange(http, {
-      method: "POST",
-      path,
-      json: toWireJson({ sdkVersion: PROTOCOL_VERSION } satisfies ClientConfigRequest),
-      pool: "session",
-      ...options,
-    });
-    return fromWireJson<unknown>(response.json());
+    return await startupCall(http, endpoint, { sdkVersion: PROTOCOL_VERSION }, options);
   } catch (error) {
     if (!(error instanceof APIError && error.status === 404)) throw error;
-    http.logger.debug(`the server has no ${path}; using the default settings`);
+    http.logger.debug(`the server has no ${endpoint.path}; using the default settings`);
     return undefined;
   }
 }
@@ -103,12 +92,12 @@ export class DynamicConfigRefresher {
 
   async #refresh(): Promise<void> {
     try {
-      const body = await postSdkVersion(this.#http, "/api/v1/client/dynamic_config", {
+      const flags = await fetchFlags(this.#http, endpoints.dynamicConfig, {
         timeout: DYNAMIC_CONFIG_TIMEOUT_MS,
         maxRetries: 0,
         signal: this.#abort.signal,
       });
-      if (body !== undefined) this.#current = readFlags(DEFAULT_CLIENT_DYNAMIC_CONFIG, body);
+      if (flags !== undefined) this.#current = readFlags(DEFAULT_CLIENT_DYNAMIC_CONFIG, flags);
     } catch (error) {
       this.#http.logger.debug(
         `refreshing the client settings failed, the last ones stay: ${error instanceof Error ? error.message : String(error)}`,

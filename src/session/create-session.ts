@@ -1,13 +1,8 @@
 import { TinkerError } from "../errors.js";
 import { type HttpClient, platform } from "../transport/index.js";
 import { PROTOCOL_VERSION } from "../version.js";
-import {
-  type CreateSessionRequest,
-  type CreateSessionResponse,
-  fromWireJson,
-  toWireJson,
-} from "../wire/index.js";
-import { startupExchange } from "./startup-exchange.js";
+import { endpoints } from "../wire/index.js";
+import { startupCall } from "./billing-pause.js";
 
 export interface SessionOptions {
   /** Added to those of TINKER_TAGS. */
@@ -19,37 +14,25 @@ export interface SessionOptions {
   displayName?: string | undefined;
 }
 
-const PATH = "/api/v1/create_session";
-
 /** Creates the session, logs what the server has to say about it, and returns its id. */
 export async function createSession(http: HttpClient, options: SessionOptions): Promise<string> {
-  const projectId = options.projectId ?? (platform.env("TINKER_PROJECT_ID") || undefined);
-  const request: CreateSessionRequest = {
+  const endpoint = endpoints.createSession;
+  const answer = await startupCall(http, endpoint, {
     tags: mergeTags(platform.env("TINKER_TAGS"), options.tags),
     userMetadata: options.userMetadata ?? {},
     sdkVersion: PROTOCOL_VERSION,
-    ...(projectId !== undefined && { projectId }),
-    ...(options.displayName !== undefined && { displayName: options.displayName }),
-  };
-  const response = await startupExchange(http, {
-    method: "POST",
-    path: PATH,
-    json: { ...(toWireJson(request) as object), type: "create_session" },
-    pool: "session",
+    projectId: options.projectId ?? (platform.env("TINKER_PROJECT_ID") || undefined),
+    displayName: options.displayName,
   });
-  const answer = readAnswer(response.json());
+  if (typeof answer?.sessionId !== "string" || answer.sessionId === "") {
+    throw new TinkerError(
+      `POST ${endpoint.path} answered without the id of a session; check that TINKER_BASE_URL or the baseURL option points at a Tinker server.`,
+    );
+  }
   if (answer.infoMessage) http.logger.info(answer.infoMessage);
   if (answer.warningMessage) http.logger.warn(answer.warningMessage);
   if (answer.errorMessage) http.logger.error(answer.errorMessage);
   return answer.sessionId;
-}
-
-function readAnswer(body: unknown): CreateSessionResponse {
-  const answer = fromWireJson<CreateSessionResponse>(body);
-  if (typeof answer?.sessionId === "string" && answer.sessionId !== "") return answer;
-  throw new TinkerError(
-    `POST ${PATH} answered without a session_id; check that TINKER_BASE_URL or the baseURL option points at a Tinker server.`,
-  );
 }
 
 function mergeTags(fromEnvironment: string | undefined, given: readonly string[] | undefined): string[] {

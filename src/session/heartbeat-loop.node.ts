@@ -2,11 +2,11 @@ import { createRequire } from "node:module";
 import { Worker } from "node:worker_threads";
 import { systemClock } from "../transport/clock.js";
 import type { HttpClient } from "../transport/index.js";
+import { encodeRequest, endpoints } from "../wire/index.js";
 import { startHeartbeat as startTimerHeartbeat } from "./heartbeat-loop.js";
 import {
   type Beat,
   HEARTBEAT_INTERVAL_MS,
-  HEARTBEAT_PATH,
   HEARTBEAT_TIMEOUT_MS,
   type HeartbeatLoop,
   type HeartbeatOptions,
@@ -68,9 +68,10 @@ export async function startHeartbeat(options: HeartbeatOptions): Promise<Heartbe
 
   let headers = await threadHeaders(http).catch(() => undefined);
   if (headers === undefined) return startTimerHeartbeat(options);
-  const body = JSON.stringify({ session_id: sessionId, type: "session_heartbeat" });
+  const { path, json } = encodeRequest(endpoints.sessionHeartbeat, { sessionId });
+  const body = JSON.stringify(json);
   const worker = tryStartWorker({
-    url: `${http.baseURL}${HEARTBEAT_PATH}`,
+    url: `${http.baseURL}${path}`,
     body,
     headers,
     intervalMs: options.intervalMs ?? HEARTBEAT_INTERVAL_MS,
@@ -124,7 +125,7 @@ function reportExchange(http: HttpClient, beat: Beat, requestBytes: number): voi
     hook.afterExchange?.({
       pool: "session",
       method: "POST",
-      path: HEARTBEAT_PATH,
+      path: endpoints.sessionHeartbeat.path,
       status: beat.status,
       durationMs: beat.durationMs,
       attempt: 0,

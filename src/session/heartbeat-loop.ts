@@ -1,7 +1,8 @@
 import { APIError } from "../errors.js";
+import { requestTo } from "../transport/index.js";
+import { endpoints } from "../wire/index.js";
 import {
   HEARTBEAT_INTERVAL_MS,
-  HEARTBEAT_PATH,
   HEARTBEAT_TIMEOUT_MS,
   type HeartbeatLoop,
   type HeartbeatOptions,
@@ -35,15 +36,9 @@ export async function startHeartbeat(options: HeartbeatOptions): Promise<Heartbe
 
   async function send(): Promise<{ status: number | null; reason: string } | undefined> {
     try {
-      await http.exchange({
-        method: "POST",
-        path: HEARTBEAT_PATH,
-        json: { session_id: sessionId, type: "session_heartbeat" },
-        pool: "session",
-        timeout: options.timeoutMs ?? HEARTBEAT_TIMEOUT_MS,
-        maxRetries: 0,
-        signal: abort.signal,
-      });
+      const timeout = options.timeoutMs ?? HEARTBEAT_TIMEOUT_MS;
+      const request = { timeout, maxRetries: 0, signal: abort.signal };
+      await http.exchange(requestTo(endpoints.sessionHeartbeat, { sessionId }, request));
       return undefined;
     } catch (error) {
       return {

@@ -1,6 +1,5 @@
 import type { HttpClient } from "../transport/index.js";
 
-export const HEARTBEAT_PATH = "/api/v1/session_heartbeat";
 export const HEARTBEAT_INTERVAL_MS = 10_000;
 export const HEARTBEAT_TIMEOUT_MS = 10_000;
 

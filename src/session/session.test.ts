@@ -151,7 +151,7 @@ describe("opening a session", () => {
 
   it("says what to check when the answer has no session id", async () => {
     const { http } = setUp({ "POST /api/v1/create_session": () => answer(200, { hello: 1 }) });
-    await expect(Session.open(http)).rejects.toThrow(/session_id.*baseURL/);
+    await expect(Session.open(http)).rejects.toThrow(/id of a session.*baseURL/);
   });
 
   it("leaves nothing behind when it fails, wherever it fails", async () => {
@@ -325,7 +325,7 @@ describe("closing a session", () => {
       await using session = await Session.open(http);
       expect(session.id).toBe("session-1");
     }
-    expect(sent.at(-1)?.json).toEqual({ reason: { type: "success" }, detail: null });
+    expect(sent.at(-1)?.json).toEqual({ reason: { type: "success" } });
   });
 
   it.each([404, 409, 410])("takes a %d to the finish for no trouble", async (status) => {

@@ -1,6 +1,11 @@
 import { APIError, TinkerError } from "../errors.js";
-import { type ExchangeHook, type HttpClient, platform } from "../transport/index.js";
-import { type ClientConfig, type ClientDynamicConfig, DEFAULT_CLIENT_DYNAMIC_CONFIG } from "../wire/index.js";
+import { type ExchangeHook, type HttpClient, platform, requestTo } from "../transport/index.js";
+import {
+  type ClientConfig,
+  type ClientDynamicConfig,
+  DEFAULT_CLIENT_DYNAMIC_CONFIG,
+  endpoints,
+} from "../wire/index.js";
 import { installAuth } from "./auth-setup.js";
 import { DynamicConfigRefresher, fetchClientConfig, fetchDynamicConfig } from "./client-config.js";
 import { createSession, type SessionOptions } from "./create-session.js";
@@ -23,14 +28,14 @@ const FINISH_TIMEOUT_MS = 10_000;
 const FINISH_MAX_RETRIES = 2;
 
 /** What was put on the HttpClient before its first request. */
-interface Groundwork {
+interface Preparation {
   metrics: Metrics;
   undo(): void;
 }
 
 interface SessionParts {
   http: HttpClient;
-  groundwork: Groundwork;
+  preparation: Preparation;
   config: ClientConfig;
   dynamicConfig: ClientDynamicConfig;
   id: string | undefined;
@@ -46,7 +51,7 @@ export class Session {
   readonly config: ClientConfig;
   readonly metrics: Metrics;
   readonly telemetry: Telemetry;
-  readonly #groundwork: Groundwork;
+  readonly #preparation: Preparation;
   readonly #owned: boolean;
   readonly #dynamicConfig: ClientDynamicConfig;
   /** Absent without a session: nothing long-lived depends on the changeable settings then. */
@@ -60,17 +65,17 @@ export class Session {
   #closing: Promise<void> | undefined;
 
   private constructor(parts: SessionParts) {
-    const { http, groundwork } = parts;
-    this.#groundwork = groundwork;
+    const { http, preparation } = parts;
+    this.#preparation = preparation;
     this.#owned = parts.owned;
     this.#dynamicConfig = parts.dynamicConfig;
     this.http = http;
     this.id = parts.id;
     this.config = parts.config;
-    this.metrics = groundwork.metrics;
+    this.metrics = preparation.metrics;
     this.telemetry = new Telemetry({
       http,
-      metrics: groundwork.metrics,
+      metrics: preparation.metrics,
       enabled: telemetryEnabled(platform.env("TINKER_TELEMETRY")),
       platform: new Headers(platform.userAgentHeaders()).get("x-stainless-os") ?? "Unknown",
       sessionId: parts.id,
@@ -81,12 +86,12 @@ export class Session {
 
   /** Settings, credential, changeable settings, a new session, its heartbeat: in this order. */
   static open(http: HttpClient, options: SessionOptions = {}, metrics = new Metrics()): Promise<Session> {
-    return onGroundwork(http, metrics, async (groundwork) => {
+    return prepared(http, metrics, async (preparation) => {
       const config = await introduce(http);
       const dynamicConfig = await fetchDynamicConfig(http);
       const { startHeartbeat } = await import("#heartbeat");
       const id = await createSession(http, options);
-      const session = new Session({ http, groundwork, config, dynamicConfig, id, owned: true });
+      const session = new Session({ http, preparation, config, dynamicConfig, id, owned: true });
       const onBeat = (beat: Beat) => session.#onBeat(id, beat);
       session.#heartbeat = await startHeartbeat({ http, sessionId: id, onBeat });
       return session;
@@ -95,19 +100,19 @@ export class Session {
 
   /** Settings and credential alone: no session is created. */
   static connect(http: HttpClient, metrics = new Metrics()): Promise<Session> {
-    return onGroundwork(http, metrics, async (groundwork) => {
+    return prepared(http, metrics, async (preparation) => {
       const config = await introduce(http);
       const dynamicConfig = DEFAULT_CLIENT_DYNAMIC_CONFIG;
-      return new Session({ http, groundwork, config, dynamicConfig, id: undefined, owned: false });
+      return new Session({ http, preparation, config, dynamicConfig, id: undefined, owned: false });
     });
   }
 
   /** Uses a session that was opened elsewhere, where it is also kept alive and ended. Sends nothing yet. */
   static attach(http: HttpClient, options: AttachOptions): Promise<Session> {
-    return onGroundwork(http, new Metrics(), async (groundwork) => {
+    return prepared(http, new Metrics(), async (preparation) => {
       const { sessionId: id, config, dynamicConfig } = options;
       installAuth(http, config);
-      return new Session({ http, groundwork, config, dynamicConfig, id, owned: false });
+      return new Session({ http, preparation, config, dynamicConfig, id, owned: false });
     });
   }
 
@@ -156,20 +161,19 @@ export class Session {
     this.#finished ||= this.#owned;
     await this.telemetry.close();
     this.#lostCallbacks.clear();
-    this.#groundwork.undo();
+    this.#preparation.undo();
     await this.http.close();
   }
 
   async #finish(status: SessionFinishStatus, detail: string | undefined): Promise<void> {
     try {
-      await this.http.exchange({
-        method: "POST",
-        path: `/api/v1/sessions/${encodeURIComponent(this.id ?? "")}/finish`,
-        json: { reason: { type: status }, detail: detail ?? null },
-        pool: "session",
-        timeout: FINISH_TIMEOUT_MS,
-        maxRetries: FINISH_MAX_RETRIES,
-      });
+      const ending = { sessionId: this.id ?? "", reason: { type: status }, detail };
+      await this.http.exchange(
+        requestTo(endpoints.finishSession, ending, {
+          timeout: FINISH_TIMEOUT_MS,
+          maxRetries: FINISH_MAX_RETRIES,
+        }),
+      );
     } catch (error) {
       const message = `telling the server that session ${this.id} ended failed: ${messageOf(error)}`;
       // Servers that do not keep a finish reason, and sessions that already have one, are no trouble to anybody.
@@ -208,10 +212,10 @@ export class Session {
 }
 
 /** Measuring and tracing begin before the first request; a start that fails leaves the HttpClient as it was. */
-async function onGroundwork(
+async function prepared(
   http: HttpClient,
   metrics: Metrics,
-  start: (groundwork: Groundwork) => Promise<Session>,
+  start: (preparation: Preparation) => Promise<Session>,
 ): Promise<Session> {
   const traceHook = await loadTraceContextHook();
   const hooks: ExchangeHook[] = [{ afterExchange: (event) => metrics.recordExchange(event) }];

@@ -1,12 +1,7 @@
 import { APIError } from "../errors.js";
-import { type HttpClient, randomUuid } from "../transport/index.js";
+import { type HttpClient, randomUuid, requestTo } from "../transport/index.js";
 import { PROTOCOL_VERSION } from "../version.js";
-import {
-  type TelemetryBatch,
-  type TelemetryEvent,
-  type TelemetrySeverity,
-  toWireJson,
-} from "../wire/index.js";
+import { endpoints, type TelemetryEvent, type TelemetrySeverity } from "../wire/index.js";
 import type { Metrics } from "./metrics.js";
 import { durationText, type EventBody, exceptionEvent, genericEvent } from "./telemetry-events.js";
 
@@ -167,26 +162,25 @@ export class Telemetry {
     const events = this.#queue.splice(0, MAX_BATCH_EVENTS);
     processUuid ??= randomUuid();
     try {
-      await http.exchange({
-        method: "POST",
-        path: "/api/v1/telemetry",
-        json: toWireJson({
-          events,
-          platform,
-          sdkVersion: PROTOCOL_VERSION,
-          sessionId: this.#sessionId,
-          processUuid,
-        } satisfies TelemetryBatch),
-        pool: "telemetry",
-        timeout: REQUEST_TIMEOUT_MS,
-        maxRetries: MAX_RETRIES,
-        signal: this.#abort.signal,
-      });
+      const batch = {
+        events,
+        platform,
+        sdkVersion: PROTOCOL_VERSION,
+        sessionId: this.#sessionId,
+        processUuid,
+      };
+      await http.exchange(
+        requestTo(endpoints.telemetry, batch, {
+          timeout: REQUEST_TIMEOUT_MS,
+          maxRetries: MAX_RETRIES,
+          signal: this.#abort.signal,
+        }),
+      );
     } catch (error) {
       this.#drop(events.length);
       if (error instanceof APIError && error.status === 404) {
         this.#turnOff();
-        http.logger.debug("telemetry is off: the server has no /api/v1/telemetry");
+        http.logger.debug("telemetry is off: the server takes none");
       } else {
         http.logger.debug(
           `dropped ${events.length} telemetry events: ${error instanceof Error ? error.message : String(error)}`,
