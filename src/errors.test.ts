@@ -87,7 +87,7 @@ describe("APIError.from", () => {
 
   it("carries request id, body and headers", () => {
     const error = from(500, { detail: "x" }, { "x-request-id": "r-1", "retry-after": "3" });
-    expect(error.requestId).toBe("r-1");
+    expect(error.httpRequestId).toBe("r-1");
     expect(error.body).toEqual({ detail: "x" });
     expect(error.headers.get("retry-after")).toBe("3");
   });

@@ -122,21 +122,28 @@ export class APIError extends TinkerError {
   /** Response body: parsed JSON where it was JSON, else text, else undefined; secrets replaced. */
   readonly body: unknown;
   /** The server's own id of this exchange, when it sent one; quote it in bug reports. */
-  readonly requestId: string | undefined;
+  readonly httpRequestId: string | undefined;
 
   constructor(details: APIErrorDetails) {
     super(details.message);
     this.status = details.status;
     this.headers = redactHeaders(details.headers);
     this.body = redactValue(details.body);
-    this.requestId = details.headers.get("x-request-id") ?? details.headers.get("request-id") ?? undefined;
+    this.httpRequestId =
+      details.headers.get("x-request-id") ?? details.headers.get("request-id") ?? undefined;
   }
 
-  /** The error class that belongs to a status, with a message that names the request and the remedy. */
-  static from(status: number, headers: Headers, body: unknown, request: RequestDescription): APIError {
+  /** The error class that belongs to a status, with a message that names the request, what the server said, and the remedy. */
+  static from(
+    status: number,
+    headers: Headers,
+    body: unknown,
+    request: RequestDescription,
+    inOtherWords: (said: string) => string = (said) => said,
+  ): APIError {
     const known = ERROR_BY_STATUS.get(status);
     const kind = known ?? (status >= 500 ? INTERNAL : { errorClass: APIError, remedy: "" });
-    const said = detailOf(body);
+    const said = inOtherWords(detailOf(body));
     const message = [
       `${request.method} ${request.path} answered ${status}${said === "" ? "" : `: ${said}`}`,
       kind.remedy,

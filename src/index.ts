@@ -10,9 +10,11 @@ export {
   type LoraTrainingOptions,
   type Page,
   type PagePromise,
+  type PassOptions,
   RestClient,
   type SampleArguments,
   type SamplerHandle,
+  type SamplerSource,
   SamplingClient,
   type SamplingClientOptions,
   type SaveOptions,
@@ -20,6 +22,7 @@ export {
   ServiceClient,
   type ServiceClientOptions,
   TrainingClient,
+  type UnlistedLoss,
 } from "./clients/index.js";
 export {
   APIConnectionError,

@@ -178,7 +178,10 @@ function interfaceFields(file: string, name: string): string[] {
 
 /** Checked along with the pages: without an error for each of these, the check would be blind. */
 const MISTAKES: readonly Block[] = [
-  { place: "mistake:1", code: 'await training.forwardBackward(batch, "ppo", { clipLowTreshold: 0.8 });' },
+  {
+    place: "mistake:1",
+    code: 'await training.forwardBackward(batch, "ppo", { config: { clipLowTreshold: 0.8 } });',
+  },
   {
     place: "mistake:2",
     code: 'import { RestClient } from "tinkerts";\nnew RestClient({ apikey: "tml-x" });',
@@ -226,7 +229,7 @@ describe("the documentation", () => {
     const options = [
       ...interfaceFields("src/transport/types.ts", "HttpClientOptions"),
       ...interfaceFields("src/session/create-session.ts", "SessionOptions"),
-      ...interfaceFields("src/clients/service-client.ts", "ServiceClientOptions"),
+      ...interfaceFields("src/clients/service/service-client.ts", "ServiceClientOptions"),
     ];
     expect(options.length).toBeGreaterThan(10);
     expect(tableNames("README.md", "option").sort()).toEqual(options.sort());

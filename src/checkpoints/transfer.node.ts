@@ -4,11 +4,12 @@ import { APIConnectionError, APIError, APITimeoutError, type TinkerError } from 
 import { cannotWrite, writeFully } from "../files.node.js";
 import {
   abortError,
+  BACK_OFF,
+  backOffMs,
   type Clock,
   isRetryableStatus,
   networkReason,
   onAbort,
-  retryDelayMs,
   throwIfAborted,
 } from "../transport/index.js";
 
@@ -80,10 +81,8 @@ export async function transferFile(transfer: Transfer): Promise<boolean> {
           { cause: outcome.error },
         );
       }
-      const delayMs = retryDelayMs({
-        attempt: failures - 1,
+      const delayMs = backOffMs(BACK_OFF.request, failures - 1, {
         headers: outcome.headers,
-        random: Math.random,
         wallNow: clock.wallNow,
       });
       await clock.sleep(delayMs, signal);

@@ -79,9 +79,10 @@ export async function openSampler(
   options: SamplingOptions,
   signal: AbortSignal,
 ): Promise<Sampler> {
-  const { baseModel, modelPath } = options;
-  const sampling = await service.createSamplingClient({ baseModel, modelPath, signal });
-  return { name: modelName(options), sampling, tokenizer: await sampling.getTokenizer({ signal }) };
+  const name = modelName(options);
+  const source = options.modelPath === undefined ? { baseModel: name } : { modelPath: options.modelPath };
+  const sampling = await service.createSamplingClient({ ...source, signal });
+  return { name, sampling, tokenizer: await sampling.getTokenizer({ signal }) };
 }
 
 export function samplingParams(options: SamplingOptions): SamplingParams {

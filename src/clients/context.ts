@@ -6,8 +6,8 @@ import {
   type QueueStateObserver,
 } from "../futures/index.js";
 import { BillingPause, type Session } from "../session/index.js";
-import { ByteBudget, platform } from "../transport/index.js";
-import { SamplingLimits } from "./sampling-limits.js";
+import { ByteBudget, type RequestOptions } from "../transport/index.js";
+import { SamplingLimits } from "./sampling/sampling-limits.js";
 
 /** What all clients of one session share. */
 export interface ClientContext extends FutureContext {
@@ -21,9 +21,15 @@ export interface ClientContext extends FutureContext {
   close(): void;
 }
 
+/** The names of the options that every call takes. */
+export const REQUEST_OPTIONS = [
+  "signal",
+  "timeout",
+  "maxRetries",
+  "headers",
+] as const satisfies (keyof RequestOptions)[];
+
 export interface ContextOptions {
-  /** Clients with the same base URL and credential share their sampling limits. */
-  apiKey?: unknown;
   onQueueState?: QueueStateObserver | undefined;
   pollBackoff?: boolean | undefined;
 }
@@ -32,11 +38,10 @@ export function createContext(session: Session, options: ContextOptions): Client
   const { http, config } = session;
   const { clock, logger } = http;
   const closing = new AbortController();
-  const samplingLimits = SamplingLimits.share(
+  const samplingLimits = SamplingLimits.shared.acquire(
     http.baseURL,
-    options.apiKey ?? platform.env("TINKER_API_KEY"),
-    config.sampleDispatchBytesSemaphoreSize,
-    clock,
+    http.credential,
+    () => new SamplingLimits(config.sampleDispatchBytesSemaphoreSize, clock),
   );
   return {
     http,
@@ -51,7 +56,7 @@ export function createContext(session: Session, options: ContextOptions): Client
     }),
     responseBudget: new ByteBudget(config.inflightResponseBytesSemaphoreSize),
     trainingBudget: new ByteBudget(config.fwdbwdDispatchBytesSemaphoreSize),
-    samplingLimits,
+    samplingLimits: samplingLimits.value,
     cancelQueue: new CancelQueue({
       http,
       logger,
@@ -63,7 +68,7 @@ export function createContext(session: Session, options: ContextOptions): Client
     closed: closing.signal,
     close() {
       closing.abort(new TinkerError("The client was closed before the request was finished."));
-      SamplingLimits.unshare(samplingLimits);
+      samplingLimits.release();
     },
   };
 }

@@ -7,21 +7,24 @@ export {
   type ListOptions,
   RestClient,
 } from "./rest/rest-client.js";
-export type { SampleArguments } from "./sample-arguments.js";
+export type { SampleArguments } from "./sampling/sample-arguments.js";
 export {
   type SamplerHandle,
+  type SamplerSource,
   SamplingClient,
   type SamplingClientOptions,
-} from "./sampling-client.js";
+} from "./sampling/sampling-client.js";
 export {
   type FromStateOptions,
   type LoraTrainingOptions,
   ServiceClient,
   type ServiceClientOptions,
-} from "./service-client.js";
+} from "./service/service-client.js";
 export {
   type LoadStateOptions,
+  type PassOptions,
   type SaveOptions,
   type SaveStateOptions,
   TrainingClient,
-} from "./training-client.js";
+  type UnlistedLoss,
+} from "./training/training-client.js";

@@ -1,5 +1,6 @@
 import { APIConnectionError, APIError } from "../errors.js";
 import type { ApiResponse } from "../transport/index.js";
+import { type CompleteMetadataResponse, fromWireJson, type TryAgainResponse } from "../wire/index.js";
 import { parseQueueState, type QueueState } from "./queue-state.js";
 
 /** What one poll of `/retrieve_future` told us. */
@@ -10,13 +11,14 @@ export type Answer =
   | { type: "metadata-only"; sizeBytes: number }
   | { type: "failed"; message: string; category: "unknown" | "server" | "user" }
   | { type: "unreadable"; detail: string }
-  | { type: "server-trouble"; error: APIError }
-  | { type: "back-off"; error: Error }
+  | { type: "server-error"; error: APIError }
+  | { type: "unavailable"; error: Error }
   | { type: "bad-request"; error: APIError }
   | { type: "payment-required"; error: APIError }
   | { type: "gone"; error: APIError }
   | { type: "fatal"; error: unknown };
 
+/** What an answer with a status below 400 says. */
 export function answerOfResponse(response: ApiResponse): Answer {
   if (response.contentType.includes("application/x-protobuf"))
     return { type: "bytes", bytes: response.bytes };
@@ -32,7 +34,7 @@ export function answerOfResponse(response: ApiResponse): Answer {
   if (!isRecord(json)) return { type: "unreadable", detail: "JSON, but not an object" };
   if (json["type"] === "try_again") return tryAgain(json);
   if (json["status"] === "complete_metadata") {
-    const size = json["response_payload_size"];
+    const size: unknown = fromWireJson<CompleteMetadataResponse>(json).responsePayloadSize;
     return { type: "metadata-only", sizeBytes: typeof size === "number" && size > 0 ? size : 0 };
   }
   if ("error" in json) {
@@ -46,13 +48,14 @@ export function answerOfResponse(response: ApiResponse): Answer {
   return { type: "json", json };
 }
 
+/** What the error of a poll says. */
 export function answerOfError(error: unknown): Answer {
-  if (error instanceof APIConnectionError) return { type: "back-off", error };
+  if (error instanceof APIConnectionError) return { type: "unavailable", error };
   if (!(error instanceof APIError)) return { type: "fatal", error };
   const { status } = error;
   if (status === 408) return tryAgain(isRecord(error.body) ? error.body : {});
-  if (status === 425 || status >= 500) return { type: "server-trouble", error };
-  if (status === 429) return { type: "back-off", error };
+  if (status === 425 || status >= 500) return { type: "server-error", error };
+  if (status === 429) return { type: "unavailable", error };
   if (status === 400) return { type: "bad-request", error };
   if (status === 402) return { type: "payment-required", error };
   if (status === 410) return { type: "gone", error };
@@ -60,8 +63,7 @@ export function answerOfError(error: unknown): Answer {
 }
 
 function tryAgain(body: Record<string, unknown>): Answer {
-  const reason = body["queue_state_reason"];
-  const state = body["queue_state"];
+  const { queueState: state, queueStateReason: reason } = fromWireJson<Partial<TryAgainResponse>>(body);
   return {
     type: "try-again",
     queueState: typeof state === "string" && state !== "" ? parseQueueState(state) : undefined,

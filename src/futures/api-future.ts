@@ -1,6 +1,5 @@
 import { APITimeoutError } from "../errors.js";
-import { type Clock, systemClock } from "../transport/index.js";
-import { linkSignals } from "./link-signals.js";
+import { type Clock, linkSignals, systemClock } from "../transport/index.js";
 
 const LONGEST_TIMER_MS = 2 ** 31 - 1;
 
@@ -16,6 +15,8 @@ export interface APIFutureSource<T> {
   submitted: Promise<string>;
   result: Promise<T>;
   clock?: Clock;
+  /** Called when somebody begins to wait for the result. */
+  onAwaited?: () => void;
 }
 
 /**
@@ -31,10 +32,13 @@ export class APIFuture<T> implements Promise<T> {
   readonly [Symbol.toStringTag] = "APIFuture";
   readonly #result: Promise<T>;
   readonly #clock: Clock;
+  readonly #onAwaited: (() => void) | undefined;
+  #isAwaited = false;
 
   constructor(source: APIFutureSource<T>) {
     this.#result = source.result;
     this.#clock = source.clock ?? systemClock;
+    this.#onAwaited = source.onAwaited;
     this.submitted = source.submitted.then((requestId) => {
       this.requestId = requestId;
     });
@@ -42,10 +46,24 @@ export class APIFuture<T> implements Promise<T> {
     this.submitted.catch(() => {});
   }
 
+  /** Whether anybody waits for the result, or has. */
+  get isAwaited(): boolean {
+    return this.#isAwaited;
+  }
+
+  /** @internal Hears of the end without counting as somebody who waits for it. */
+  onEnd(callback: (failure: { error: unknown } | undefined) => void): void {
+    this.#result.then(
+      () => callback(undefined),
+      (error: unknown) => callback({ error }),
+    );
+  }
+
   /** Waits for the result, for at most `timeout` milliseconds or until `signal` is aborted. */
   async result(options: ResultOptions = {}): Promise<T> {
     const { timeout, signal } = options;
-    if (timeout === undefined && signal === undefined) return this.#result;
+    const result = this.#awaited();
+    if (timeout === undefined && signal === undefined) return result;
     const waiting = linkSignals(signal);
     const limit = this.#clock.sleep(timeout ?? LONGEST_TIMER_MS, waiting.signal).then(() => {
       throw new APITimeoutError(
@@ -54,7 +72,7 @@ export class APIFuture<T> implements Promise<T> {
       );
     });
     try {
-      return await Promise.race([this.#result, limit]);
+      return await Promise.race([result, limit]);
     } finally {
       waiting.release();
       limit.catch(() => {});
@@ -67,15 +85,15 @@ export class APIFuture<T> implements Promise<T> {
     onFulfilled?: ((value: T) => A | PromiseLike<A>) | null,
     onRejected?: ((reason: unknown) => B | PromiseLike<B>) | null,
   ): Promise<A | B> {
-    return this.#result.then(onFulfilled, onRejected);
+    return this.#awaited().then(onFulfilled, onRejected);
   }
 
   catch<B = never>(onRejected?: ((reason: unknown) => B | PromiseLike<B>) | null): Promise<T | B> {
-    return this.#result.catch(onRejected);
+    return this.#awaited().catch(onRejected);
   }
 
   finally(onFinally?: (() => void) | null): Promise<T> {
-    return this.#result.finally(onFinally);
+    return this.#awaited().finally(onFinally);
   }
 
   /** The same operation with its result transformed. */
@@ -84,6 +102,13 @@ export class APIFuture<T> implements Promise<T> {
       submitted: this.submitted.then(() => this.requestId ?? ""),
       result: this.#result.then(transform),
       clock: this.#clock,
+      onAwaited: () => this.#awaited(),
     });
+  }
+
+  #awaited(): Promise<T> {
+    this.#isAwaited = true;
+    this.#onAwaited?.();
+    return this.#result;
   }
 }

@@ -1,4 +1,5 @@
 import type { HttpClient, Logger } from "../transport/index.js";
+import { encodeRequest, endpoints } from "../wire/index.js";
 
 /** Tells the server, a bounded number at a time, that nobody waits for these requests any more. Best effort. */
 export class CancelQueue {
@@ -32,10 +33,7 @@ export class CancelQueue {
   async #cancel(requestId: string): Promise<void> {
     try {
       await this.#http.exchange({
-        method: "POST",
-        path: "/api/v1/cancel_future",
-        json: { request_id: requestId },
-        pool: "retrieve",
+        ...encodeRequest(endpoints.cancelFuture, { requestId }),
         timeout: 30_000,
         maxRetries: 2,
       });

@@ -1,94 +1,157 @@
-import { TinkerError } from "../errors.js";
-import { throwIfAborted } from "../transport/index.js";
+import { APIConnectionError, TinkerError } from "../errors.js";
+import {
+  type ApiResponse,
+  type Interruption,
+  linkSignals,
+  type RequestOptions,
+  throwIfAborted,
+} from "../transport/index.js";
+import {
+  type Endpoint,
+  encodeRequest,
+  type FutureKind,
+  fromWireJson,
+  type GivenMessage,
+  type Shape,
+  type UntypedFuture,
+} from "../wire/index.js";
 import { APIFuture } from "./api-future.js";
-import type { FutureContext, FutureKind } from "./context.js";
-import { linkSignals } from "./link-signals.js";
-import { PromiseGone, pollFuture } from "./poll.js";
+import type { FutureContext } from "./context.js";
+import { type AttemptSettings, type DeliveryOptions, deliver, type Fate, valueOrThrow } from "./delivery.js";
+import { pollFuture } from "./poll.js";
 import type { QueueStateLogger } from "./queue-state.js";
 import type { SessionFuturesPoller } from "./session-poller.js";
 
 const MAX_RESENDS = 3;
 
-/** The server's acceptance of a request. */
+/** The server's promise to answer a request. */
 export interface Accepted<T = unknown> {
-  requestId: string;
+  readonly requestId: string;
+  /** From the first attempt to the acceptance. */
+  readonly submitMs: number;
   /** Present when the answer is known without asking for it. */
-  result?: T;
+  readonly result?: T;
   /** Ids fixed at submission, one per sample, for sampling requests. */
-  sampleSequenceIds?: readonly string[] | undefined;
+  readonly sampleSequenceIds?: readonly string[] | undefined;
 }
 
-export interface Operation<T, R> {
-  kind: FutureKind<T>;
-  queue: QueueStateLogger;
-  /** Sends the request and waits for its acceptance. Called again, with the same content, when the promise is gone. */
-  submit(signal: AbortSignal): Promise<Accepted<T>>;
-  finish(result: T, accepted: Accepted): R;
-  signal?: AbortSignal | undefined;
-  poller?: SessionFuturesPoller | undefined;
-  /** Called when the caller gave up after the server had accepted the request. */
-  onAbandoned?(requestId: string): void;
-}
-
-/** Starts an operation: submits it, polls it, sends it again when the server has lost it. */
-export function startOperation<T, R = T>(context: FutureContext, operation: Operation<T, R>): APIFuture<R> {
+/** Starts a long operation: `run` tells when the server has accepted it, and returns the result. */
+export function startOperation<R>(
+  context: FutureContext,
+  userSignal: AbortSignal | undefined,
+  run: (signal: Interruption, onAccepted: (accepted: Accepted) => void) => Promise<R>,
+): APIFuture<R> {
   let accept: (requestId: string) => void = () => {};
   let refuse: (error: unknown) => void = () => {};
   const submitted = new Promise<string>((resolve, reject) => {
     accept = resolve;
     refuse = reject;
   });
-  const result = run(context, operation, accept);
-  result.catch(refuse);
+  const result = withSignals(context, userSignal, async (signal) => {
+    throwIfAborted(signal);
+    return run(signal, ({ requestId }) => accept(requestId));
+  }).catch((error: unknown) => {
+    if (!context.closed.aborted && !userSignal?.aborted) context.telemetry.logException(error);
+    refuse(error);
+    throw error;
+  });
   return new APIFuture<R>({ submitted, result, clock: context.clock });
 }
 
-async function run<T, R>(
-  context: FutureContext,
-  operation: Operation<T, R>,
-  onAccepted: (requestId: string) => void,
-): Promise<R> {
-  const { kind, queue, poller } = operation;
-  const link = linkSignals(context.closed, operation.signal);
-  let accepted: Accepted<T> | undefined;
+/** Runs something that ends with the caller's signal or with the client. */
+export async function withSignals<T>(
+  context: Pick<FutureContext, "closed">,
+  userSignal: AbortSignal | undefined,
+  run: (signal: Interruption) => Promise<T>,
+): Promise<T> {
+  const link = linkSignals(context.closed, userSignal);
   try {
-    for (let resends = 0; ; resends += 1) {
-      const startedAt = context.clock.now();
-      accepted = undefined;
-      throwIfAborted(link.signal, kind.requestType);
-      accepted = await operation.submit(link.signal);
-      const { requestId } = accepted;
-      onAccepted(requestId);
-      if (accepted.result !== undefined) return operation.finish(accepted.result, accepted);
-      const submitMs = context.clock.now() - startedAt;
-      try {
-        // A server that still knew the request has told of its end already, and does not tell again.
-        const knownSizeBytes = resends > 0 ? undefined : await poller?.waitFor(requestId, link.signal);
-        const result = await pollFuture(context, {
-          requestId,
-          kind,
-          queue,
-          signal: link.signal,
-          submitMs,
-          knownSizeBytes,
-        });
-        poller?.markRetrieved(requestId);
-        return operation.finish(result, accepted);
-      } catch (error) {
-        if (!(error instanceof PromiseGone)) throw error;
-        if (resends >= MAX_RESENDS) throw error.error;
-        context.logger.info(`${kind.requestType} ${requestId} is gone from the server: sending it again.`);
-      }
-    }
+    return await run(link.signal);
   } catch (error) {
-    if (!link.signal.aborted) {
-      context.telemetry.logException(error);
-      throw error;
-    }
-    if (accepted !== undefined) operation.onAbandoned?.(accepted.requestId);
     // Our own reasons (closed, stuck, a failed sibling) say more than "aborted".
     throw link.signal.reason instanceof TinkerError ? link.signal.reason : error;
   } finally {
     link.release();
   }
+}
+
+/** A request that is answered at once, delivered as patiently as one that is answered later. */
+export function deliverPlain<S extends Shape, Answer>(
+  context: FutureContext,
+  endpoint: Endpoint<S, Answer>,
+  given: GivenMessage<S>,
+  options: RequestOptions,
+): Promise<Answer> {
+  const request = encodeRequest(endpoint, given);
+  const send = (settings: AttemptSettings) =>
+    context.http.exchange({ ...request, ...settings, expect: "json" });
+  return withSignals(context, options.signal, async (signal) => {
+    const response = valueOrThrow(await deliver(context, send, { ...options, signal }));
+    return endpoint.answer.fromJson(response.json());
+  });
+}
+
+/** Delivers a request that is answered later. */
+export function handIn(
+  context: FutureContext,
+  requestType: string,
+  send: (settings: AttemptSettings) => Promise<ApiResponse>,
+  options: DeliveryOptions,
+): Promise<Fate<Accepted<never>>> {
+  const startedAt = context.clock.now();
+  const attempt = async (settings: AttemptSettings) => {
+    const { requestId, sampleSequenceIds } = readPromise(await send(settings), requestType);
+    return { requestId, sampleSequenceIds, submitMs: context.clock.now() - startedAt };
+  };
+  return deliver(context, attempt, options);
+}
+
+/** Waits for the result of a request; one that is gone from the server is sent again, under the same number. */
+export async function resultOf<T>(
+  context: FutureContext,
+  request: {
+    readonly kind: FutureKind<T>;
+    readonly queue: QueueStateLogger;
+    readonly poller?: SessionFuturesPoller | undefined;
+    sendAgain(): Promise<Accepted<T>>;
+  },
+  firstAccepted: Accepted<T>,
+  signal: AbortSignal,
+): Promise<T> {
+  const { kind, queue, poller } = request;
+  let accepted = firstAccepted;
+  for (let resends = 0; ; resends += 1) {
+    if (accepted.result !== undefined) return accepted.result;
+    const { requestId, submitMs } = accepted;
+    // A server that still knew the request has told of its end already, and does not tell again.
+    const knownSizeBytes = resends > 0 ? undefined : await poller?.waitFor(requestId, signal);
+    const outcome = await pollFuture(context, { requestId, kind, queue, signal, submitMs, knownSizeBytes });
+    if (outcome.type === "result") {
+      poller?.markRetrieved(requestId);
+      return outcome.value;
+    }
+    if (resends >= MAX_RESENDS) throw outcome.error;
+    context.logger.info(`${kind.requestType} ${requestId} is gone from the server: sending it again.`);
+    accepted = await request.sendAgain();
+  }
+}
+
+/**
+ * The promise a server gives for a long operation; some servers number requests, others name them. Without an id it
+ * counts as a broken connection: the request may have arrived, and sending it again under its number is safe.
+ */
+function readPromise(response: ApiResponse, requestType: string) {
+  let promise: Partial<UntypedFuture> | null;
+  try {
+    promise = fromWireJson(response.json());
+  } catch (cause) {
+    throw new APIConnectionError(`The server's answer to ${requestType} is not JSON.`, { cause });
+  }
+  const { requestId, sampleSequenceIds } = promise ?? {};
+  if ((typeof requestId !== "string" || requestId === "") && typeof requestId !== "number")
+    throw new APIConnectionError(`The server's answer to ${requestType} carries no request id.`);
+  return {
+    requestId: String(requestId),
+    sampleSequenceIds: Array.isArray(sampleSequenceIds) ? sampleSequenceIds.map(String) : undefined,
+  };
 }

@@ -1,20 +1,18 @@
 import { type APIError, RequestFailedError, TinkerError } from "../errors.js";
+import { BACK_OFF, backOffMs } from "../transport/index.js";
+import { encodeRequest, endpoints, type FutureKind, inUsersWords } from "../wire/index.js";
 import { type Answer, answerOfError, answerOfResponse } from "./answer.js";
-import type { FutureContext, FutureKind } from "./context.js";
+import type { FutureContext } from "./context.js";
 import type { QueueStateLogger } from "./queue-state.js";
 
 const POLL_TIMEOUT_MS = 45_000;
 const MAX_BAD_ANSWERS = 3;
-const ANSWERED_AT_ONCE_MS = 20;
+const AT_ONCE_MS = 20;
 
-/** The server no longer knows the request; sending it again under the same number is safe. */
-export class PromiseGone extends Error {
-  readonly error: APIError;
-  constructor(error: APIError) {
-    super(error.message);
-    this.error = error;
-  }
-}
+/** Either the result, or the news that the server no longer knows the request: to send it again is safe. */
+export type PollOutcome<T> =
+  | { readonly type: "result"; readonly value: T }
+  | { readonly type: "gone"; readonly error: APIError };
 
 export interface PollRequest<T> {
   requestId: string;
@@ -28,38 +26,41 @@ export interface PollRequest<T> {
 }
 
 /** Asks for the result until there is one. The table of answers is in answer.ts; here is what follows from each. */
-export async function pollFuture<T>(context: FutureContext, request: PollRequest<T>): Promise<T> {
+export async function pollFuture<T>(
+  context: FutureContext,
+  request: PollRequest<T>,
+): Promise<PollOutcome<T>> {
   const { clock } = context;
   const { requestId, kind, signal } = request;
   const budget = new ReservedBudget(context, signal);
   let iteration = 0;
-  let connectionFailures = 0;
+  let unavailable = 0;
   let badAnswers = 0;
-  let troubles = 0;
-  let hasty = 0;
+  let serverErrors = 0;
+  let answeredAtOnce = 0;
   try {
     if (request.knownSizeBytes) await budget.reserve(request.knownSizeBytes);
     for (;;) {
       const sentAt = clock.now();
       const answer = await poll(context, request, iteration, !budget.reserved);
       iteration += 1;
-      if (answer.type !== "back-off") connectionFailures = 0;
-      if (answer.type !== "server-trouble") troubles = 0;
+      if (answer.type !== "unavailable") unavailable = 0;
+      if (answer.type !== "server-error") serverErrors = 0;
       switch (answer.type) {
         case "bytes":
         case "json":
           try {
-            return await readResult(answer, kind);
+            return { type: "result", value: await readResult(answer, kind) };
           } catch (error) {
             badAnswers += 1;
             if (badAnswers > MAX_BAD_ANSWERS) throw unreadable(request, String(error));
-            await clock.sleep(shortDelayMs(badAnswers), signal);
+            await clock.sleep(backOffMs(BACK_OFF.poll, badAnswers - 1), signal);
             break;
           }
         case "unreadable":
           badAnswers += 1;
           if (badAnswers > MAX_BAD_ANSWERS) throw unreadable(request, answer.detail);
-          await clock.sleep(shortDelayMs(badAnswers), signal);
+          await clock.sleep(backOffMs(BACK_OFF.poll, badAnswers - 1), signal);
           break;
         case "try-again":
           badAnswers = 0;
@@ -71,26 +72,27 @@ export async function pollFuture<T>(context: FutureContext, request: PollRequest
               requestType: kind.requestType,
             });
           }
-          hasty = clock.now() - sentAt < ANSWERED_AT_ONCE_MS ? hasty + 1 : 0;
-          if (context.pollBackoff && hasty > 1) await clock.sleep(shortDelayMs(hasty), signal);
+          answeredAtOnce = clock.now() - sentAt < AT_ONCE_MS ? answeredAtOnce + 1 : 0;
+          if (context.pollBackoff && answeredAtOnce > 1)
+            await clock.sleep(backOffMs(BACK_OFF.poll, answeredAtOnce - 1), signal);
           break;
         case "metadata-only":
           await budget.reserve(answer.sizeBytes);
           break;
         case "failed":
           throw new RequestFailedError(
-            `${kind.requestType} failed (request ${requestId}, ${answer.category} error): ${answer.message}`,
+            `${kind.requestType} failed (request ${requestId}, ${answer.category} error): ${inUsersWords(answer.message)}`,
             { requestId, category: answer.category },
           );
-        case "server-trouble":
-          troubles += 1;
-          context.http.trouble.tell(troubles, answer.error);
-          await clock.sleep(shortDelayMs(troubles), signal);
+        case "server-error":
+          serverErrors += 1;
+          context.http.retryWarnings.failed(serverErrors, answer.error);
+          await clock.sleep(backOffMs(BACK_OFF.poll, serverErrors - 1), signal);
           break;
-        case "back-off":
-          connectionFailures += 1;
-          context.http.trouble.tell(connectionFailures, answer.error);
-          await clock.sleep(Math.min(2 ** (connectionFailures - 1) * 1000, 30_000), signal);
+        case "unavailable":
+          unavailable += 1;
+          context.http.retryWarnings.failed(unavailable, answer.error);
+          await clock.sleep(backOffMs(BACK_OFF.patient, unavailable - 1), signal);
           break;
         case "bad-request":
           badAnswers += 1;
@@ -101,7 +103,7 @@ export async function pollFuture<T>(context: FutureContext, request: PollRequest
           await context.billing.wait(signal);
           break;
         case "gone":
-          throw new PromiseGone(answer.error);
+          return answer;
         case "fatal":
           throw answer.error;
         default:
@@ -126,13 +128,11 @@ async function poll<T>(
   if (iteration === 0) headers["X-Tinker-Create-Promise-Roundtrip-Time"] = String(request.submitMs / 1000);
   try {
     const response = await context.http.exchange({
-      method: "POST",
-      path: "/api/v1/retrieve_future",
-      json: { request_id: request.requestId, allow_metadata_only: allowMetadataOnly },
+      ...encodeRequest(endpoints.retrieveFuture, { requestId: request.requestId, allowMetadataOnly }),
       headers,
-      pool: "retrieve",
       timeout: POLL_TIMEOUT_MS,
       maxRetries: 0,
+      patienceMs: Number.POSITIVE_INFINITY,
       signal: request.signal,
       ...(request.kind.fromBytes === undefined ? {} : { accept: "application/x-protobuf" }),
     });
@@ -159,11 +159,6 @@ function unreadable(
     `The server's answer to ${request.kind.requestType} (request ${request.requestId}) could not be read: ${detail}. ` +
       "It was asked again several times. Check that the base URL is a Tinker server and not a proxy's page.",
   );
-}
-
-/** 50 ms, doubling to two seconds: soon, but never a tight loop. */
-function shortDelayMs(count: number): number {
-  return Math.min(25 * 2 ** count, 2_000);
 }
 
 class ReservedBudget {

@@ -1,10 +1,16 @@
 import { APIError, TinkerError } from "../errors.js";
-import { abortError, isRetryableError, onAbort, throwIfAborted } from "../transport/index.js";
-import { type FuturesRetrieveResponse, fromWireJson } from "../wire/index.js";
+import {
+  abortError,
+  BACK_OFF,
+  backOffMs,
+  isRetryableError,
+  onAbort,
+  throwIfAborted,
+} from "../transport/index.js";
+import { encodeRequest, endpoints, type FuturesRetrieveResponse } from "../wire/index.js";
 import type { FutureContext } from "./context.js";
 
 const POLL_TIMEOUT_MS = 45_000;
-const RETRY_MS = 1_000;
 const MAX_BAD_ANSWERS = 3;
 
 interface Waiter {
@@ -70,18 +76,20 @@ export class SessionFuturesPoller {
   async #run(): Promise<void> {
     const { clock, closed, billing } = this.#context;
     let badAnswers = 0;
+    let failures = 0;
     try {
       while ((this.#waiters.size > 0 || this.#retrieved.size > 0) && !closed.aborted) {
         try {
           await this.#learn();
           badAnswers = 0;
+          failures = 0;
         } catch (error) {
           if (closed.aborted) break;
           // Proxies inject both: a 400 of their own, or a page of theirs as a success.
           const badAnswer = error instanceof APIError && (error.status === 400 || error.status < 300);
           if (billing.shouldPause(error)) await billing.wait(closed);
           else if (isRetryableError(error) || (badAnswer && badAnswers++ < MAX_BAD_ANSWERS))
-            await clock.sleep(RETRY_MS, closed);
+            await clock.sleep(backOffMs(BACK_OFF.patient, failures++), closed);
           else throw error;
         }
       }
@@ -112,23 +120,21 @@ export class SessionFuturesPoller {
 
   async #poll(retrieved: string[]): Promise<FuturesRetrieveResponse> {
     const response = await this.#context.http.exchange({
-      method: "POST",
-      path: "/api/v1/retrieve_futures",
-      json: {
+      ...encodeRequest(endpoints.retrieveFutures, {
         target: {
           type: "sampling_session",
-          sampling_session_id: this.#samplingSessionId,
-          cloned_sampler_id: this.#copyId(),
+          samplingSessionId: this.#samplingSessionId,
+          clonedSamplerId: this.#copyId(),
         },
-        prev_cursor: this.#cursor,
-        retrieved_request_ids: retrieved,
-      },
-      pool: "retrieve",
+        prevCursor: this.#cursor,
+        retrievedRequestIds: retrieved,
+      }),
       timeout: POLL_TIMEOUT_MS,
       maxRetries: 0,
+      patienceMs: Number.POSITIVE_INFINITY,
       signal: this.#context.closed,
     });
-    return fromWireJson<FuturesRetrieveResponse>(response.json());
+    return endpoints.retrieveFutures.answer.fromJson(response.json());
   }
 
   #fail(error: unknown): void {

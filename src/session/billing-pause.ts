@@ -1,5 +1,7 @@
 import { APIError } from "../errors.js";
 import {
+  BACK_OFF,
+  backOffMs,
   type CallOptions,
   type Clock,
   callEndpoint,
@@ -10,7 +12,6 @@ import { DEFAULT_CLIENT_CONFIG, type Endpoint, type GivenMessage, type Shape } f
 
 const LOG_INTERVAL_MS = 60_000;
 const NEW_INCIDENT_AFTER_MS = 5 * 60_000;
-const WAIT_MS = 5_000;
 
 /** A 402 pauses the requests of a client until billing is mended, for a bounded time. */
 export class BillingPause {
@@ -51,7 +52,7 @@ export class BillingPause {
   }
 
   wait(signal?: AbortSignal | undefined): Promise<void> {
-    return this.#clock.sleep(WAIT_MS, signal);
+    return this.#clock.sleep(backOffMs(BACK_OFF.billing, 0), signal);
   }
 
   /** Tries again for as long as the answer is a 402 and the pause may go on. */

@@ -48,6 +48,7 @@ export class ConnectionPools implements Connections {
       const undici = await loadUndici();
       const onConnected = await this.#turnToConnect(pool, request);
       try {
+        request.beforeConnecting?.();
         return await sendThrough(this.#dispatcherFor(pool, undici), request, onConnected);
       } finally {
         onConnected();

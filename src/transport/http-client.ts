@@ -1,14 +1,15 @@
 import { platform } from "#platform";
 import { APIConnectionError, APIError, TinkerError, ValidationError } from "../errors.js";
+import { encodeRequest, endpoints, inUsersWords } from "../wire/index.js";
 import { throwIfAborted } from "./abort.js";
 import { APIPromise } from "./api-promise.js";
 import { createApiResponse, errorBody, parseByContentType, toResponse } from "./api-response.js";
 import { Attempt } from "./attempt.js";
-import { type AuthProvider, HOSTED_BASE_URL, resolveAuth } from "./auth.js";
+import { type AuthProvider, HOSTED_BASE_URL, noAuth, resolveAuth } from "./auth.js";
 import { CallScope } from "./call-scope.js";
+import { CircuitBreaker, FAILURES_UNTIL_OPEN, HeldBack } from "./circuit-breaker.js";
 import { type Clock, systemClock } from "./clock.js";
 import { DeprecationNotices } from "./deprecation-notices.js";
-import { isDoubtful, markDoubtful } from "./doubt.js";
 import { connectionsOver } from "./fetch-sender.js";
 import { createLogger, type Logger, resolveLogLevel } from "./logger.js";
 import type { Connections } from "./platform-types.js";
@@ -16,9 +17,9 @@ import { ReconnectBudget } from "./reconnect-budget.js";
 import { followingRedirects } from "./redirects.js";
 import { buildURL, type EncodedBody, encodeBody, isRawBody, normalizeBaseURL } from "./request-encoding.js";
 import { RequestHeaders } from "./request-headers.js";
-import { retryDelayMs, shouldRetry } from "./retry-policy.js";
+import { BACK_OFF, type BackOffPolicy, backOffMs, shouldRetry } from "./retry-policy.js";
+import { RetryWarnings } from "./retry-warnings.js";
 import type { Answer } from "./sender.js";
-import { TroubleLog } from "./trouble-log.js";
 import type {
   ApiRequest,
   ApiResponse,
@@ -34,6 +35,7 @@ import { randomUuid } from "./uuid.js";
 const DEFAULT_TIMEOUT_MS = 60_000;
 const DEFAULT_MAX_RETRIES = 10;
 const MAX_UNREADABLE_ANSWERS = 3;
+const PROBE_TIMEOUT_MS = 10_000;
 
 /** An answer below 400, with the attempt that can still read its body. */
 interface Answered {
@@ -65,7 +67,7 @@ export class HttpClient {
   readonly logger: Logger;
   readonly clock: Clock;
   /** Told of failures that are tried again, here and by whoever tries again on top. */
-  readonly trouble: TroubleLog;
+  readonly retryWarnings: RetryWarnings;
   readonly random: () => number;
   /** True when the caller gave a `fetch`, through which every request must then go. */
   readonly hasCustomFetch: boolean;
@@ -79,6 +81,7 @@ export class HttpClient {
   readonly #openCalls = new Set<CallScope>();
   readonly #reconnects = new ReconnectBudget();
   readonly #deprecations: DeprecationNotices;
+  readonly #breaker: ReturnType<typeof CircuitBreaker.shared.acquire>;
   #closed = false;
 
   constructor(options: HttpClientOptions = {}) {
@@ -92,10 +95,11 @@ export class HttpClient {
     );
     this.#deprecations = new DeprecationNotices(this.logger);
     this.clock = options.clock ?? systemClock;
-    this.trouble = new TroubleLog(this.clock, this.logger);
+    this.retryWarnings = new RetryWarnings(this.clock, this.logger);
     this.random = options.random ?? Math.random;
     this.hasCustomFetch = options.fetch !== undefined;
     this.auth = this.resolveAuth();
+    this.#breaker = CircuitBreaker.shared.acquire(this.baseURL, this.credential, () => new CircuitBreaker());
     this.#connections =
       options.fetch === undefined ? platform.createConnections() : connectionsOver(options.fetch);
     this.#fixedHeaders = new RequestHeaders().apply({
@@ -103,6 +107,11 @@ export class HttpClient {
       ...platform.userAgentHeaders(),
       ...cloudflareHeaders(),
     });
+  }
+
+  /** What this client was given for a credential, by which clients that share limits know each other. */
+  get credential(): unknown {
+    return this.#options.apiKey ?? platform.env("TINKER_API_KEY");
   }
 
   /** The credential this client was given or finds around it; before any exchange for a JWT. */
@@ -118,7 +127,43 @@ export class HttpClient {
   }
 
   /** Sends a request, retries it by the rules, and reads the answer to its end. */
-  exchange(request: ApiRequest): Promise<ApiResponse> {
+  async exchange(request: ApiRequest): Promise<ApiResponse> {
+    const { patienceMs, signal } = request;
+    if (patienceMs === undefined) return this.#exchange(request);
+    const breaker = this.#breaker.value;
+    const { clock, random } = this;
+    const deadlineMs = clock.now() + patienceMs;
+    const probe = (probeSignal: AbortSignal) => this.#probe(probeSignal);
+    for (;;) {
+      if (breaker.isOpen) await breaker.untilAnswered({ clock, random, signal, deadlineMs, probe });
+      try {
+        return await this.#exchange(request);
+      } catch (error) {
+        if (error instanceof HeldBack) continue;
+        if (error instanceof APIConnectionError && !this.#closed) breaker.failed(error);
+        throw error;
+      }
+    }
+  }
+
+  /** Any answer will do, and the breaker hears of it like of any other. */
+  async #probe(signal: AbortSignal): Promise<void> {
+    try {
+      await this.#exchange({
+        ...encodeRequest(endpoints.health, {}),
+        timeout: PROBE_TIMEOUT_MS,
+        maxRetries: 0,
+        auth: noAuth,
+        signal,
+      });
+    } catch (error) {
+      if (!(error instanceof APIConnectionError)) return;
+      this.#breaker.value.failed(error);
+      this.retryWarnings.failed(FAILURES_UNTIL_OPEN, error);
+    }
+  }
+
+  #exchange(request: ApiRequest): Promise<ApiResponse> {
     return this.#call(request, async ({ answer, attempt, scope }) => {
       const bytes = await attempt.read(answer);
       const response = createApiResponse(answer, bytes, scope.what);
@@ -149,6 +194,7 @@ export class HttpClient {
     if (this.#closed) return;
     this.#closed = true;
     this.auth.close?.();
+    this.#breaker.release();
     for (const scope of [...this.#openCalls]) scope.interrupt();
     await this.#connections.close();
   }
@@ -183,7 +229,7 @@ export class HttpClient {
     if (this.#closed) throw new TinkerError(`${what} was not sent: the client is closed.`);
     throwIfAborted(request.signal, what);
     const timeoutMs = checkTimeout(request.timeout) ?? this.timeoutMs;
-    const maxRetries = checkMaxRetries(request.maxRetries) ?? this.maxRetries;
+    const maxRetries = this.maxRetriesOf(request);
     const url = buildURL(this.baseURL, request.path, request.query);
     const scope = new CallScope(what, request.signal, this.#openCalls);
     let keepOpen = false;
@@ -201,9 +247,8 @@ export class HttpClient {
           request.method === "GET" ? undefined : (request.idempotencyKey ?? `tinkerts-retry-${randomUuid()}`),
       };
       let unreadableAnswers = 0;
-      let mayHaveArrived = false;
       for (let attempt = 0; ; attempt += 1) {
-        const outcome = await this.#try(call, attempt, finish);
+        const outcome = await this.#try(call, (request.earlierAttempts ?? 0) + attempt, finish);
         if (outcome.ok) {
           keepOpen = outcome.keepOpen;
           return outcome.value;
@@ -211,8 +256,7 @@ export class HttpClient {
         scope.throwIfInterrupted();
         if (outcome.unreadable) unreadableAnswers += 1;
         const isOver = attempt >= call.maxRetries || unreadableAnswers > MAX_UNREADABLE_ANSWERS;
-        if (!outcome.retryable || isOver) throw mayHaveArrived ? markDoubtful(outcome.error) : outcome.error;
-        mayHaveArrived ||= isDoubtful(outcome.error);
+        if (!outcome.retryable || isOver) throw outcome.error;
         await this.#backOff(call, attempt, outcome.error);
       }
     } finally {
@@ -220,18 +264,27 @@ export class HttpClient {
     }
   }
 
-  async #backOff(call: Call, attempt: number, error: TinkerError): Promise<void> {
-    const delayMs = retryDelayMs({
-      attempt,
+  /** How often a call is tried again: as its caller wishes, else as the client does. */
+  maxRetriesOf(options: Pick<ApiRequest, "maxRetries">): number {
+    return checkMaxRetries(options.maxRetries) ?? this.maxRetries;
+  }
+
+  /** How long to wait after this error, by this client's clock and dice. */
+  backOffMs(policy: BackOffPolicy, retries: number, error: unknown): number {
+    return backOffMs(policy, retries, {
       headers: error instanceof APIError ? error.headers : undefined,
       random: this.random,
       wallNow: () => this.clock.wallNow(),
     });
+  }
+
+  async #backOff(call: Call, attempt: number, error: TinkerError): Promise<void> {
+    const delayMs = this.backOffMs(BACK_OFF.request, attempt, error);
     this.logger.info(
       `${error.message} Retry ${attempt + 1} of ${call.maxRetries} in ${(delayMs / 1000).toFixed(1)} s.`,
     );
     // Nobody waits for telemetry.
-    if (call.pool !== "telemetry") this.trouble.tell(attempt + 1, error);
+    if (call.pool !== "telemetry") this.retryWarnings.failed(attempt + 1, error);
     await this.clock.sleep(delayMs, call.scope.signal).catch((reason: unknown) => {
       call.scope.throwIfInterrupted();
       throw reason;
@@ -254,10 +307,20 @@ export class HttpClient {
       const pooled = this.#connections.senderFor(pool);
       const send = redirect === "manual" ? pooled : followingRedirects(pooled);
       const { url, body } = call;
+      const beforeConnecting = request.patienceMs === undefined ? undefined : this.#holdBack;
       const answer = await attempt.send((signal) =>
-        send({ url, method: request.method, headers, body: body.content, signal, redirect }),
+        send({
+          url,
+          method: request.method,
+          headers,
+          body: body.content,
+          signal,
+          redirect,
+          beforeConnecting,
+        }),
       );
       status = answer.status;
+      this.#breaker.value.answered();
       this.#deprecations.check(answer);
       if (status >= 400) {
         const rejected = this.#rejected(call, answer, await attempt.read(answer));
@@ -280,7 +343,7 @@ export class HttpClient {
       this.logger.debug(
         `<- ${scope.what} ${status ?? failure?.name ?? "failed"} in ${Math.round(durationMs)} ms`,
       );
-      for (const hook of this.hooks) {
+      for (const hook of failure instanceof HeldBack ? [] : this.hooks) {
         hook.afterExchange?.({
           pool,
           method: request.method,
@@ -296,6 +359,11 @@ export class HttpClient {
     }
   }
 
+  readonly #holdBack = () => {
+    if (this.#breaker.value.isOpen)
+      throw new HeldBack("The request was not sent: the server answers nobody.");
+  };
+
   /** What a status of 400 or more means for the call. */
   #rejected(call: Call, answer: Answer, bytes: Uint8Array): Failed {
     const { status, headers } = answer;
@@ -306,7 +374,7 @@ export class HttpClient {
       const message = `${call.scope.what} answered 400 without a body: a proxy dropped the connection.`;
       return { ok: false, error: new APIConnectionError(message), retryable: true };
     }
-    const error = APIError.from(status, headers, errorBody(headers, bytes), call.request);
+    const error = APIError.from(status, headers, errorBody(headers, bytes), call.request, inUsersWords);
     return { ok: false, error, retryable: shouldRetry(answer) };
   }
 

@@ -14,21 +14,24 @@ export {
 } from "./auth.js";
 export { type CallOptions, callEndpoint, requestTo } from "./call-endpoint.js";
 export { type Clock, systemClock, type TimerOptions } from "./clock.js";
-export { isDoubtful, markDoubtful } from "./doubt.js";
 export { HttpClient } from "./http-client.js";
 export { Interruption } from "./interruption.js";
 export { JwtAuthProvider, jwtClaims } from "./jwt-auth.js";
+export { linkSignals } from "./link-signals.js";
 export { createLogger, type Logger, type LogLevel } from "./logger.js";
 export { networkReason } from "./network-reason.js";
 export type { Connections, Platform } from "./platform-types.js";
 export {
+  BACK_OFF,
+  type BackOffPolicy,
+  backOffMs,
   isRetryableError,
   isRetryableStatus,
   retryAfterMs,
-  retryDelayMs,
   shouldRetry,
 } from "./retry-policy.js";
 export { ByteBudget, type Release, Semaphore } from "./semaphore.js";
+export { SharedByServer } from "./shared-by-server.js";
 export type {
   ApiRequest,
   ApiResponse,

@@ -1,11 +1,15 @@
 import { describe, expect, it } from "vitest";
 import { APIConnectionError, APIError, APIUserAbortError } from "../errors.js";
-import { isRetryableError, retryDelayMs, shouldRetry } from "./retry-policy.js";
+import { BACK_OFF, backOffMs, isRetryableError, shouldRetry } from "./retry-policy.js";
 
 const headers = (values: Record<string, string>) => new Headers(values);
 const NOW = Date.UTC(2026, 5, 1, 12, 0, 0);
 const delay = (values: Record<string, string>, attempt = 0, random = 0) =>
-  retryDelayMs({ attempt, headers: headers(values), random: () => random, wallNow: () => NOW });
+  backOffMs(BACK_OFF.request, attempt, {
+    headers: headers(values),
+    random: () => random,
+    wallNow: () => NOW,
+  });
 
 describe("shouldRetry", () => {
   it.each([
@@ -34,7 +38,7 @@ describe("shouldRetry", () => {
   });
 });
 
-describe("retryDelayMs", () => {
+describe("backOffMs", () => {
   it("doubles from 0.5 s up to 10 s", () => {
     expect([0, 1, 2, 3, 4, 5, 9, 2000].map((attempt) => delay({}, attempt))).toEqual([
       500, 1000, 2000, 4000, 8000, 10_000, 10_000, 10_000,
@@ -69,6 +73,17 @@ describe("retryDelayMs", () => {
   ])("ignores %s", (_name, values) => {
     expect(delay(values as Record<string, string>, 1)).toBe(1000);
   });
+});
+
+it.each([
+  ["request", [500, 1_000, 2_000, 10_000]],
+  ["patient", [1_000, 2_000, 4_000, 30_000]],
+  ["poll", [50, 100, 200, 2_000]],
+  ["probe", [500, 1_000, 2_000, 5_000]],
+  ["billing", [5_000, 5_000, 5_000, 5_000]],
+] as const)("the waits of %s", (name, waitsMs) => {
+  const waits = [0, 1, 2, 30].map((retries) => backOffMs(BACK_OFF[name], retries, { random: () => 0 }));
+  expect(waits).toEqual(waitsMs);
 });
 
 describe("isRetryableError", () => {

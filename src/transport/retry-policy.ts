@@ -15,30 +15,55 @@ export function shouldRetry(answer: { status: number; headers: Headers }): boole
   return isRetryableStatus(answer.status);
 }
 
-/** The same question about the error of a finished call; for loops that send again what the transport gave up. */
+/** The same question about the error of one attempt. */
 export function isRetryableError(error: unknown): boolean {
   if (error instanceof APIConnectionError) return true;
   return error instanceof APIError && shouldRetry(error);
 }
 
-const INITIAL_DELAY_MS = 500;
-const LONGEST_DELAY_MS = 10_000;
-const LONGEST_COMMANDED_DELAY_MS = 60_000;
+/** How the waits between tries grow: they double from the first to the longest, less up to `jitter` of it at random. */
+export interface BackOffPolicy {
+  readonly firstMs: number;
+  readonly maxMs: number;
+  readonly jitter?: number;
+}
 
-/** How long to wait before attempt `attempt + 1`, counting attempts from 0. */
-export function retryDelayMs(failure: {
-  attempt: number;
-  headers?: Headers | undefined;
-  random: () => number;
-  wallNow: () => number;
-}): number {
-  const commandedMs =
-    failure.headers === undefined ? undefined : retryAfterMs(failure.headers, failure.wallNow);
+/** Every wait between two tries in the SDK. */
+export const BACK_OFF = {
+  /** One request. */
+  request: { firstMs: 500, maxMs: 10_000, jitter: 0.25 },
+  /** What goes on for minutes or hours, once a few quick tries have failed. */
+  patient: { firstMs: 1_000, maxMs: 30_000 },
+  /** Polls that the server answers, but not with a result: soon, but never a tight loop. */
+  poll: { firstMs: 50, maxMs: 2_000 },
+  /** A server that answers nobody is asked whether it is back. */
+  probe: { firstMs: 500, maxMs: 5_000, jitter: 0.25 },
+  /** Somebody has to see to the account's billing. */
+  billing: { firstMs: 5_000, maxMs: 5_000 },
+  /** An archive is being built. */
+  archive: { firstMs: 30_000, maxMs: 30_000 },
+} as const satisfies Record<string, BackOffPolicy>;
+
+const MAX_COMMANDED_DELAY_MS = 60_000;
+
+/** How long to wait before the next try, after this many retries; a server's own word counts first. */
+export function backOffMs(
+  policy: BackOffPolicy,
+  retries: number,
+  circumstances: {
+    readonly random?: () => number;
+    /** The headers of the answer, if any came, and the date by which to read them. */
+    readonly headers?: Headers | undefined;
+    readonly wallNow?: () => number;
+  } = {},
+): number {
+  const { headers, random = Math.random, wallNow = Date.now } = circumstances;
+  const commandedMs = headers === undefined ? undefined : retryAfterMs(headers, wallNow);
   // A server may not park us for longer than a minute, nor make us spin.
-  if (commandedMs !== undefined && commandedMs > 0 && commandedMs <= LONGEST_COMMANDED_DELAY_MS)
+  if (commandedMs !== undefined && commandedMs > 0 && commandedMs <= MAX_COMMANDED_DELAY_MS)
     return commandedMs;
-  const delayMs = Math.min(INITIAL_DELAY_MS * 2 ** failure.attempt, LONGEST_DELAY_MS);
-  return delayMs * (1 - 0.25 * failure.random());
+  const delayMs = Math.min(policy.firstMs * 2 ** retries, policy.maxMs);
+  return policy.jitter === undefined ? delayMs : delayMs * (1 - policy.jitter * random());
 }
 
 /** The wait a server asks for: `retry-after-ms`, else `retry-after` as seconds or as an HTTP date. */

@@ -9,6 +9,8 @@ export interface OutgoingRequest {
   readonly signal: AbortSignal;
   /** "manual" shows redirects. Senders that can see redirects treat "follow" the same: we follow ourselves. */
   readonly redirect: "manual" | "follow";
+  /** Throws when the request shall not go out after all; asked when a connection could be opened for it. */
+  readonly beforeConnecting?: (() => void) | undefined;
 }
 
 /** What came back: the headers are here, the body is read piece by piece. */

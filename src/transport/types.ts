@@ -56,6 +56,10 @@ export interface ApiRequest extends RequestOptions {
   readonly pool?: PoolName | undefined;
   /** Stays the same over all retries; made up when absent and the method is not GET. */
   readonly idempotencyKey?: string | undefined;
+  /** How often the same request was sent before; told to the server. */
+  readonly earlierAttempts?: number | undefined;
+  /** While the server answers nobody, wait this long at most instead of trying. Absent: try all the same. */
+  readonly patienceMs?: number | undefined;
   readonly redirect?: "follow" | "manual" | undefined;
   /** Credential of this exchange alone, in place of the client's. */
   readonly auth?: AuthProvider | undefined;

@@ -43,6 +43,8 @@ const ratios = {
   },
 };
 
+const CLIP = { clipLowThreshold: 0.8, clipHighThreshold: 1.2 };
+
 export async function runOurMethods(
   options: ServiceClientOptions,
   wantedModel?: string,
@@ -102,15 +104,9 @@ export async function runOurMethods(
   for (const [loss, pass] of [
     ["cross_entropy", () => trainer().forwardBackward([datum, datum], "cross_entropy")],
     ["importance_sampling", () => trainer().forwardBackward([ratios], "importance_sampling")],
-    [
-      "ppo",
-      () => trainer().forwardBackward([ratios], "ppo", { clipLowThreshold: 0.8, clipHighThreshold: 1.2 }),
-    ],
-    [
-      "cispo",
-      () => trainer().forwardBackward([ratios], "cispo", { clipLowThreshold: 0.8, clipHighThreshold: 1.2 }),
-    ],
-    ["dro", () => trainer().forwardBackward([ratios], "dro", { beta: 0.1 })],
+    ["ppo", () => trainer().forwardBackward([ratios], "ppo", { config: CLIP })],
+    ["cispo", () => trainer().forwardBackward([ratios], "cispo", { config: CLIP })],
+    ["dro", () => trainer().forwardBackward([ratios], "dro", { config: { beta: 0.1 } })],
   ] as const) {
     await attempt(`TrainingClient.forwardBackward (${loss})`, async () => checkPass(await pass()));
   }

@@ -1,6 +1,6 @@
 /** The script of same_script.py through our own SDK: gives back the same list of everything that came back. */
 
-import type { SamplingClient } from "../../src/clients/sampling-client.js";
+import type { SamplingClient } from "../../src/clients/sampling/sampling-client.js";
 import { type AdamParams, type DatumLike, ServiceClient, type TrainingClient } from "../../src/index.js";
 import { add, mul, sum } from "../../src/training/autograd/index.js";
 import type { ForwardBackwardOutput, SampleResponse } from "../../src/wire/index.js";
@@ -59,10 +59,12 @@ async function train(training: TrainingClient, seen: unknown[], hasCustomLoss: b
   }
   await step(training.forwardBackward([soft(1)], "cross_entropy"));
   await step(training.forwardBackward(range(5).map(reinforced), "importance_sampling"));
-  const clip = (low: number, high: number) => ({ clipLowThreshold: low, clipHighThreshold: high });
+  const clip = (low: number, high: number) => ({
+    config: { clipLowThreshold: low, clipHighThreshold: high },
+  });
   await step(training.forwardBackward(range(2).map(reinforced), "ppo", clip(0.8, 1.2)));
   await step(training.forwardBackward([reinforced(3)], "cispo", clip(0.5, 2)));
-  await step(training.forwardBackward([reinforced(4)], "dro", { beta: 0.1 }));
+  await step(training.forwardBackward([reinforced(4)], "dro", { config: { beta: 0.1 } }));
   if (hasCustomLoss) {
     const custom = await training.forwardBackwardCustom([supervised(1), supervised(2)], (_, logprobs) => {
       const [first, second] = logprobs.map((each) => sum(mul(each, -0.5)));

@@ -62,7 +62,9 @@ describe("new ServiceClient(backend)", () => {
     expect(answers.map(({ sequences }) => sequences.length)).toEqual(new Array(50).fill(2));
     expect(answers[3]?.sequences[0]?.sequenceId).toMatch(/:0$/);
 
-    await expect(training.forwardBackward([datum(1)], "nope")).rejects.toThrow(/loss_fn must be one of/);
+    await expect(training.forwardBackward([datum(1)], { name: "nope" })).rejects.toThrow(
+      /lossFn must be one of/,
+    );
     expect((await training.optimStep({ learningRate: 0 })).metrics).toEqual({ "step:max": 2 });
 
     const rest = service.createRestClient();

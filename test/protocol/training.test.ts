@@ -211,7 +211,9 @@ describe("training requests", () => {
     const rl = { modelInput: [1], lossFnInputs: { targetTokens: [1], logprobs: [-1], advantages: [1] } };
     expect(() => training.optimStep({ learningRate: -1 })).toThrow(/learningRate/);
     // @ts-expect-error a misspelt key of a known loss does not compile
-    expect(() => training.forwardBackward([rl], "ppo", { clipLowTreshold: 0.8 })).toThrow(/clipLowThreshold/);
+    expect(() => training.forwardBackward([rl], "ppo", { config: { clipLowTreshold: 0.8 } })).toThrow(
+      /clipLowThreshold/,
+    );
     // @ts-expect-error nor does a datum without the inputs of its loss
     expect(() => training.forwardBackward([datum()], "ppo")).toThrow(
       /data\[0\].lossFnInputs.logprobs is missing/,
@@ -235,8 +237,10 @@ describe("training requests", () => {
       modelInput: [1, 2],
       lossFnInputs: { targetTokens: [1, 2], logprobs: [-1, -1], advantages: [1, 1] },
     };
-    await training.forwardBackward([rl], "ppo", { clipLowThreshold: 0.8, clipHighThreshold: 1.2 });
-    await training.forwardBackward([rl], "loss_of_tomorrow", { newKnob: 3 });
+    await training.forwardBackward([rl], "ppo", {
+      config: { clipLowThreshold: 0.8, clipHighThreshold: 1.2 },
+    });
+    await training.forwardBackward([rl], { name: "loss_of_tomorrow" }, { config: { newKnob: 3 } });
     expect(chunks().map(({ lossFn, lossFnConfig }) => [lossFn, lossFnConfig])).toEqual([
       ["ppo", { clipLowThreshold: 0.8, clipHighThreshold: 1.2 }],
       ["loss_of_tomorrow", { newKnob: 3 }],
@@ -349,7 +353,8 @@ describe("training requests", () => {
     const batch = training.forwardBackward([datum(), datum(), datum()], "cross_entropy");
     const steps = [training.optimStep(), training.optimStep()];
     await expect(batch).rejects.toThrow(/too large/);
-    await Promise.all(steps);
+    await expect(steps[0]).rejects.toThrow(/went without the gradients of a forwardBackward.*too large/);
+    await steps[1];
     // 3 was accepted; 1 (not sent, first goes last) and 2 (refused) go to the steps behind.
     expect(seqIds(server, OPTIM)).toEqual([1, 2]);
   });

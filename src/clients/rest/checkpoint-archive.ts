@@ -1,11 +1,16 @@
 import { APIError } from "../../errors.js";
-import type { RequestOptions } from "../../transport/index.js";
-import { type ApiResponse, type Clock, isRetryableError, requestTo } from "../../transport/index.js";
+import {
+  type ApiResponse,
+  BACK_OFF,
+  backOffMs,
+  type Clock,
+  isRetryableError,
+  type RequestOptions,
+  requestTo,
+} from "../../transport/index.js";
 import { type CheckpointArchiveUrl, endpoints } from "../../wire/index.js";
 import { type RestConnection, withSdkHeaders } from "./rest-connection.js";
 
-const WAIT_WHILE_BUILDING_MS = 30_000;
-const WAIT_AFTER_FAILURE_MS = 1_000;
 const MAX_TRIES = 6;
 const DEFAULT_LIFETIME_MS = 15 * 60_000;
 
@@ -29,9 +34,9 @@ export async function findArchive(
     } catch (error) {
       const isBuilding = error instanceof APIError && error.status === 503;
       if (tries >= MAX_TRIES || !(isBuilding || isRetryableError(error))) throw error;
-      if (isBuilding)
-        logger.info(`The archive is being built; asking again in ${WAIT_WHILE_BUILDING_MS / 1000} s.`);
-      await clock.sleep(isBuilding ? WAIT_WHILE_BUILDING_MS : WAIT_AFTER_FAILURE_MS, options.signal);
+      const delayMs = backOffMs(isBuilding ? BACK_OFF.archive : BACK_OFF.patient, 0);
+      if (isBuilding) logger.info(`The archive is being built; asking again in ${delayMs / 1000} s.`);
+      await clock.sleep(delayMs, options.signal);
     }
   }
 }

@@ -1,6 +1,13 @@
 import { ValidationError } from "../../errors.js";
 import type { APIFuture } from "../../futures/index.js";
-import { abortError, type Clock, onAbort, systemClock, throwIfAborted } from "../../transport/index.js";
+import {
+  abortError,
+  backOffMs,
+  type Clock,
+  onAbort,
+  systemClock,
+  throwIfAborted,
+} from "../../transport/index.js";
 import { blamesCheckpoint, classify } from "./classify.js";
 import { Generation } from "./generation.js";
 import { MemoryLog } from "./memory-log.js";
@@ -254,7 +261,8 @@ class Supervisor<S extends SupervisedService<T>, T extends SupervisedTraining> {
       throw this.#givingUp(new RunGaveUpError(this.#attempt, checkpoint, error));
     const { backoffMs, maxBackoffMs } = this.#policy;
     // Up to a quarter less, so that many runs do not come back to a server all at once.
-    const delayMs = Math.min(backoffMs * 2 ** this.#attempt, maxBackoffMs) * (1 - random() / 4);
+    const policy = { firstMs: backoffMs, maxMs: maxBackoffMs, jitter: 0.25 };
+    const delayMs = backOffMs(policy, this.#attempt, { random });
     this.#attempt += 1;
     this.#emit({ type: "restoring", attempt: this.#attempt, delayMs, checkpoint });
     await this.#clock.sleep(delayMs, signal);

@@ -1,19 +1,19 @@
-import { TinkerError, ValidationError } from "../errors.js";
+import { TinkerError, ValidationError } from "../../errors.js";
 import {
-  type APIFuture,
-  futureKinds,
+  type AttemptSettings,
+  handIn,
   type QueueStateObserver,
-  readAcceptance,
+  resultOf,
   startOperation,
-  submitWithRetries,
-} from "../futures/index.js";
+  valueOrThrow,
+} from "../../futures/index.js";
 import {
   Metrics,
   Session,
   type SessionFinishStatus,
   type SessionOptions,
   type Telemetry,
-} from "../session/index.js";
+} from "../../session/index.js";
 import {
   type APIPromise,
   type EndpointOptions,
@@ -21,22 +21,30 @@ import {
   type HttpClientOptions,
   type RequestOptions,
   untilAborted,
-} from "../transport/index.js";
-import { checkKeys, checkObject } from "../wire/check-keys.js";
+} from "../../transport/index.js";
+import { checkKeys, checkObject } from "../../wire/check-keys.js";
 import {
   checkLoraConfig,
   checkOptimizerConfig,
   checkTinkerPath,
+  encodeRequest,
+  endpoints,
+  type GivenMessage,
   type LoraConfig,
+  type OperationEndpoint,
   type OptimizerConfig,
   type ServerCapabilities,
-  toWireJson,
-} from "../wire/index.js";
-import { consoleUrls } from "./console-urls.js";
-import { type ClientContext, createContext, queueLogger } from "./context.js";
-import { RestClient } from "./rest/rest-client.js";
-import { SamplingClient, type SamplingClientOptions } from "./sampling-client.js";
-import { TrainingClient } from "./training-client.js";
+  type Shape,
+} from "../../wire/index.js";
+import { consoleUrls } from "../console-urls.js";
+import { type ClientContext, createContext, queueLogger, REQUEST_OPTIONS } from "../context.js";
+import { RestClient } from "../rest/rest-client.js";
+import {
+  type SamplerSource,
+  SamplingClient,
+  type SamplingClientOptions,
+} from "../sampling/sampling-client.js";
+import { TrainingClient } from "../training/training-client.js";
 
 export interface ServiceClientOptions extends HttpClientOptions, SessionOptions {
   /** Told whenever the server reports why a request waits. Pauses are also logged, at most once a minute. */
@@ -52,13 +60,6 @@ export interface LoraTrainingOptions extends Partial<LoraConfig>, RequestOptions
   optimizer?: OptimizerConfig | undefined;
 }
 
-const REQUEST_OPTIONS = [
-  "signal",
-  "timeout",
-  "maxRetries",
-  "headers",
-] as const satisfies (keyof RequestOptions)[];
-
 const LORA_TRAINING_KEYS: ReadonlySet<string> = new Set([
   "baseModel",
   "rank",
@@ -71,17 +72,12 @@ const LORA_TRAINING_KEYS: ReadonlySet<string> = new Set([
   ...REQUEST_OPTIONS,
 ] satisfies (keyof LoraTrainingOptions)[]);
 
-interface SamplingSource extends SamplingClientOptions, RequestOptions {
-  baseModel?: string | undefined;
-  modelPath?: string | undefined;
-}
-
 const SAMPLING_KEYS: ReadonlySet<string> = new Set([
   "baseModel",
   "modelPath",
   "recordStabilityInfo",
   ...REQUEST_OPTIONS,
-] satisfies (keyof SamplingSource)[]);
+] satisfies (keyof SamplerSource | keyof SamplingClientOptions | keyof RequestOptions)[]);
 
 export interface FromStateOptions extends RequestOptions {
   /** Another base model that fits the checkpoint, for example with a longer context. */
@@ -139,22 +135,17 @@ export class ServiceClient {
     const modelSeqId = context.session.nextModelSeqId();
     const { modelId } = await this.#create(
       context,
-      futureKinds.createModel,
+      endpoints.createModel,
+      {
+        sessionId: context.session.id ?? "",
+        modelSeqId,
+        baseModel,
+        userMetadata,
+        loraConfig,
+        optimizerConfig: optimizer && checkOptimizerConfig(optimizer, "optimizer"),
+      },
       baseModel,
       { signal, timeout, maxRetries, headers },
-      {
-        path: "/api/v1/create_model",
-        json: {
-          session_id: context.session.id,
-          model_seq_id: modelSeqId,
-          base_model: baseModel,
-          user_metadata: userMetadata,
-          lora_config: toWireJson(loraConfig),
-          optimizer_config:
-            optimizer === undefined ? undefined : toWireJson(checkOptimizerConfig(optimizer, "optimizer")),
-          type: "create_model",
-        },
-      },
     );
     if (typeof modelId !== "string") throw new TinkerError("The server created a model without an id.");
     return new TrainingClient(context, modelId);
@@ -185,24 +176,25 @@ export class ServiceClient {
     const { baseModel, userMetadata, weightsAccessToken, optimizer, ...requestOptions } = options;
     const context = await this.#session(requestOptions.signal);
     if (context.session.config.createModelViaLoadWeights) {
-      const sessionId = context.session.id;
+      const sessionId = context.session.id ?? "";
       const modelSeqId = context.session.nextModelSeqId();
       const modelId = `${sessionId}:train:${modelSeqId}`;
-      const loaded = await this.#create(context, futureKinds.loadWeights, modelId, requestOptions, {
-        path: "/api/v1/load_weights",
-        json: {
-          session_id: sessionId,
-          model_seq_id: modelSeqId,
-          base_model: baseModel,
-          user_metadata: userMetadata,
+      const loaded = await this.#create(
+        context,
+        endpoints.loadWeights,
+        {
+          sessionId,
+          modelSeqId,
+          baseModel,
+          userMetadata,
           path,
           optimizer: withOptimizer,
-          optimizer_config:
-            optimizer === undefined ? undefined : toWireJson(checkOptimizerConfig(optimizer, "optimizer")),
-          weights_access_token: weightsAccessToken,
-          type: "load_weights",
+          optimizerConfig: optimizer && checkOptimizerConfig(optimizer, "optimizer"),
+          weightsAccessToken,
         },
-      });
+        modelId,
+        requestOptions,
+      );
       return new TrainingClient(context, loaded.modelId ?? modelId);
     }
     const info = await this.#weightsInfo(path, weightsAccessToken, requestOptions);
@@ -234,12 +226,15 @@ export class ServiceClient {
   }
 
   /** A sampler of a base model or of saved weights. */
-  async createSamplingClient(source: SamplingSource): Promise<SamplingClient> {
+  async createSamplingClient(
+    source: SamplerSource & SamplingClientOptions & RequestOptions,
+  ): Promise<SamplingClient> {
     const fields: unknown = source;
     checkObject(fields, "the argument of createSamplingClient");
     checkKeys(fields, SAMPLING_KEYS, "");
     const { baseModel, modelPath, ...options } = source;
-    return SamplingClient.create(await this.#session(options.signal), { baseModel, modelPath }, options);
+    const sampler = { baseModel, modelPath } as SamplerSource;
+    return SamplingClient.create(await this.#session(options.signal), sampler, options);
   }
 
   /** Runs, checkpoints, sessions, usage. Shares this client's settings; needs no session. */
@@ -353,28 +348,22 @@ export class ServiceClient {
     }
   }
 
-  #create<T>(
+  /** A long operation outside of any model's order. */
+  async #create<S extends Shape, T>(
     context: ClientContext,
-    kind: Parameters<typeof startOperation<T>>[1]["kind"],
+    endpoint: OperationEndpoint<S, T>,
+    given: GivenMessage<S>,
     target: string,
     options: RequestOptions,
-    request: { path: string; json: object },
-  ): APIFuture<T> {
-    return startOperation<T>(context, {
-      kind,
-      queue: queueLogger(context, target),
-      signal: options.signal,
-      submit: async (signal) =>
-        submitWithRetries(
-          context,
-          async () =>
-            readAcceptance(
-              await context.http.exchange({ ...options, ...request, method: "POST", pool: "train", signal }),
-              kind.requestType,
-            ),
-          { signal },
-        ) as Promise<{ requestId: string }>,
-      finish: (result) => result,
+  ): Promise<T> {
+    const kind = endpoint.future;
+    const request = encodeRequest(endpoint, given);
+    const send = (settings: AttemptSettings) => context.http.exchange({ ...request, ...settings });
+    return startOperation(context, options.signal, async (signal) => {
+      const deliver = async () =>
+        valueOrThrow(await handIn(context, kind.requestType, send, { ...options, signal }));
+      const operation = { kind, queue: queueLogger(context, target), sendAgain: deliver };
+      return resultOf(context, operation, await deliver(), signal);
     });
   }
 }

@@ -1,4 +1,5 @@
-import { Interruption, onAbort } from "../transport/index.js";
+import { onAbort } from "./abort.js";
+import { Interruption } from "./interruption.js";
 
 /**
  * One signal that aborts with the first of several. Unlike `AbortSignal.any`, it is released explicitly, so a

@@ -1,6 +1,5 @@
-import { APIConnectionError } from "../errors.js";
-import { linkSignals } from "../futures/index.js";
-import type { Clock, Interruption } from "../transport/index.js";
+import { APIConnectionError } from "../../errors.js";
+import { type Clock, type Interruption, linkSignals } from "../../transport/index.js";
 
 const STUCK_AFTER_MS = 2 * 3600_000;
 
@@ -20,7 +19,7 @@ export class ProgressWatch {
   /** A request begins; its signal aborts with the caller's, or when everything is stuck. */
   begin(signal: AbortSignal | undefined): { signal: AbortSignal; end: () => void } {
     const link = linkSignals(signal);
-    if (this.#inFlight.size === 0) this.made();
+    if (this.#inFlight.size === 0) this.noteProgress();
     this.#inFlight.add(link.signal);
     this.#watch();
     return {
@@ -35,7 +34,7 @@ export class ProgressWatch {
     };
   }
 
-  made(): void {
+  noteProgress(): void {
     this.#lastProgressAt = this.#clock.now();
   }
 

@@ -1,10 +1,10 @@
-import { untilAborted } from "../transport/index.js";
+import { untilAborted } from "../../transport/index.js";
 
 /** A number in a model's sequence of requests, while the request that took it is being sent. */
 export interface SequenceNumber {
   readonly seqId: number;
-  /** A request that had this number was lost on the way; the server may know it or not. */
-  readonly doubtful: boolean;
+  /** A request that had this number was lost on the way: the server may have given the number to it. */
+  readonly mayBeTaken: boolean;
 }
 
 /**
@@ -13,16 +13,8 @@ export interface SequenceNumber {
  */
 export class RequestOrder {
   #lastTurn: Promise<void> = Promise.resolve();
-  readonly #numbers: { next: number; readonly returned: SequenceNumber[] };
-
-  constructor(numbers = { next: 1, returned: [] as SequenceNumber[] }) {
-    this.#numbers = numbers;
-  }
-
-  /** An order of turns within one turn of this one, on the same numbers. */
-  nested(): RequestOrder {
-    return new RequestOrder(this.#numbers);
-  }
+  #next = 1;
+  readonly #returned: SequenceNumber[] = [];
 
   /** Runs `send` when every earlier request was accepted or has failed. Aborting while waiting takes no number. */
   async turn<T>(signal: AbortSignal, send: () => Promise<T>): Promise<T> {
@@ -40,12 +32,12 @@ export class RequestOrder {
   }
 
   take(): SequenceNumber {
-    return this.#numbers.returned.shift() ?? { seqId: this.#numbers.next++, doubtful: false };
+    return this.#returned.shift() ?? { seqId: this.#next++, mayBeTaken: false };
   }
 
   /** Gives back a number whose request was not accepted as far as we know. */
-  giveBack(seqId: number, mayHaveArrived: boolean): void {
-    this.#numbers.returned.push({ seqId, doubtful: mayHaveArrived });
-    this.#numbers.returned.sort((a, b) => a.seqId - b.seqId);
+  giveBack(number: SequenceNumber): void {
+    this.#returned.push(number);
+    this.#returned.sort((a, b) => a.seqId - b.seqId);
   }
 }

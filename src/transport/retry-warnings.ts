@@ -5,7 +5,7 @@ const FAILURES_BEFORE = 3;
 const LOG_INTERVAL_MS = 60_000;
 
 /** Warns, once a minute at most, of requests that keep failing and are tried again: an outage must not look like a hang. */
-export class TroubleLog {
+export class RetryWarnings {
   readonly #clock: Clock;
   readonly #logger: Logger;
   #lastLoggedAt = Number.NEGATIVE_INFINITY;
@@ -16,7 +16,7 @@ export class TroubleLog {
   }
 
   /** A request has failed this many times in a row and will be tried again. */
-  tell(failures: number, error: Error): void {
+  failed(failures: number, error: Error): void {
     const now = this.#clock.now();
     if (failures < FAILURES_BEFORE || now - this.#lastLoggedAt < LOG_INTERVAL_MS) return;
     this.#lastLoggedAt = now;

@@ -1,4 +1,4 @@
-import { ByteBudget, type Clock, Semaphore } from "../transport/index.js";
+import { ByteBudget, type Clock, Semaphore, SharedByServer } from "../../transport/index.js";
 
 const MAX_DISPATCHES = 400;
 const MAX_DISPATCHES_AFTER_BACKOFF = 10;
@@ -6,18 +6,13 @@ const CAREFUL_FOR_MS = 10_000;
 const CAREFUL_BYTE_FACTOR = 20;
 const LARGE_REQUEST_BYTES = 128 * 1024;
 
-interface Shared {
-  limits: SamplingLimits;
-  users: number;
-}
-
-const sharedByCredential = new Map<unknown, Map<string, Shared>>();
-
 /**
  * How many sampling requests may be on their way to one server with one credential. A place is held only until
  * the server has accepted the request. A 429 stops all of them for a moment and makes them careful for a while.
  */
 export class SamplingLimits {
+  static readonly shared = new SharedByServer<SamplingLimits>();
+
   readonly #clock: Clock;
   readonly #dispatches = new Semaphore(MAX_DISPATCHES);
   readonly #carefulDispatches = new Semaphore(MAX_DISPATCHES_AFTER_BACKOFF);
@@ -27,27 +22,6 @@ export class SamplingLimits {
   constructor(budgetBytes: number, clock: Clock) {
     this.#bytes = new ByteBudget(budgetBytes);
     this.#clock = clock;
-  }
-
-  static share(baseURL: string, credential: unknown, budgetBytes: number, clock: Clock): SamplingLimits {
-    const byUrl = sharedByCredential.get(credential) ?? new Map<string, Shared>();
-    sharedByCredential.set(credential, byUrl);
-    const shared = byUrl.get(baseURL) ?? { limits: new SamplingLimits(budgetBytes, clock), users: 0 };
-    byUrl.set(baseURL, shared);
-    shared.users += 1;
-    return shared.limits;
-  }
-
-  static unshare(limits: SamplingLimits): void {
-    for (const [credential, byUrl] of sharedByCredential) {
-      for (const [baseURL, shared] of byUrl) {
-        if (shared.limits !== limits) continue;
-        shared.users -= 1;
-        if (shared.users > 0) continue;
-        byUrl.delete(baseURL);
-        if (byUrl.size === 0) sharedByCredential.delete(credential);
-      }
-    }
   }
 
   /** Waits for a place to send a request of about this size; the returned function gives it back. */

@@ -1,12 +1,12 @@
-import { TinkerError, ValidationError } from "../errors.js";
-import { checkKeys, checkObject } from "../wire/check-keys.js";
+import { TinkerError, ValidationError } from "../../errors.js";
+import { checkKeys, checkObject } from "../../wire/check-keys.js";
 import type {
   ModelInputLike,
   SampleRequest,
   SampleResponse,
   SamplingParams,
   TensorData,
-} from "../wire/index.js";
+} from "../../wire/index.js";
 
 export interface SampleArguments {
   prompt: ModelInputLike;

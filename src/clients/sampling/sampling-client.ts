@@ -1,29 +1,32 @@
-import { RateLimitError, TinkerError, ValidationError } from "../errors.js";
+import { TinkerError, ValidationError } from "../../errors.js";
 import {
   type Accepted,
   type APIFuture,
-  futureKinds,
+  type AttemptSettings,
+  deliverPlain,
+  handIn,
   type QueueStateLogger,
-  readAcceptance,
+  resultOf,
   SessionFuturesPoller,
   startOperation,
-  submitWithRetries,
-} from "../futures/index.js";
-import { type AttachOptions, Session } from "../session/index.js";
-import type { LoadTokenizerOptions, Tokenizer } from "../tokenizers/index.js";
-import { HttpClient, type RequestOptions, Semaphore } from "../transport/index.js";
+  valueOrThrow,
+} from "../../futures/index.js";
+import { type AttachOptions, Session } from "../../session/index.js";
+import type { LoadTokenizerOptions, Tokenizer } from "../../tokenizers/index.js";
+import { HttpClient, type RequestOptions, Semaphore } from "../../transport/index.js";
 import {
   checkSampleRequest,
   checkTinkerPath,
+  encodeRequest,
+  endpoints,
   estimateModelInputBytes,
-  fromWireJson,
   type ModelInputLike,
   type SampleRequest,
   type SampleResponse,
   type SamplerInfo,
-  sampleRequestToJson,
-} from "../wire/index.js";
-import { type ClientContext, createContext, queueLogger } from "./context.js";
+} from "../../wire/index.js";
+import { type ClientContext, createContext, queueLogger } from "../context.js";
+import type { ServiceClientOptions } from "../service/service-client.js";
 import { ProgressWatch } from "./progress-watch.js";
 import {
   checkArgumentNames,
@@ -31,12 +34,17 @@ import {
   type SampleArguments,
   withFirstToken,
 } from "./sample-arguments.js";
-import type { ServiceClientOptions } from "./service-client.js";
 
 export interface SamplingClientOptions {
   /** The server keeps stability information of every sampled sequence, for `stable_reinforce` training. */
   recordStabilityInfo?: boolean | undefined;
 }
+
+/** Where a sampler's weights come from: one of the two. */
+export type SamplerSource =
+  | { baseModel: string; modelPath?: undefined }
+  /** Weights saved for sampling, by their `tinker://` path. */
+  | { modelPath: string; baseModel?: undefined };
 
 /** Plain data that names a sampler: survives `postMessage` and JSON, carries no credential. */
 export interface SamplerHandle {
@@ -45,6 +53,8 @@ export interface SamplerHandle {
   baseURL: string;
   recordStabilityInfo: boolean;
 }
+
+const KIND = endpoints.sample.future;
 
 /** Sequence numbers of a copy start at its own billion, and must stay exact as doubles. */
 const NUMBERS_PER_COPY = 1_000_000_000;
@@ -80,38 +90,30 @@ export class SamplingClient {
   /** @internal */
   static async create(
     context: ClientContext,
-    source: { baseModel?: string | undefined; modelPath?: string | undefined },
+    source: SamplerSource,
     options: SamplingClientOptions & RequestOptions = {},
   ): Promise<SamplingClient> {
-    if (source.modelPath !== undefined) checkTinkerPath(source.modelPath, "modelPath");
-    else if (source.baseModel === undefined) {
-      throw new ValidationError("baseModel", "createSamplingClient needs a baseModel or a modelPath");
+    const { baseModel, modelPath } = source;
+    if (modelPath !== undefined) checkTinkerPath(modelPath, "modelPath");
+    if ((modelPath === undefined) === (baseModel === undefined)) {
+      const given = baseModel === undefined ? "neither" : "both";
+      throw new ValidationError(
+        "baseModel",
+        `createSamplingClient needs a baseModel or a modelPath, and got ${given}`,
+      );
     }
-    const { session, http } = context;
-    const samplingSessionSeqId = session.nextSamplingSessionSeqId();
-    const response = await submitWithRetries(
+    const { session } = context;
+    const { samplingSessionId } = await deliverPlain(
       context,
-      () =>
-        http.exchange({
-          method: "POST",
-          path: "/api/v1/create_sampling_session",
-          pool: "session",
-          expect: "json",
-          signal: options.signal,
-          timeout: options.timeout,
-          maxRetries: options.maxRetries,
-          headers: options.headers,
-          json: {
-            session_id: session.id,
-            sampling_session_seq_id: samplingSessionSeqId,
-            base_model: source.baseModel,
-            model_path: source.modelPath,
-            type: "create_sampling_session",
-          },
-        }),
-      { signal: options.signal },
+      endpoints.createSamplingSession,
+      {
+        sessionId: session.id ?? "",
+        samplingSessionSeqId: session.nextSamplingSessionSeqId(),
+        baseModel,
+        modelPath,
+      },
+      options,
     );
-    const { samplingSessionId } = fromWireJson<{ samplingSessionId?: string }>(response.json());
     if (typeof samplingSessionId !== "string")
       throw new TinkerError("The server opened a sampling session without an id.");
     return new SamplingClient(context, samplingSessionId, options);
@@ -155,19 +157,13 @@ export class SamplingClient {
   async getTokenizer(options: LoadTokenizerOptions & RequestOptions = {}): Promise<Tokenizer> {
     const { signal, timeout, maxRetries, headers, ...loading } = options;
     const modelName = await this.getBaseModel({ signal, timeout, maxRetries, headers });
-    const { tokenizerForModel } = await import("../tokenizers/index.js");
+    const { tokenizerForModel } = await import("../../tokenizers/index.js");
     return await tokenizerForModel({ modelName }, loading);
   }
 
   /** What the server knows of this sampler. */
-  async getInfo(options: RequestOptions = {}): Promise<SamplerInfo> {
-    const path = `/api/v1/samplers/${encodeURIComponent(this.samplingSessionId)}`;
-    const response = await submitWithRetries(
-      this.#context,
-      () => this.#context.http.exchange({ ...options, method: "GET", path, pool: "train", expect: "json" }),
-      { signal: options.signal },
-    );
-    return fromWireJson<SamplerInfo>(response.json());
+  getInfo(options: RequestOptions = {}): Promise<SamplerInfo> {
+    return deliverPlain(this.#context, endpoints.getSampler, { samplerId: this.samplingSessionId }, options);
   }
 
   /** Plain data to send to a worker or another process; there `SamplingClient.fromSamplerHandle` makes a client of it. */
@@ -218,87 +214,82 @@ export class SamplingClient {
     finish: (response: SampleResponse) => R,
   ): APIFuture<R> {
     // Written when its turn to be sent comes: thousands may wait, and as JSON a prompt takes several times its memory.
-    const toJson = () =>
-      sampleRequestToJson({
+    const encode = (seqId: number) =>
+      encodeRequest(endpoints.sample, {
         ...request,
         samplingSessionId: this.samplingSessionId,
+        seqId,
         recordStabilityInfo: this.#recordStabilityInfo || undefined,
       });
     // The one part that may turn out not to fit into JSON: the caller hears of it before anything is sent.
-    if (request.targetPromptLogprobs !== undefined) toJson();
+    if (request.targetPromptLogprobs !== undefined) encode(0);
     const requestBytes = estimateModelInputBytes(request.prompt);
     // One number for all attempts: a request sent twice is then one request.
     let number = this.#takeNumber();
     const progress = this.#progress.begin(options.signal);
-    let leave: (() => void) | undefined;
-    const future = startOperation<SampleResponse, R>(this.#context, {
-      kind: futureKinds.sample,
-      queue: this.#queue,
-      signal: progress.signal,
-      poller: this.#sessionPoller(),
-      submit: async (signal): Promise<Accepted<SampleResponse>> => {
+    return startOperation(this.#context, progress.signal, async (signal, onAccepted) => {
+      let leave: (() => void) | undefined;
+      let accepted: Accepted<SampleResponse> | undefined;
+      try {
         if (number === undefined) {
           await this.#join(signal);
           number = this.#takeNumber()!;
         }
-        leave ??= await this.#concurrency.acquire(signal);
+        leave = await this.#concurrency.acquire(signal);
         const seqId = number;
-        return this.#dispatch(() => ({ ...toJson(), seq_id: seqId }), requestBytes, signal, options);
-      },
-      finish: (response, { sampleSequenceIds }) => {
-        this.#progress.made();
+        const send = async () => {
+          accepted = undefined;
+          accepted = await this.#handIn(() => encode(seqId), requestBytes, signal, options);
+          return accepted;
+        };
+        onAccepted(await send());
+        const sample = { kind: KIND, queue: this.#queue, poller: this.#sessionPoller(), sendAgain: send };
+        const response = await resultOf(this.#context, sample, accepted!, signal);
+        this.#progress.noteProgress();
         return finish({
           ...withFirstToken(request, response),
           sequences: response.sequences.map((sequence, index) => ({
             ...sequence,
-            sequenceId: sampleSequenceIds?.[index] ?? sequence.sequenceId,
+            sequenceId: accepted?.sampleSequenceIds?.[index] ?? sequence.sequenceId,
           })),
         });
-      },
-      onAbandoned: (requestId) => {
-        if (this.#context.session.dynamicConfig.sampleCancelEnabled) this.#context.cancelQueue.add(requestId);
-      },
-    });
-    future
-      .catch(() => {})
-      .finally(() => {
+      } catch (error) {
+        const { dynamicConfig } = this.#context.session;
+        if (signal.aborted && accepted !== undefined && dynamicConfig.sampleCancelEnabled)
+          this.#context.cancelQueue.add(accepted.requestId);
+        throw error;
+      } finally {
         leave?.();
         progress.end();
-      });
-    return future;
+      }
+    });
   }
 
-  async #dispatch(toJson: () => object, requestBytes: number, signal: AbortSignal, options: RequestOptions) {
+  /** Hands a sample in, within the limits that all samplers of this server and key share. */
+  async #handIn(
+    encode: () => ReturnType<typeof encodeRequest>,
+    requestBytes: number,
+    signal: AbortSignal,
+    options: RequestOptions,
+  ): Promise<Accepted<SampleResponse>> {
     const { samplingLimits, http } = this.#context;
     const release = await samplingLimits.acquire(requestBytes, signal);
     try {
-      const json = toJson();
-      for (;;) {
-        await samplingLimits.waitForBackOff(signal);
-        try {
-          return await submitWithRetries(
-            this.#context,
-            async () =>
-              readAcceptance(
-                await http.exchange({
-                  method: "POST",
-                  path: "/api/v1/asample",
-                  pool: "sample",
-                  json,
-                  signal,
-                  timeout: options.timeout,
-                  maxRetries: options.maxRetries ?? 0,
-                  headers: { "X-Tinker-Sampling-Backpressure": "1", ...options.headers },
-                }),
-                "Sample",
-              ),
-            { signal, finalStatuses: [429] },
-          );
-        } catch (error) {
-          if (!(error instanceof RateLimitError)) throw error;
-          samplingLimits.backOff(requestBytes);
-        }
-      }
+      const request = encode();
+      const send = (settings: AttemptSettings) => http.exchange({ ...request, ...settings });
+      await samplingLimits.waitForBackOff(signal);
+      return valueOrThrow(
+        await handIn(this.#context, KIND.requestType, send, {
+          ...options,
+          signal,
+          headers: { "X-Tinker-Sampling-Backpressure": "1", ...options.headers },
+          maxRetries: options.maxRetries ?? 0,
+          onRateLimit: () => {
+            samplingLimits.backOff(requestBytes);
+            return samplingLimits.waitForBackOff(signal);
+          },
+        }),
+      );
     } finally {
       release();
     }
@@ -315,23 +306,14 @@ export class SamplingClient {
 
   /** Asks the server, once, for the number of this copy of the sampler. */
   #join(signal: AbortSignal): Promise<void> {
-    this.#joining ??= submitWithRetries(
+    const { samplingSessionId } = this;
+    this.#joining ??= deliverPlain(
       this.#context,
-      () =>
-        this.#context.http.exchange({
-          method: "POST",
-          path: "/api/v1/join_sampling_session",
-          pool: "session",
-          expect: "json",
-          signal: this.#context.closed,
-          json: { sampling_session_id: this.samplingSessionId, type: "join_sampling_session" },
-        }),
-      { signal: this.#context.closed },
+      endpoints.joinSamplingSession,
+      { samplingSessionId },
+      {},
     ).then(
-      (response) => {
-        const { clientCounter } = fromWireJson<{ clientCounter: number }>(response.json());
-        this.#becomeCopy(clientCounter);
-      },
+      ({ clientCounter }) => this.#becomeCopy(clientCounter),
       (error) => {
         this.#joining = undefined;
         throw error;
