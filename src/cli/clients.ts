@@ -4,10 +4,16 @@ import type { CommandContext } from "./context.js";
 /** A person waits at the terminal: rather an error soon than one more attempt. */
 const MAX_RETRIES = 2;
 
+/** Marks a session that a command opened for itself, for lists to leave out. */
+export const CREATED_BY = "createdBy";
+
 export type Ending = "success" | "errored" | "interrupted";
 
 /** Makes the clients of one command line when they are asked for, and ends them. */
-export function commandClients(context: Pick<CommandContext, "stderr" | "globals" | "interruption">) {
+export function commandClients(
+  context: Pick<CommandContext, "stderr" | "globals" | "interruption">,
+  commandName: () => string,
+) {
   let rest: Promise<RestClient> | undefined;
   let service: Promise<ServiceClient> | undefined;
 
@@ -20,7 +26,12 @@ export function commandClients(context: Pick<CommandContext, "stderr" | "globals
 
   const openService = async () => {
     const { ServiceClient } = await import("tinkerts");
-    const client = new ServiceClient({ ...clientOptions(context), projectId: context.globals().project });
+    const client = new ServiceClient({
+      ...clientOptions(context),
+      projectId: context.globals().project,
+      displayName: commandName(),
+      userMetadata: { [CREATED_BY]: commandName() },
+    });
     // A missing key is noticed here, and not with the first request.
     withKeyAdvice(() => client.createRestClient());
     return client;

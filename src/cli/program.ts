@@ -83,6 +83,7 @@ function addHelpCommand(program: Command): void {
     });
 }
 
-function fullName(command: Command): string {
+/** All its words: `tinkerts run list`. */
+export function fullName(command: Command): string {
   return command.parent === null ? command.name() : `${fullName(command.parent)} ${command.name()}`;
 }

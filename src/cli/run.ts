@@ -3,7 +3,7 @@ import { commandClients, type Ending } from "./clients.js";
 import { type CommandContext, UsageError } from "./context.js";
 import { readGlobalOptions } from "./global-options.js";
 import { wrapText } from "./output/text.js";
-import { createProgram } from "./program.js";
+import { createProgram, fullName } from "./program.js";
 
 const EXIT = { ok: 0, failed: 1, usage: 2, interrupted: 130 } as const;
 
@@ -37,7 +37,7 @@ export async function runCli(args: readonly string[]): Promise<number> {
     restClient: () => clients.restClient(),
     serviceClient: () => clients.serviceClient(),
   };
-  const clients = commandClients(context);
+  const clients = commandClients(context, () => fullName(current));
   const program = createProgram(context);
   current = program;
   program.hook("preAction", (_, command) => {

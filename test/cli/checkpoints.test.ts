@@ -111,6 +111,8 @@ describe("tinkerts checkpoint", () => {
       `${path("a")} never expires\n`,
     );
     expect(await state()).toMatchObject({ expiresAt: null });
+    const events = await server.json<{ eventDetails: object }[]>(["audit"]);
+    expect(events).toContainEqual(expect.objectContaining({ eventDetails: { ttlSeconds: 604_800 } }));
     const answers = await Promise.all([
       server.cli(["checkpoint", "set-ttl", path("a")]),
       server.cli(["checkpoint", "set-ttl", path("a"), "--ttl", "1h", "--remove"]),

@@ -4,7 +4,7 @@ import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
-import { checkNode, describeSkew, OLDEST_NODE } from "../../src/cli/doctor-checks.js";
+import { checkNode, describeSkew, OLDEST_NODE } from "../../src/cli/commands/doctor.js";
 import { type LocalBackend, startLocalBackend } from "../../src/local/index.js";
 import { FakeEngine } from "../local/fake-engine.js";
 import { run } from "./command.js";

@@ -8,6 +8,16 @@ import { noTerminal, openTerminal } from "./terminal.js";
 const day = (offset: number) => new Date(Date.now() + offset * 86_400_000).toISOString().slice(0, 10);
 const datum = { modelInput: [1, 2], lossFnInputs: { targetTokens: [2, 3], weights: [1, 1] } };
 
+/** All names of fields in JSON but the users' own. */
+function keysOf(value: unknown): string[] {
+  if (Array.isArray(value)) return value.flatMap(keysOf);
+  if (typeof value !== "object" || value === null) return [];
+  return Object.entries(value).flatMap(([key, child]) => [
+    ...(/^[0-9a-f]{8}-/.test(key) ? [] : [key]),
+    ...(key === "userMetadata" ? [] : keysOf(child)),
+  ]);
+}
+
 describe("runs, sessions, usage", () => {
   let server: CliServer;
   let empty: CliServer;
@@ -67,9 +77,10 @@ describe("runs, sessions, usage", () => {
     ]);
     expect(table).toMatchObject({ code: 0, stderr: "" });
     const [header, ...rows] = table.stdout.trimEnd().split("\n");
-    expect(header).toMatch(/^RUN +BASE MODEL +LORA +LAST REQUEST +STATUS$/);
+    expect(header).toMatch(/^RUN +NAME +BASE MODEL +LORA +LAST REQUEST +STATUS$/);
     expect(rows.map((row) => row.split(/ {2,}/)[0])).toEqual(runIds);
-    expect(rows[0]).toMatch(/ {2}fake\/tiny +rank 4 +(just now|\d+ seconds? ago) +ok$/);
+    expect(rows[0]).toMatch(/ {2}- +fake\/tiny +rank 4 +(just now|\d+ seconds? ago) +ok$/);
+    expect(rows[1]).toMatch(/ {2}a "quoted", name +fake\/tiny +rank 4 /);
     expect(json.map(({ trainingRunId }) => trainingRunId)).toEqual(runIds);
     expect(json[1]).toMatchObject({
       baseModel: "fake/tiny",
@@ -77,10 +88,12 @@ describe("runs, sessions, usage", () => {
       lastRequestTime: expect.stringMatching(/^\d{4}-\d\d-\d\dT.*Z$/),
       lastCheckpoint: { tinkerPath: `tinker://${runIds[1]}/weights/step-1`, sizeBytes: expect.any(Number) },
       userMetadata: { note: 'one, "two"' },
+      name: 'a "quoted", name',
     });
     expect(readCsv(csv.stdout)).toEqual(
-      json.map(({ trainingRunId, lastRequestTime }) => ({
+      json.map(({ trainingRunId, lastRequestTime }, index) => ({
         trainingRunId,
+        name: index === 1 ? 'a "quoted", name' : "",
         baseModel: "fake/tiny",
         lora: "rank 4",
         lastRequestTime,
@@ -105,7 +118,7 @@ describe("runs, sessions, usage", () => {
 
   it("lists the columns, the scope and the project that are asked for", async () => {
     const [csv, ofProject, wrong] = await Promise.all([
-      server.cli(["run", "list", "-f", "csv", "-c", "owner, checkpoint,checkpoint_time", "--limit", "1"]),
+      server.cli(["run", "list", "-f", "csv", "-c", "owner, checkpoint,checkpoint-time", "--limit", "1"]),
       server.json<TrainingRun[]>(["run", "list", "--project", "project-1", "--access-scope", "accessible"]),
       server.cli(["run", "list", "--columns", "id,colour"]),
     ]);
@@ -113,7 +126,7 @@ describe("runs, sessions, usage", () => {
     expect(ofProject.map(({ trainingRunId }) => trainingRunId)).toEqual([runIds[1]]);
     expect(wrong).toMatchObject({
       code: 2,
-      stderr: expect.stringMatching(/There is no column colour; there are id, model, /),
+      stderr: expect.stringMatching(/There is no column colour; there are id, name, model, /),
     });
   });
 
@@ -122,6 +135,7 @@ describe("runs, sessions, usage", () => {
       server.cli(["run", "info", runIds[1]!]),
       server.cli(["run", "info", runIds[1]!, "-f", "csv"]),
     ]);
+    expect(table.stdout).toContain('Name               a "quoted", name\n');
     expect(table.stdout).toContain(`Last checkpoint    tinker://${runIds[1]}/weights/step-1\n`);
     expect(table.stdout).toContain(`Last for sampling  tinker://${runIds[1]}/sampler_weights/step-1\n`);
     expect(table.stdout).toContain('Metadata           note=one, "two"\n');
@@ -129,6 +143,73 @@ describe("runs, sessions, usage", () => {
       trainingRunId: runIds[1],
       userMetadata: 'note=one, "two"',
     });
+  });
+
+  it("names a run by its own metadata, before that of its session", async () => {
+    await using other = await startCliServer();
+    await other.train({ displayName: "of the session", metadata: { name: "of the run" } });
+    const [named] = await other.json<{ name: string }[]>(["run", "list"]);
+    expect(named!.name).toBe("of the run");
+    other.intercept = (request, response) => {
+      if (!request.url!.endsWith("/sessions/search")) return false;
+      response.writeHead(404).end();
+      return true;
+    };
+    await other.train({ displayName: "of the session" });
+    const listed = await other.json<{ name: string | null }[]>(["run", "list"]);
+    expect(listed.map(({ name }) => name)).toEqual([null, "of the run"]);
+  });
+
+  it("lists sessions without those that single commands opened, unless all are asked for", async () => {
+    await using other = await startCliServer();
+    const { modelId } = await other.train({ displayName: "an experiment" });
+    await other.cli(["doctor"]);
+    await other.cli(["doctor"]);
+    const [table, json, all, named, full] = await Promise.all([
+      other.cli(["session", "list"]),
+      other.json<SessionSummary[]>(["session", "list"]),
+      other.json<SessionSummary[]>(["session", "list", "--all"]),
+      other.json<SessionSummary[]>(["session", "list", "--name", "doctor"]),
+      other.cli(["session", "list", "--limit", "1", "-f", "csv"]),
+    ]);
+    const sessionId = modelId.split(":")[0];
+    expect(table.stdout.split("\n")).toHaveLength(3);
+    expect(table.stderr).toBe("2 of single commands are not shown: --all shows them too\n");
+    expect(json.map((session) => session.sessionId)).toEqual([sessionId]);
+    expect(all.map(({ displayName }) => displayName)).toEqual([
+      "tinkerts doctor",
+      "tinkerts doctor",
+      "an experiment",
+    ]);
+    expect(all.slice(0, 2).map(({ status }) => status)).toEqual([
+      expect.objectContaining({ type: "client_finished" }),
+      expect.objectContaining({ type: "client_finished" }),
+    ]);
+    expect(named).toHaveLength(2);
+    expect(full.stdout).toContain("an experiment");
+  });
+
+  it("speaks camelCase in the JSON of every command", async () => {
+    const path = `tinker://${runIds[1]}/weights/step-1`;
+    const commands = [
+      ["models"],
+      ["run", "list"],
+      ["run", "info", runIds[1]!],
+      ["checkpoint", "list"],
+      ["checkpoint", "info", path],
+      ["session", "list", "--all"],
+      ["session", "info", sessionId],
+      ["audit"],
+      ["billing", "usage", day(0), day(1)],
+      ["billing", "checkpoint-storage"],
+      ["auth", "status"],
+      ["doctor"],
+      ["version"],
+    ];
+    const answers = await Promise.all(commands.map((args) => server.json<unknown>(args)));
+    const names = answers.flatMap(keysOf);
+    expect(names.length).toBeGreaterThan(100);
+    expect(names.filter((name) => !/^[a-z][A-Za-z0-9]*$/.test(name))).toEqual([]);
   });
 
   it("lists sessions and shows one", async () => {
@@ -284,13 +365,18 @@ describe("runs, sessions, usage", () => {
       expect(await terminal.ended).toBe(0);
       return terminal.text().trimEnd().split("\r\n");
     };
-    const [narrow, wide, cut] = await Promise.all([
+    const COLUMNS_BELOW = /^ {2}NAME +BASE MODEL +LORA +LAST REQUEST +STATUS$/;
+    const [narrow, wide, cut, tiny] = await Promise.all([
       lines(["run", "list"], 80),
-      lines(["run", "list"], 120),
+      lines(["run", "list"], 130),
       lines(["audit"], 70),
+      lines(["run", "list"], 50),
     ]);
-    expect(narrow[0]).toMatch(/^RUN +BASE MODEL +LAST REQUEST +STATUS$/);
-    expect(wide[0]).toMatch(/^RUN +BASE MODEL +LORA +LAST REQUEST +STATUS$/);
+    expect(narrow.slice(0, 2)).toEqual(["RUN", expect.stringMatching(COLUMNS_BELOW)]);
+    expect(narrow.slice(2).filter((_, index) => index % 2 === 0)).toEqual(runIds);
+    expect(narrow).toHaveLength(6);
+    expect(wide[0]).toMatch(/^RUN +NAME +BASE MODEL +LORA +LAST REQUEST +STATUS$/);
+    expect(tiny.join(" ")).toContain("no room for LoRA, Status: widen the terminal, or use --json or");
     expect(cut[1]).toMatch(/ {2}tinker:\/\/.*….*step-1$/);
     for (const line of [...narrow, ...cut]) expect(line.length).toBeLessThanOrEqual(80);
   });

@@ -1,7 +1,10 @@
 import { InvalidArgumentError, Option } from "commander";
 import type { AuditEventType, AuditLogEntry } from "tinkerts";
+import { fromWireJson } from "../../wire/json-keys.js";
 import type { CommandModule } from "../context.js";
 import { type Column, printList } from "../output/index.js";
+
+type Details = AuditLogEntry["eventDetails"];
 
 interface AuditOptions {
   readonly day?: string;
@@ -72,7 +75,12 @@ export const define: CommandModule["define"] = (command, context) => {
     .action(async ({ day, type }: AuditOptions) => {
       const rest = await context.restClient();
       const { entries } = await rest.getAuditLog({ day, eventType: type });
-      printList(context, entries, {
+      // The server's own words, for programs in the manner of all others.
+      const events = entries.map((entry) => ({
+        ...entry,
+        eventDetails: fromWireJson<Details>(entry.eventDetails),
+      }));
+      printList(context, events, {
         columns,
         csvColumns,
         empty: `no events ${day === undefined ? "today" : `on ${day}`}`,

@@ -1,3 +1,4 @@
+import type { Identity } from "tinkerts";
 import type { CredentialSource } from "../../transport/auth.js";
 import { type DefaultKey, defaultKey, keyTitle } from "../auth/credential-file.js";
 import type { CommandContext, CommandModule } from "../context.js";
@@ -25,11 +26,13 @@ const columns: readonly Column<Status>[] = [
   { header: "Accessible", name: "accessible", value: ({ accessible }) => accessible, kind: "flag" },
 ];
 
-export const define: CommandModule["define"] = (command, context) => {
-  command.action(() => status(context));
+export const status: CommandModule = {
+  define: (command, context) => {
+    command.action(() => showStatus(context));
+  },
 };
 
-async function status(context: CommandContext): Promise<void> {
+async function showStatus(context: CommandContext): Promise<void> {
   const globals = context.globals();
   const signal = context.interruption();
   let credential: CredentialSource = "none";
@@ -66,3 +69,18 @@ function readable(read: () => DefaultKey | undefined): DefaultKey | undefined {
     return undefined;
   }
 }
+
+const IDENTITY_COLUMNS: readonly Column<Identity>[] = [
+  { header: "Email", name: "email", value: ({ email }) => email },
+  { header: "User", name: "userUrn", value: ({ userUrn }) => userUrn },
+  { header: "Organization", name: "orgUrn", value: ({ orgUrn }) => orgUrn },
+];
+
+export const whoami: CommandModule = {
+  define: (command, context) => {
+    command.action(async () => {
+      const rest = await context.restClient();
+      printItem(context, await rest.whoami(), IDENTITY_COLUMNS);
+    });
+  },
+};

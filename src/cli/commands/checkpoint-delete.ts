@@ -8,8 +8,7 @@ import { gathered, pastTime } from "../option-values.js";
 import { type Column, canAsk, confirm, humanBytes, printList, progressBar } from "../output/index.js";
 import { stylesFor } from "../output/styles.js";
 import { renderTable } from "../output/table.js";
-import { CHECKPOINT_COLUMNS } from "./checkpoint-columns.js";
-import { checkpointPath } from "./checkpoint-path.js";
+import { CHECKPOINT_COLUMNS, checkpointPath } from "./checkpoint-common.js";
 
 interface DeleteOptions {
   readonly runId?: string;
@@ -132,7 +131,7 @@ async function mayDelete(context: CommandContext, doomed: readonly Doomed[]): Pr
   const { stderr } = context;
   const { path, size, created } = CHECKPOINT_COLUMNS;
   const columns = [path, size, created] as readonly Column<Doomed>[];
-  const lines = renderTable(doomed, columns, {
+  const { lines } = renderTable(doomed, columns, {
     width: stderr.isTTY ? stderr.columns || 80 : Number.POSITIVE_INFINITY,
     nowMs: Date.now(),
     styles: stylesFor(context, stderr),

@@ -2,7 +2,7 @@ import { downloadCheckpoint } from "../../checkpoints/download.node.js";
 import { ValidationError } from "../../errors.js";
 import type { CommandContext, CommandModule } from "../context.js";
 import { type Column, printItem, progressBar } from "../output/index.js";
-import { PATH_ARGUMENT } from "./checkpoint-path.js";
+import { PATH_ARGUMENT } from "./checkpoint-common.js";
 import { withCheckpointSource } from "./checkpoint-source.js";
 
 interface DownloadOptions {

@@ -8,7 +8,7 @@ import { ValidationError } from "../../errors.js";
 import { isTinkerPath } from "../../wire/tinker-path.js";
 import { type CommandContext, type CommandModule, UsageError } from "../context.js";
 import { printDone, progressBar } from "../output/index.js";
-import { checkpointPath } from "./checkpoint-path.js";
+import { checkpointPath } from "./checkpoint-common.js";
 import { withCheckpointSource } from "./checkpoint-source.js";
 import { findModel } from "./find-model.js";
 

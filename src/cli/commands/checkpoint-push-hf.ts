@@ -3,7 +3,7 @@ import { ValidationError } from "../../errors.js";
 import type { CommandContext, CommandModule } from "../context.js";
 import { gathered } from "../option-values.js";
 import { type Column, printItem, progressBar } from "../output/index.js";
-import { PATH_ARGUMENT } from "./checkpoint-path.js";
+import { PATH_ARGUMENT } from "./checkpoint-common.js";
 import { withCheckpointSource } from "./checkpoint-source.js";
 
 interface PushOptions {

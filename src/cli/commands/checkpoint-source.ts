@@ -2,9 +2,10 @@ import type { RestClient } from "tinkerts";
 import type { CheckpointSource } from "../../checkpoints/push.node.js";
 import { NotFoundError } from "../../errors.js";
 import { parseTinkerPath } from "../../wire/tinker-path.js";
+import { CREATED_BY } from "../clients.js";
 import type { CommandContext } from "../context.js";
 import { found } from "../failure.js";
-import { PATH_ADVICE } from "./checkpoint-path.js";
+import { PATH_ADVICE } from "./checkpoint-common.js";
 
 /** Of an export that nobody deletes the server is rid after this time; asking for its URLs begins it anew. */
 const EXPORT_TTL_SECONDS = 3600;
@@ -47,7 +48,7 @@ async function withExport<T>(
   );
   const service = await context.serviceClient();
   const training = await service.createTrainingClientFromState(path, {
-    userMetadata: { created_by: "tinkerts checkpoint" },
+    userMetadata: { [CREATED_BY]: "tinkerts checkpoint" },
     signal: context.interruption(),
   });
   const { path: exported } = await training.saveWeightsExternal("download", {

@@ -15,19 +15,21 @@ export function pageSize(limit: number): number {
   return limit === 0 ? PAGE_SIZE : Math.min(limit, PAGE_SIZE);
 }
 
-/** The first items of a list, over as many pages as it takes; says how many were left out. */
+/** The first items of a list that are accepted, over as many pages as it takes; says how many were left out. */
 export async function takeItems<T>(
   { notify }: CommandContext,
   list: PromiseLike<Page<T>>,
-  options: { limit: number; offset?: number },
+  options: { limit: number; offset?: number; accepts?: (item: T) => boolean },
 ): Promise<T[]> {
+  const { offset = 0, accepts = () => true } = options;
   const limit = options.limit === 0 ? Number.POSITIVE_INFINITY : options.limit;
   const items: T[] = [];
   for (let page = await list; ; page = await page.nextPage()) {
-    items.push(...page.items.slice(0, limit - items.length));
-    const isMore = page.hasNextPage() || page.items.length > limit;
+    const accepted = page.items.filter(accepts);
+    const isMore = page.hasNextPage() || items.length + accepted.length > limit;
+    items.push(...accepted.slice(0, limit - items.length));
     if (isMore && items.length < limit) continue;
-    const left = page.totalCount === undefined ? 0 : page.totalCount - (options.offset ?? 0) - items.length;
+    const left = page.totalCount === undefined ? 0 : page.totalCount - offset - items.length;
     if (left > 0) notify(`${left} more; --limit 0 shows all`);
     else if (isMore) notify("there are more; --limit 0 shows all");
     return items;

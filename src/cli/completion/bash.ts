@@ -4,9 +4,9 @@ import {
   type Expected,
   flagsWithValue,
   flagValues,
+  quoted,
   subcommandPaths,
 } from "./describe.js";
-import { quoted } from "./quoted.js";
 
 /** For bash from 3.2 on, which is the one macOS has. */
 export function bashCompletion(commands: readonly DescribedCommand[]): string {

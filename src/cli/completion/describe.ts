@@ -1,5 +1,4 @@
 import type { Command, Option } from "commander";
-import { quoted } from "./quoted.js";
 
 /** What may stand in a place: one of some words, a name in the file system, or anything. */
 export type Expected = readonly string[] | "file" | "folder" | "anything";
@@ -102,4 +101,9 @@ export function flagValues(
 /** Each command as the words before it, a space and its name: what a shell compares as it goes along the line. */
 export function subcommandPaths(commands: readonly DescribedCommand[]): string[] {
   return commands.flatMap(({ path, commands: children }) => children.map(({ name }) => `${path} ${name}`));
+}
+
+/** A word for any of the shells, whatever is in it. */
+export function quoted(text: string): string {
+  return `'${text.replaceAll("'", "'\\''")}'`;
 }

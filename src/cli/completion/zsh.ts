@@ -4,9 +4,9 @@ import {
   type Expected,
   flagsWithValue,
   flagValues,
+  quoted,
   subcommandPaths,
 } from "./describe.js";
-import { quoted } from "./quoted.js";
 
 /** To be sourced, or to be a file named `_tinkerts` in a folder of `$fpath`. */
 export function zshCompletion(commands: readonly DescribedCommand[]): string {

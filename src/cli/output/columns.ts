@@ -61,6 +61,20 @@ export function isRightAligned({ kind }: Column<never>): boolean {
   return kind === "bytes" || kind === "number" || kind === "dollars";
 }
 
+/** The owner's own key-value pairs, as one line. */
+export function metadataColumn<
+  T extends { userMetadata?: Readonly<Record<string, string>> | null },
+>(): Column<T> {
+  return {
+    header: "Metadata",
+    name: "userMetadata",
+    value: ({ userMetadata }) => {
+      const pairs = Object.entries(userMetadata ?? {});
+      return pairs.map(([key, value]) => `${key}=${value}`).join(", ");
+    },
+  };
+}
+
 const SIZES = ["B", "kB", "MB", "GB", "TB", "PB"];
 
 /** 12 B, 3.4 kB, 560 MB. */

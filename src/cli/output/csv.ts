@@ -1,3 +1,5 @@
+import { writeFile } from "node:fs/promises";
+import type { CommandContext } from "../context.js";
 import type { Cell, Column } from "./columns.js";
 
 /** RFC 4180, but for the line ends: those of this world. */
@@ -13,4 +15,19 @@ function quote(cell: Cell): string {
   const text =
     cell === null || cell === undefined ? "" : typeof cell === "object" ? cell.join(";") : String(cell);
   return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+}
+
+/** Writes CSV to a file, or to standard output for "-". */
+export async function writeCsv<T>(
+  { stdout, notify }: CommandContext,
+  file: string,
+  items: readonly T[],
+  columns: readonly Column<T>[],
+): Promise<void> {
+  const text = renderCsv(items, columns);
+  if (file === "-") stdout.write(text);
+  else {
+    await writeFile(file, text);
+    notify(`${file} holds ${items.length} row${items.length === 1 ? "" : "s"}`);
+  }
 }

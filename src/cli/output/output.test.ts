@@ -23,7 +23,7 @@ const columns: readonly Column<Thing>[] = [
 const plain = (text: string) => text;
 const styles = { bold: plain, dim: plain, red: plain, green: plain, yellow: plain, cyan: plain };
 const table = (items: readonly Thing[], width = Number.POSITIVE_INFINITY) =>
-  renderTable(items, columns, { width, nowMs: 0, styles });
+  renderTable(items, columns, { width, nowMs: 0, styles }).lines;
 
 const things: readonly Thing[] = [
   { name: "a long name", size: 1_234_567, note: "some words", parts: ["x", "y"] },
@@ -58,10 +58,15 @@ describe("a table", () => {
     for (const line of lines) expect(displayWidth(line)).toBeLessThanOrEqual(width);
   });
 
+  it("says which columns it left out", () => {
+    const leftOut = (width: number) => renderTable(things, columns, { width, nowMs: 0, styles }).leftOut;
+    expect([38, 37, 25].map(leftOut)).toEqual([[], ["Parts"], ["Note", "Parts"]]);
+  });
+
   it("gives a column that people copy from a line of its own where all do not fit in one", () => {
     const [name, ...others] = columns;
     const copied = [{ ...name!, takesOwnLine: true as const }, ...others];
-    const lines = (width: number) => renderTable(things, copied, { width, nowMs: 0, styles });
+    const lines = (width: number) => renderTable(things, copied, { width, nowMs: 0, styles }).lines;
     expect(lines(38)).toEqual(table(things));
     expect(lines(37)).toEqual([
       ...["NAME", "    SIZE  NOTE        PARTS"],
@@ -69,7 +74,9 @@ describe("a table", () => {
       ...["b", "       -  -           none"],
     ]);
     expect(lines(9)).toEqual(["NAME", "    SIZE", "a long name", "  1.2 MB", "b", "       -"]);
-    expect(renderTable(things, copied.slice(0, 1), { width: 9, nowMs: 0, styles })[1]).toBe("a long n…");
+    expect(renderTable(things, copied.slice(0, 1), { width: 9, nowMs: 0, styles }).lines[1]).toBe(
+      "a long n…",
+    );
   });
 
   it("of one thing has a line for each property and for each of several values", () => {

@@ -27,10 +27,18 @@ export function printList<T>(context: CommandContext, items: readonly T[], view:
       return;
     case "table":
       if (items.length === 0) context.notify(view.empty);
-      else stdout.write(joined(renderTable(items, view.columns, tableOptions(context))));
+      else printTable(context, items, view.columns);
       return;
     default:
       format satisfies never;
+  }
+}
+
+function printTable<T>(context: CommandContext, items: readonly T[], columns: readonly Column<T>[]): void {
+  const { lines, leftOut } = renderTable(items, columns, tableOptions(context));
+  context.stdout.write(joined(lines));
+  if (leftOut.length > 0) {
+    context.notify(`no room for ${leftOut.join(", ")}: widen the terminal, or use --json or --format csv`);
   }
 }
 

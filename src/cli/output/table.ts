@@ -23,12 +23,18 @@ interface TextColumn {
   readonly takesOwnLine: boolean;
 }
 
+export interface Table {
+  readonly lines: readonly string[];
+  /** Headers of the columns there was no room for. */
+  readonly leftOut: readonly string[];
+}
+
 /** Things below each other, one line each; two where the terminal is too narrow and a column takes a line of its own. */
 export function renderTable<T>(
   items: readonly T[],
   columns: readonly Column<T>[],
   options: TableOptions,
-): string[] {
+): Table {
   const used = columns.filter(
     ({ isOptional, value }) => !isOptional || !items.every((item) => isMissing(value(item))),
   );
@@ -46,33 +52,35 @@ export function renderTable<T>(
       takesOwnLine: column.takesOwnLine ?? false,
     };
   });
-  const lines = lineWriter(texts, options.width);
-  return [
-    ...lines(({ header }) => header.toUpperCase()).map(options.styles.bold),
-    ...items.flatMap((_, row) => lines(({ cells }) => cells[row]!)),
-  ];
-}
-
-/** Writes the lines of one thing, of which `text` says what stands in each column. */
-function lineWriter(
-  columns: readonly TextColumn[],
-  terminalWidth: number,
-): (text: (column: TextColumn) => string) => string[] {
-  const above = columns.find(({ takesOwnLine }) => takesOwnLine);
-  if (above !== undefined && columns.length > 1 && widthOf(columns) > terminalWidth) {
-    const below = lineWriter(
-      columns.filter((column) => column !== above),
-      terminalWidth - INDENT.length,
-    );
-    return (text) => [text(above), ...below(text).map((line) => `${INDENT}${line}`)];
-  }
-  const fitting = fitColumns(columns, terminalWidth);
-  return (text) => [
-    fitting
+  const { above, below } = layOut(texts, options.width);
+  const linesOf = (text: (column: TextColumn) => string) => {
+    const line = below
       .map(({ column, width }) => padText(cutText(text(column), width, column.cutAt), width, column.align))
       .join(GAP)
-      .trimEnd(),
-  ];
+      .trimEnd();
+    return above === undefined ? [line] : [text(above), `${INDENT}${line}`];
+  };
+  const shown = new Set([above, ...below.map(({ column }) => column)]);
+  return {
+    lines: [
+      ...linesOf(({ header }) => header.toUpperCase()).map(options.styles.bold),
+      ...items.flatMap((_, row) => linesOf(({ cells }) => cells[row]!)),
+    ],
+    leftOut: texts.filter((column) => !shown.has(column)).map(({ header }) => header),
+  };
+}
+
+/** Which columns stand in one line, and which one above the others where that line would be too long. */
+function layOut(
+  columns: readonly TextColumn[],
+  terminalWidth: number,
+): { above?: TextColumn; below: readonly Fitting[] } {
+  const above = columns.find(({ takesOwnLine }) => takesOwnLine);
+  if (above === undefined || columns.length === 1 || widthOf(columns) <= terminalWidth) {
+    return { below: fitColumns(columns, terminalWidth) };
+  }
+  const others = columns.filter((column) => column !== above);
+  return { above, below: fitColumns(others, terminalWidth - INDENT.length) };
 }
 
 /** One thing, one property on each line. */

@@ -74,11 +74,12 @@ export function wrapCommand(command: string, width: number): string {
 
 function wrapWords(words: readonly string[], width: number): string[][] {
   const lines: string[][] = [];
-  let used = Number.POSITIVE_INFINITY;
+  let used = 0;
   for (const word of words) {
     const wordWidth = displayWidth(word);
-    if (used + 1 + wordWidth <= width) {
-      lines.at(-1)!.push(word);
+    const line = lines.at(-1);
+    if (line !== undefined && used + 1 + wordWidth <= width) {
+      line.push(word);
       used += 1 + wordWidth;
     } else {
       lines.push([word]);

@@ -1,8 +1,12 @@
-import { type BillingUsageEvent, type BillingUsageSession, ValidationError } from "tinkerts";
+import {
+  type BillingUsageEvent,
+  type BillingUsageSession,
+  type CheckpointStorageUsageItem,
+  ValidationError,
+} from "tinkerts";
 import { endpoints } from "../../wire/index.js";
 import { type CommandModule, UsageError } from "../context.js";
-import { type Cell, type Column, printList } from "../output/index.js";
-import { writeCsv } from "./write-csv.js";
+import { type Cell, type Column, printList, writeCsv } from "../output/index.js";
 
 interface UsageOptions {
   readonly csv?: string;
@@ -99,23 +103,25 @@ const sessionColumns: readonly Column<[string, BillingUsageSession]>[] = [
   },
 ];
 
-export const define: CommandModule["define"] = (command, context) => {
-  command
-    .argument("<start>", "the first hour (UTC), as in 2026-01-31 or 2026-01-31T08:00:00Z")
-    .argument("<end>", "the hour before which to stop, 14 days later at most")
-    .option("--csv <file>", "write the usage as CSV to a file instead; - is standard output")
-    .option("--sessions-csv <file>", "write the sessions' metadata as CSV to a file; - is standard output")
-    .action(async (start: string, end: string, { csv, sessionsCsv }: UsageOptions) => {
-      const window = readWindow(start, end);
-      const rest = await context.restClient();
-      const usage = await rest.getBillingUsage(window);
-      if (sessionsCsv !== undefined) {
-        await writeCsv(context, sessionsCsv, Object.entries(usage.sessions ?? {}), sessionColumns);
-      }
-      if (csv !== undefined) await writeCsv(context, csv, usage.data, csvColumns);
-      if ((csv ?? sessionsCsv) !== undefined) return;
-      printList(context, usage.data, { columns, csvColumns, json: usage, empty: "no usage in this time" });
-    });
+export const usage: CommandModule = {
+  define: (command, context) => {
+    command
+      .argument("<start>", "the first hour (UTC), as in 2026-01-31 or 2026-01-31T08:00:00Z")
+      .argument("<end>", "the hour before which to stop, 14 days later at most")
+      .option("--csv <file>", "write the usage as CSV to a file instead; - is standard output")
+      .option("--sessions-csv <file>", "write the sessions' metadata as CSV to a file; - is standard output")
+      .action(async (start: string, end: string, { csv, sessionsCsv }: UsageOptions) => {
+        const window = readWindow(start, end);
+        const rest = await context.restClient();
+        const usage = await rest.getBillingUsage(window);
+        if (sessionsCsv !== undefined) {
+          await writeCsv(context, sessionsCsv, Object.entries(usage.sessions ?? {}), sessionColumns);
+        }
+        if (csv !== undefined) await writeCsv(context, csv, usage.data, csvColumns);
+        if ((csv ?? sessionsCsv) !== undefined) return;
+        printList(context, usage.data, { columns, csvColumns, json: usage, empty: "no usage in this time" });
+      });
+  },
 };
 
 function readWindow(start: string, end: string) {
@@ -150,3 +156,48 @@ function amountText({ eventInfo }: BillingUsageEvent): string {
   if (eventInfo.type === "checkpoint") return `${eventInfo.count.toLocaleString("en-US")} saved`;
   return `${eventInfo.tokenCount?.toLocaleString("en-US") ?? "?"} tokens`;
 }
+
+const STORAGE_COLUMNS: readonly Column<CheckpointStorageUsageItem>[] = [
+  { header: "Project", name: "projectId", value: (item) => item.projectId, importance: 3, leastWidth: 8 },
+  {
+    header: "Owner",
+    name: "orgUserUrn",
+    value: (item) => item.userEmail ?? item.userName ?? item.orgUserUrn,
+    importance: 4,
+    leastWidth: 8,
+  },
+  {
+    header: "Checkpoints",
+    name: "checkpointCount",
+    value: (item) => item.checkpointCount,
+    kind: "number",
+    importance: 5,
+  },
+  { header: "Size", name: "sizeBytes", value: (item) => item.sizeBytes, kind: "bytes", importance: 6 },
+  {
+    header: "Cost per month",
+    name: "estimatedMonthlyCostUsd",
+    value: (item) => item.estimatedMonthlyCostUsd,
+    kind: "dollars",
+    importance: 5,
+    isOptional: true,
+  },
+];
+
+export const checkpointStorage: CommandModule = {
+  define: (command, context) => {
+    command
+      .option("--csv <file>", "write it as CSV to a file instead; - is standard output")
+      .action(async ({ csv }: { readonly csv?: string }) => {
+        const rest = await context.restClient();
+        const usage = await rest.getCurrentCheckpointStorageUsage({ projectId: context.globals().project });
+        if (csv !== undefined) await writeCsv(context, csv, usage.data, STORAGE_COLUMNS);
+        else
+          printList(context, usage.data, {
+            columns: STORAGE_COLUMNS,
+            json: usage,
+            empty: "no checkpoints are stored",
+          });
+      });
+  },
+};

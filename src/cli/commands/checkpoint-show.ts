@@ -1,0 +1,72 @@
+import { type Checkpoint, NotFoundError, parseTinkerPath, type WeightsInfo } from "tinkerts";
+import type { CommandModule } from "../context.js";
+import { found } from "../failure.js";
+import { type Column, metadataColumn, printItem, printList } from "../output/index.js";
+import { CHECKPOINT_COLUMNS, PATH_ADVICE, PATH_ARGUMENT } from "./checkpoint-common.js";
+import { DEFAULT_LIMIT, limitValue, offsetValue, pageSize, takeItems } from "./take-items.js";
+
+interface CheckpointListOptions {
+  readonly runId?: string;
+  readonly limit: number;
+  readonly offset: number;
+}
+
+export const list: CommandModule = {
+  define: (command, context) => {
+    command
+      .option("--run-id <id>", "only the checkpoints of this run")
+      .option("--limit <number>", "how many at most; 0 for all", limitValue, DEFAULT_LIMIT)
+      .option("--offset <number>", "how many of the latest to leave out", offsetValue, 0)
+      .action(async ({ runId, limit, offset }: CheckpointListOptions) => {
+        const rest = await context.restClient();
+        const ofRun = async (id: string) => {
+          const advice = "`tinkerts run list` shows those it has";
+          const { items } = await found(context, rest.listCheckpoints(id), `training run ${id}`, advice);
+          const { Page } = await import("../../clients/index.js");
+          return new Page(items.slice(offset), { totalCount: items.length });
+        };
+        const list =
+          runId === undefined ? rest.listUserCheckpoints({ limit: pageSize(limit), offset }) : ofRun(runId);
+        const checkpoints = await takeItems(context, list, { limit, offset });
+        const empty = runId === undefined ? "no checkpoints" : `run ${runId} has no checkpoints`;
+        printList(context, checkpoints, { columns: Object.values(CHECKPOINT_COLUMNS), empty });
+      });
+  },
+};
+
+type CheckpointDetails = Checkpoint & WeightsInfo & { trainingRunId: string };
+
+const columns: readonly Column<CheckpointDetails>[] = [
+  ...Object.values(CHECKPOINT_COLUMNS),
+  { header: "Run", name: "trainingRunId", value: ({ trainingRunId }) => trainingRunId },
+  { header: "Base model", name: "baseModel", value: ({ baseModel }) => baseModel },
+  { header: "LoRA rank", name: "loraRank", value: ({ loraRank }) => loraRank },
+  { header: "Trained parts", name: "trainedParts", value: trainedParts },
+  metadataColumn(),
+];
+
+export const info: CommandModule = {
+  define: (command, context) => {
+    command.argument(...PATH_ARGUMENT).action(async (path: string) => {
+      const rest = await context.restClient();
+      const { trainingRunId, checkpointType, checkpointId } = parseTinkerPath(path);
+      const [weights, listed] = await Promise.all([
+        found(context, rest.getWeightsInfo(path), `checkpoint ${path}`, PATH_ADVICE),
+        // A published checkpoint of somebody else is in no list.
+        rest.listCheckpoints(trainingRunId).then(
+          ({ items }) => items.find(({ tinkerPath }) => tinkerPath === path),
+          (error: unknown) => {
+            if (!(error instanceof NotFoundError)) throw error;
+          },
+        ),
+      ]);
+      const known = { checkpointId, checkpointType, tinkerPath: path, public: true, time: "" };
+      printItem(context, { ...(listed ?? known), trainingRunId, ...weights }, columns);
+    });
+  },
+};
+
+function trainedParts({ trainAttn, trainMlp, trainUnembed }: CheckpointDetails): string[] {
+  const parts = { attention: trainAttn, MLP: trainMlp, unembedding: trainUnembed };
+  return Object.entries(parts).flatMap(([name, isTrained]) => (isTrained ? [name] : []));
+}
