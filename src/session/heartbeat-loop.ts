@@ -1,6 +1,5 @@
 import { APIError } from "../errors.js";
-import { requestTo } from "../transport/index.js";
-import { endpoints } from "../wire/index.js";
+import { encodeRequest, endpoints } from "../wire/index.js";
 import {
   HEARTBEAT_INTERVAL_MS,
   HEARTBEAT_TIMEOUT_MS,
@@ -38,7 +37,7 @@ export async function startHeartbeat(options: HeartbeatOptions): Promise<Heartbe
     try {
       const timeout = options.timeoutMs ?? HEARTBEAT_TIMEOUT_MS;
       const request = { timeout, maxRetries: 0, signal: abort.signal };
-      await http.exchange(requestTo(endpoints.sessionHeartbeat, { sessionId }, request));
+      await http.exchange({ ...encodeRequest(endpoints.sessionHeartbeat, { sessionId }), ...request });
       return undefined;
     } catch (error) {
       return {
