@@ -3,6 +3,7 @@ import {
   type ApiRequest,
   BACK_OFF,
   isRetryableError,
+  OutageError,
   type RequestOptions,
   randomUuid,
 } from "../transport/index.js";
@@ -66,7 +67,7 @@ export async function deliver<T>(
       endsAt = clock.now() + MAX_TOTAL_MS;
     } else {
       if (isUnreadable(error)) unreadableAnswers += 1;
-      const isQuick = retries < quickRetries;
+      const isQuick = retries < quickRetries && !(error instanceof OutageError);
       const leftMs = isQuick ? Number.POSITIVE_INFINITY : endsAt - clock.now();
       const isFinal = error instanceof APIError && finalStatuses.includes(error.status);
       const isRetryable =

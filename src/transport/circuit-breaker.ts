@@ -13,6 +13,13 @@ const RESUME_MS_PER_WAITER = 1;
 /** A patient request was stopped on its way to a connection: it was not sent, and waits like the others. */
 export class HeldBack extends TinkerError {}
 
+/** A patient request has waited in vain for the server to answer anybody. */
+export class OutageError extends APIConnectionError {
+  constructor(cause: Error | undefined) {
+    super(`The server answers nobody: ${cause?.message ?? "no connection."}`, { cause });
+  }
+}
+
 /** Somebody who waits, and who asks the server on behalf of all when it is his turn. */
 export interface BreakerWaiter {
   readonly clock: Clock;
@@ -58,7 +65,7 @@ export class CircuitBreaker {
     this.#waiting += 1;
     try {
       while (this.isOpen) {
-        if (waiter.clock.now() >= waiter.deadlineMs) throw this.#silence();
+        if (waiter.clock.now() >= waiter.deadlineMs) throw new OutageError(this.#lastError);
         // Whoever finds no probe under way makes one: also when the one who made the last has given up.
         this.#round ??= this.#startRound(waiter);
         await untilAborted(this.#round.ended, waiter.signal);
@@ -85,15 +92,6 @@ export class CircuitBreaker {
     const retries = this.#probes - 1;
     this.#probes += 1;
     if (retries >= 0) await clock.sleep(backOffMs(BACK_OFF.probe, retries, { random }), signal);
-    await probe(signal);
-  }
-
-  #silence(): APIConnectionError {
-    return new APIConnectionError(
-      `The server answers nobody: ${this.#lastError?.message ?? "no connection"}`,
-      {
-        cause: this.#lastError,
-      },
-    );
+    await untilAborted(probe(signal), signal);
   }
 }

@@ -13,6 +13,7 @@ export {
   StaticKeyAuth,
 } from "./auth.js";
 export { type CallOptions, callEndpoint, requestTo } from "./call-endpoint.js";
+export { OutageError } from "./circuit-breaker.js";
 export { type Clock, systemClock, type TimerOptions } from "./clock.js";
 export { HttpClient } from "./http-client.js";
 export { Interruption } from "./interruption.js";

@@ -83,8 +83,10 @@ export class ProtocolServer {
     this.#addDefaults();
   }
 
+  /** Begins to serve; after `stop` at the same address again. */
   async listen(): Promise<void> {
-    await new Promise<void>((resolve) => this.#server.listen(0, "127.0.0.1", resolve));
+    const earlier = this.url === "" ? 0 : Number(new URL(this.url).port);
+    await new Promise<void>((resolve) => this.#server.listen(earlier, "127.0.0.1", resolve));
     const { port } = this.#server.address() as AddressInfo;
     this.url = `${this.#options.tls === undefined ? "http" : "https"}://127.0.0.1:${port}`;
   }
@@ -136,11 +138,16 @@ export class ProtocolServer {
     for (const socket of [...this.#sockets.keys()]) socket.destroy();
   }
 
-  async close(): Promise<void> {
-    for (const timer of this.#timers) clearTimeout(timer);
+  /** Breaks every connection and refuses new ones, as a machine that is down. */
+  async stop(): Promise<void> {
     const closed = new Promise<void>((resolve) => this.#server.close(() => resolve()));
     this.dropConnections();
     await closed;
+  }
+
+  async close(): Promise<void> {
+    for (const timer of this.#timers) clearTimeout(timer);
+    await this.stop();
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
