@@ -10,12 +10,17 @@ export function describe(value: unknown): string {
   return typeof name === "string" && name !== "Object" && name !== "" ? `a ${name}` : "an object";
 }
 
+/** What other libraries call it. */
+const OTHER_NAMES: Readonly<Record<string, string>> = { lr: "learningRate" };
+
 /** The candidate a misspelt or snake_case name was most likely meant to be. */
 export function closestName(name: string, candidates: Iterable<string>): string | undefined {
+  const otherName = Object.hasOwn(OTHER_NAMES, name) ? OTHER_NAMES[name] : undefined;
   const plain = name.replaceAll("_", "").toLowerCase();
   let best: string | undefined;
   let bestDistance = Math.min(3, Math.floor(plain.length / 3) + 1);
   for (const candidate of candidates) {
+    if (candidate === otherName) return candidate;
     const distance = editDistance(plain, candidate.toLowerCase());
     if (distance < bestDistance) {
       best = candidate;

@@ -141,6 +141,15 @@ describe("sampling", () => {
     expect(() => sampler.sample({ prompt: [1, 2], promptLogprobsLastN: 1 })).toThrow(/promptLogprobsLastN/);
     expect(sent()).toEqual([]);
     await expect(client.service.createSamplingClient({ modelPath: "run/x" })).rejects.toThrow(/tinker:\/\//);
+    // @ts-expect-error a sampler of nothing
+    await expect(client.service.createSamplingClient({})).rejects.toThrow(
+      "createSamplingClient needs a baseModel or a modelPath, and got neither",
+    );
+    const modelPath = "tinker://run/sampler_weights/x";
+    // @ts-expect-error a sampler of two things
+    await expect(client.service.createSamplingClient({ baseModel: "m", modelPath })).rejects.toThrow(
+      "createSamplingClient needs a baseModel or a modelPath, and got both",
+    );
     // @ts-expect-error as Python writes it
     await expect(client.service.createLoraTrainingClient({ base_model: "m" })).rejects.toThrow(
       "unknown field base_model; did you mean baseModel?",

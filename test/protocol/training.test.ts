@@ -218,6 +218,27 @@ describe("training requests", () => {
     expect(() => training.forwardBackward([datum()], "ppo")).toThrow(
       /data\[0\].lossFnInputs.logprobs is missing/,
     );
+    // @ts-expect-error nor does a misspelt loss
+    expect(() => training.forwardBackward([datum()], "cross_entrpy")).toThrow(/did you mean cross_entropy\?/);
+    // @ts-expect-error nor does a config at the place of the options
+    expect(() => training.forwardBackward([rl], "ppo", { clipLowThreshold: 0.8 })).toThrow(
+      "unknown field clipLowThreshold; did you mean config.clipLowThreshold?",
+    );
+    // @ts-expect-error nor does nothing where options are expected
+    expect(() => training.forward([datum()], "cross_entropy", null)).toThrow(/options must be an object/);
+    const misspelt = { modelInput: [1], lossFnInputs: { targetTokens: [1], weight: [1] } };
+    expect(() => training.forwardBackward([misspelt], "cross_entropy")).toThrow(
+      "unknown field data[0].lossFnInputs.weight; did you mean weights?",
+    );
+    // @ts-expect-error nor does a parameter that AdamW does not have
+    expect(() => training.optimStep({ lr: 1e-4, beta1: 0.9 })).toThrow(
+      "unknown field lr; did you mean learningRate?",
+    );
+    // @ts-expect-error nor does a number alone
+    expect(() => training.optimStep(1e-4)).toThrow("the argument of optimStep must be an object, got 0.0001");
+    expect(() => training.forwardBackward([rl], { name: "" })).toThrow(
+      /lossFn.name must be a non-empty string/,
+    );
     expect(() => training.saveState("x", { ttlSeconds: -5 })).toThrow(/ttlSeconds/);
     await training.optimStep();
     expect(seqIds(server, OPTIM)).toEqual([1]);
@@ -245,6 +266,22 @@ describe("training requests", () => {
       ["ppo", { clipLowThreshold: 0.8, clipHighThreshold: 1.2 }],
       ["loss_of_tomorrow", { newKnob: 3 }],
     ]);
+  });
+
+  it("types the metrics, outputs and settings of a loss together", async () => {
+    await start();
+    const output = await training.forwardBackward([datum()], "cross_entropy");
+    const loss: number = output.metrics["loss:sum"];
+    expect(loss).toBe(1);
+    // @ts-expect-error the server's other metrics may be missing
+    const other: number = output.metrics["mfu:mean"];
+    expect(other).toBeUndefined();
+    const unlisted = await training.forwardBackward([datum()], { name: "loss_of_tomorrow" });
+    // @ts-expect-error so may any metric of a loss that these types do not know
+    const unknown: number = unlisted.metrics["loss:sum"];
+    expect(unknown).toBe(1);
+    await training.optimStep({ type: "of_next_year", anything: 1 });
+    await training.optimStep({ type: "dimuon", learningRate: 1e-3 });
   });
 
   it("gives the number of a refused request to the next one", async () => {

@@ -153,11 +153,12 @@ async function sendProtobuf(
 ): Promise<ApiResponse> {
   const bytes = encodeForwardBackwardRequest(request);
   const compress = context.session.config.protoCompressFwdbwd ? platform.zstdCompress : undefined;
+  const { method, path, pool } = endpoints.forwardBackward;
   return context.http.exchange({
     ...settings,
-    method: "POST",
-    path: "/api/v1/forward_backward",
-    pool: "train",
+    method,
+    path,
+    pool,
     body: compress === undefined ? bytes : await compress(bytes),
     contentType: "application/x-protobuf",
     headers: { ...settings.headers, ...(compress === undefined ? {} : { "Content-Encoding": "zstd" }) },
@@ -169,11 +170,12 @@ function sendJson(
   request: ForwardBackwardRequest,
   settings: AttemptSettings,
 ): Promise<ApiResponse> {
+  const { method, path, pool } = request.forwardOnly ? endpoints.forward : endpoints.forwardBackward;
   return context.http.exchange({
     ...settings,
-    method: "POST",
-    path: request.forwardOnly ? "/api/v1/forward" : "/api/v1/forward_backward",
-    pool: "train",
+    method,
+    path,
+    pool,
     json: forwardBackwardRequestToJson(request),
   });
 }

@@ -5,6 +5,7 @@ import type { CustomLossFn, CustomLossResult } from "../../training/custom-loss.
 import type { RequestOptions } from "../../transport/index.js";
 import { checkKeys, checkObject } from "../../wire/check-keys.js";
 import {
+  type AdamParams,
   checkLossFnConfig,
   checkLossFnInputs,
   checkLossFnName,
@@ -13,6 +14,8 @@ import {
   checkTtlSeconds,
   Datum,
   type DatumLike,
+  type DimuonParams,
+  describeLoss,
   encodeRequest,
   endpoints,
   type ForwardBackwardOutput,
@@ -25,6 +28,7 @@ import {
   type OperationEndpoint,
   type OptimParams,
   type OptimStepResponse,
+  type OtherOptimParams,
   type Shape,
 } from "../../wire/index.js";
 import { consoleUrls } from "../console-urls.js";
@@ -130,13 +134,12 @@ export class TrainingClient {
     forwardOnly: boolean,
   ): APIFuture<ForwardBackwardOutput<L>> {
     checkData(data);
-    checkObject(options, "options");
-    checkKeys(options, PASS_KEYS, "");
-    const { config, ...requestOptions } = options;
     const lossFn: unknown = typeof loss === "object" && loss !== null ? loss.name : loss;
     // One that is named in an object is meant to be unknown here.
     if (lossFn === loss) checkLossFnName(lossFn);
     else checkName(lossFn, "lossFn.name");
+    checkPassOptions(options, lossFn);
+    const { config, ...requestOptions } = options;
     const pass = {
       modelId: this.modelId,
       data: Array.from(data, (like, index) => {
@@ -157,8 +160,12 @@ export class TrainingClient {
    * Applies the gathered gradients with the optimizer chosen at the model's creation (AdamW unless told otherwise).
    * Rejects when one of the passes since the last step failed, unless you had seen that before this call.
    */
+  optimStep(params: DimuonParams | OtherOptimParams, options?: RequestOptions): APIFuture<OptimStepResponse>;
+  // Apart from those above, which may have parameters of any name: with them, a misspelt one would compile.
+  optimStep(params?: AdamParams, options?: RequestOptions): APIFuture<OptimStepResponse>;
   optimStep(params: OptimParams = {}, options: RequestOptions = {}): APIFuture<OptimStepResponse> {
-    const checked = checkOptimParams(params);
+    checkObject(params, "the argument of optimStep");
+    const checked = checkOptimParams(params, "");
     const request = this.#request(
       endpoints.optimStep,
       "type" in checked ? { optimizerParams: checked } : { adamParams: checked },
@@ -307,6 +314,15 @@ export class TrainingClient {
 function savedAt(path: string | null | undefined, name: string): { path: string } {
   if (typeof path !== "string") throw new TinkerError(`The server saved "${name}" but did not say where.`);
   return { path };
+}
+
+function checkPassOptions(options: unknown, lossFn: string): void {
+  checkObject(options, "options");
+  const settings = describeLoss(lossFn)?.config ?? {};
+  const misplaced = Object.keys(options).find((key) => Object.hasOwn(settings, key));
+  if (misplaced !== undefined)
+    throw new ValidationError(misplaced, `unknown field ${misplaced}; did you mean config.${misplaced}?`);
+  checkKeys(options, PASS_KEYS, "");
 }
 
 function checkData(data: unknown): void {
