@@ -3,13 +3,18 @@ import { type AuthProvider, type CredentialSource, HOSTED_BASE_URL, resolveAuth 
 import { normalizeBaseURL } from "../transport/request-encoding.js";
 import type { GlobalOptions } from "./global-options.js";
 
-/** The server that a command speaks to. */
+/** The server that a command speaks to; what is no URL stays as it was given. */
 export function serverURL({ baseURL }: Pick<GlobalOptions, "baseURL">): string {
-  return baseURL || process.env["TINKER_BASE_URL"] || HOSTED_BASE_URL;
+  const given = baseURL || process.env["TINKER_BASE_URL"] || HOSTED_BASE_URL;
+  try {
+    return normalizeBaseURL(given);
+  } catch {
+    return given;
+  }
 }
 
 export function isHosted(options: Pick<GlobalOptions, "baseURL">): boolean {
-  return normalizeBaseURL(serverURL(options)) === HOSTED_BASE_URL;
+  return serverURL(options) === HOSTED_BASE_URL;
 }
 
 /** The credential that clients find for that server. Throws where one is needed and there is none. */

@@ -79,5 +79,9 @@ function firstSentence(text: string): string {
 /** What the server said, without the request it said it to. */
 function detail(error: APIError): string {
   const [, said] = /^\S+ \S+ answered \d+: (.*?)\.?$/s.exec(error.message) ?? [];
-  return said ?? error.message;
+  // The server names fields of the request; the person at the terminal knows options.
+  return (said ?? error.message).replaceAll(
+    /\b(base|model)(?:_(model|path)|(Model|Path))\b/g,
+    (_, first, a, b) => `--${first}-${(a ?? b).toLowerCase()}`,
+  );
 }

@@ -44,6 +44,7 @@ describe("text", () => {
   it("is wrapped between words, with the indent it began with", () => {
     expect(wrapText("  one two  three\n\nfour", 9)).toBe("  one two\n  three\n\nfour");
     expect(wrapText("a wordthatislong b", 6)).toBe("a\nwordthatislong\nb");
+    expect(wrapText("/help   this list", 17)).toBe("/help   this list");
     expect(wrapText("any words", Number.POSITIVE_INFINITY)).toBe("any words");
     expect(wrapText("模型 模型 模型", 9)).toBe("模型 模型\n模型");
   });

@@ -174,7 +174,7 @@ describe("runs, sessions, usage", () => {
     ]);
     const sessionId = modelId.split(":")[0];
     expect(table.stdout.split("\n")).toHaveLength(3);
-    expect(table.stderr).toBe("2 of single commands are not shown: --all shows them too\n");
+    expect(table.stderr).toBe("2 sessions of single commands are not shown; --all shows all\n");
     expect(json.map((session) => session.sessionId)).toEqual([sessionId]);
     expect(all.map(({ displayName }) => displayName)).toEqual([
       "tinkerts doctor",

@@ -167,7 +167,7 @@ describe("tinkerts sample", () => {
     expect(unknown).toMatchObject({
       code: 1,
       stdout: "",
-      stderr: `error: ${server.backend.baseURL} refuses this: baseModel must be a model of this server (tinkerts/nano), got "no/such"\n`,
+      stderr: `error: ${server.backend.baseURL} refuses this: --base-model must be a model of this server (tinkerts/nano), got "no/such"\n`,
     });
     const path = await sample(["sample", "--model-path", "tinker://no/sampler_weights/x", "--prompt", "x"]);
     expect(path).toMatchObject({ code: 1, stderr: expect.stringContaining("no checkpoint tinker://no/") });

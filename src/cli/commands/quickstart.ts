@@ -1,7 +1,7 @@
 import { relative } from "node:path";
 import { fileURLToPath } from "node:url";
 import type { CommandContext, CommandModule } from "../context.js";
-import { printItem } from "../output/index.js";
+import { printItem, wrapCommand, wrapText } from "../output/index.js";
 import { createDisplay } from "../quickstart/display.js";
 
 interface QuickstartOptions {
@@ -31,7 +31,8 @@ async function quickstart(options: QuickstartOptions, context: CommandContext): 
   const isForPeople = format === "table";
   const display = createDisplay(isForPeople ? stdout : stderr, stderr);
   const result = await run({ display, signal: context.interruption() });
-  if (isForPeople) for (const line of whatNext(options, result.checkpoint)) display.say(line);
+  if (isForPeople)
+    display.say(whatNext(options, result.checkpoint, stdout.isTTY ? stdout.columns || 80 : 120));
   // The last line alone says it all, whatever a program read before it.
   else if (format === "json") stdout.write(`${JSON.stringify(result)}\n`);
   else printItem(context, result, columns);
@@ -44,16 +45,26 @@ function sourceOf(program: string): string {
   return relative(process.cwd(), fileURLToPath(file));
 }
 
-function whatNext({ rl }: QuickstartOptions, checkpoint: string): string[] {
+function whatNext({ rl }: QuickstartOptions, checkpoint: string, width: number): string {
   const prompt = rl ? "47+38=" : "English: smile\\nPig Latin:";
-  return [
-    "",
-    "What to try next:",
-    "- Ask it yourself: run `npx tinkerts serve` in this folder, and in another terminal",
-    `  printf '${prompt}' | npx tinkerts sample --base-url http://127.0.0.1:8642 --model-path ${checkpoint} --temperature 0 --stop '\\n'`,
+  const ask =
+    `printf '${prompt}' | npx tinkerts sample --base-url localhost:8642 ` +
+    `--model-path ${checkpoint} --temperature 0 --stop '\\n'`;
+  const steps = [
+    [
+      "Ask it yourself. Run `npx tinkerts serve` in this folder, and in another terminal:",
+      wrapCommand(ask, width - 2),
+    ],
     rl
-      ? "- Fine-tuning on examples: npx tinkerts quickstart"
-      : "- Reinforcement learning: npx tinkerts quickstart --rl",
-    `- Copy the program with the files beside it, change it, and run it with npx tsx: ${sourceOf(rl ? "addition" : "pig-latin")}`,
-  ];
+      ? ["See fine-tuning on examples:", "npx tinkerts quickstart"]
+      : ["See reinforcement learning:", "npx tinkerts quickstart --rl"],
+    [
+      "Make it your own. Copy this program with the files beside it, change it, and run it with `npx tsx`:",
+      sourceOf(rl ? "addition" : "pig-latin"),
+    ],
+  ] as const;
+  return [
+    "\nWhat to try next:",
+    ...steps.map(([text, line]) => `${wrapText(text, width)}\n  ${line.replaceAll("\n", "\n  ")}`),
+  ].join("\n\n");
 }

@@ -130,9 +130,9 @@ async function listSessions(
   );
   printList(context, sessions, { columns: COLUMNS, empty: "no sessions" });
   if (hidden > 0) {
-    context.notify(
-      `${hidden} of single commands ${hidden === 1 ? "is" : "are"} not shown: --all shows them too`,
-    );
+    const left =
+      hidden === 1 ? "1 session of a single command is" : `${hidden} sessions of single commands are`;
+    context.notify(`${left} not shown; --all shows all`);
   }
 }
 

@@ -54,6 +54,7 @@ export function wrapText(text: string, width: number): string {
   return text
     .split("\n")
     .map((line) => {
+      if (displayWidth(line) <= width) return line;
       const indent = /^ */.exec(line)![0];
       return wrapWords(line.trim().split(/ +/), width - indent.length)
         .map((words) => `${indent}${words.join(" ")}`.trimEnd())

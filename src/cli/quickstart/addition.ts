@@ -95,7 +95,12 @@ export async function runAddition({
   display.say(`${baseModel} adds ${percent(accuracyBefore)} of ${test.length} held-out pairs right.\n`);
 
   display.say(`Learning from ${problemsPerStep} x ${samplesPerProblem} answers a step:`);
-  const training = await service.createLoraTrainingClient({ baseModel, rank: 32, seed: 1 });
+  const training = await service.createLoraTrainingClient({
+    baseModel,
+    rank: 32,
+    seed: 1,
+    userMetadata: { name: "quickstart: addition" },
+  });
   let sampler = await training.saveWeightsAndGetSamplingClient();
   let attempts = attempt(sampler, draw(), samplesPerProblem, 1);
   const curve: number[] = [];

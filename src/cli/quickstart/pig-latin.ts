@@ -57,7 +57,12 @@ export async function runPigLatin({
   display.say(`Pig Latin by ${baseModel} as it is:`);
   const accuracyBefore = await accuracyOf(await service.createSamplingClient({ baseModel }));
 
-  const training = await service.createLoraTrainingClient({ baseModel, rank: 32, seed: 1 });
+  const training = await service.createLoraTrainingClient({
+    baseModel,
+    rank: 32,
+    seed: 1,
+    userMetadata: { name: "quickstart: Pig Latin" },
+  });
   const random = seededRandom(1);
   let words: string[] = [];
 
