@@ -156,6 +156,10 @@ describe("checkpoints", () => {
     const redirect = await client.send("GET", `/api/v1${route}`);
     expect(redirect.status).toBe(302);
     expect(Date.parse(redirect.headers.get("expires")!)).toBe(clock.wallNow() + 15 * 60_000);
+    const old = await client.send("GET", `/api/v1${route}`, {
+      headers: { accept: "application/json, application/gzip" },
+    });
+    expect(old.status).toBe(302);
     const archive = await client.send("GET", redirect.headers.get("location")!);
     expect(archive.headers.get("content-type")).toBe("application/gzip");
     const folder = await mkdtemp(join(tmpdir(), "tinkerts-test-"));

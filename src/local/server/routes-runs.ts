@@ -116,7 +116,9 @@ export function addRunRoutes(app: App, core: Core): void {
     const { url, expiresAt } = core.signer.sign(context.req.url, "/api/v1/downloads/archive", {
       path: tinkerPath(record),
     });
-    if ((context.req.header("accept") ?? "").includes("application/json")) {
+    const accept = context.req.header("accept") ?? "";
+    // Old versions of the official client name gzip beside JSON, and understand only the redirect.
+    if (accept.includes("application/json") && !accept.includes("application/gzip")) {
       return context.json({ url, expires: isoTime(expiresAt) });
     }
     context.header("expires", new Date(expiresAt).toUTCString());
