@@ -81,6 +81,17 @@ Equal to the last bit: ${compared.join(", ")}.
 Not compared, because the two may differ: ${normalised.join("; ")}.`;
 }
 
+/** @param {{ name: string, parts: [string, string][] }[]} workflows one per version  @returns {string} markdown */
+export function workflowTable(workflows) {
+  const cell = (result) => ({ ok: "yes", "not in this version": "-" })[result] ?? result;
+  const [newest, ...old] = workflows;
+  const versions = [...old, newest];
+  return table(
+    ["", ...versions.map(({ name }) => name)],
+    newest.parts.map(([part], row) => [part, ...versions.map(({ parts }) => cell(parts[row][1]))]),
+  );
+}
+
 function otherBackend(servers) {
   const methods = [...new Set(servers.flatMap(({ rows }) => rows.map((row) => row.method)))];
   const cells = servers.map(({ rows }) => new Map(rows.map((row) => [row.method, row.result])));

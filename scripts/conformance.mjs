@@ -1,8 +1,9 @@
 // `npm run conformance`: the official Python SDK, newest release, as the judge of the wire and as a client of the
-// built-in backend. Makes a virtual environment in .venv/ the first time; needs python3 and the package registry, or
-// TINKERTS_PYTHON, a Python that has the tinker package (and, for custom losses, PyTorch).
+// built-in backend; three older releases as clients too. Makes virtual environments in .venv/ the first time; needs
+// python3 and the package registry, or TINKERTS_PYTHON, a Python that has the tinker package (and, for custom losses,
+// PyTorch), which leaves the older releases out.
 //
-//   --report          writes the results into docs/proof.md
+//   --report          writes the results into docs/proof.md and docs/coming-from-python.md
 //   --against URL     runs our client's methods against another server instead, with TINKER_API_KEY as its key: what it
 //                     does not offer is reported. --model M if not its first one, --name N for the report
 //   --cases N         values per type and direction (1000)      --seed N   where the generators start (1)
@@ -12,8 +13,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
-import { conformanceSections } from "./conformance-report.mjs";
-import { writeProofSection } from "./proof-section.mjs";
+import { conformanceSections, workflowTable } from "./conformance-report.mjs";
+import { readSection, writeProofSection, writeSection } from "./proof-section.mjs";
 
 const { values: options } = parseArgs({
   options: {
@@ -28,37 +29,57 @@ const { values: options } = parseArgs({
 const root = fileURLToPath(new URL("..", import.meta.url));
 const run = (command, args) => execFileSync(command, args, { cwd: root, stdio: "inherit" });
 
-/** A Python with the newest tinker. PyTorch, for custom losses, is welcome but large: without it their rows say so. */
-function findPython() {
+/** Old versions of the official package that must go on working: the newest patch of each. */
+const OLD_CLIENTS = ["0.18", "0.25", "0.30"];
+const TORCH_FOR_CPUS = "https://download.pytorch.org/whl/cpu";
+
+/**
+ * The Pythons of the official package by version, "newest" first, each in an environment of its own. uv links their files
+ * from one cache, so that four environments take hardly more time and space than one.
+ */
+function makeClients() {
   const given = process.env.TINKERTS_PYTHON;
-  if (given) return given;
+  if (given) return { newest: given };
   const environment = join(root, ".venv");
-  const python = join(environment, "bin/python");
-  if (!existsSync(python)) run("python3", ["-m", "venv", environment]);
-  const install = ["-m", "pip", "install", "--quiet", "--upgrade", "--disable-pip-version-check"];
-  run(python, [...install, "tinker"]);
-  const torch = spawnSync(
-    python,
-    [
-      ...install,
-      "--timeout",
-      "15",
-      "--retries",
-      "0",
-      "torch",
-      "--index-url",
-      "https://download.pytorch.org/whl/cpu",
-    ],
-    { cwd: root, timeout: 120_000 },
-  );
-  if (torch.status !== 0)
+  const newest = join(environment, "bin/python");
+  if (!existsSync(newest)) run("python3", ["-m", "venv", environment]);
+  run(newest, ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "uv"]);
+  const uv = join(environment, "bin/uv");
+  const clients = { newest };
+  for (const version of OLD_CLIENTS) {
+    const folder = join(environment, `tinker-${version}`);
+    if (!existsSync(folder)) run(uv, ["venv", "--quiet", "--python", newest, folder]);
+    clients[version] = join(folder, "bin/python");
+  }
+  for (const [version, python] of Object.entries(clients)) {
+    const wanted = version === "newest" ? "tinker" : `tinker==${version}.*`;
+    run(uv, ["pip", "install", "--quiet", "--upgrade-package", "tinker", "--python", python, wanted]);
+  }
+  if (!installTorch(uv, Object.values(clients))) {
     console.log("PyTorch could not be installed: custom losses of the Python SDK are left out.");
-  return python;
+  }
+  return clients;
+}
+
+/** For custom losses. The build for CPUs is small but has an index of its own; the one everybody reaches is large. */
+function installTorch(uv, pythons) {
+  const env = { ...process.env, UV_HTTP_TIMEOUT: "15", UV_HTTP_RETRIES: "0" };
+  const install = (python, index) =>
+    spawnSync(uv, ["pip", "install", "--quiet", "--python", python, ...index, "torch"], {
+      env,
+      timeout: 180_000,
+    }).status === 0;
+  return [["--default-index", TORCH_FOR_CPUS], []].some((index) =>
+    pythons.every((python) => install(python, index)),
+  );
 }
 
 const { against } = options;
-const python = against === undefined ? findPython() : "";
-if (python !== "") run(python, ["-c", "import tinker; print('tinker', tinker.__version__)"]);
+const clients = against === undefined ? makeClients() : {};
+for (const python of Object.values(clients)) {
+  run(python, ["-c", "from importlib.metadata import version; print('tinker', version('tinker'))"]);
+}
+if (against === undefined) run("npm", ["run", "--silent", "build"]);
 const results = mkdtempSync(join(tmpdir(), "tinkerts-conformance-"));
 const files =
   against === undefined
@@ -72,7 +93,8 @@ const { status } = spawnSync(
     stdio: "inherit",
     env: {
       ...process.env,
-      TINKERTS_PYTHON: python,
+      TINKERTS_PYTHON: clients.newest ?? "",
+      TINKERTS_CLIENTS: JSON.stringify(clients),
       TINKERTS_CASES: options.cases,
       TINKERTS_SEED: options.seed,
       TINKERTS_CONFORMANCE_RESULTS: results,
@@ -94,9 +116,29 @@ const found = Object.fromEntries(
 rmSync(results, { recursive: true });
 // A run without another server has nothing new to say about others.
 if (against === undefined) delete found["other-backends"];
-const sections = conformanceSections(found);
-for (const [id, markdown] of Object.entries(sections)) {
+for (const [id, markdown] of Object.entries(conformanceSections(found))) {
   if (options.report) writeProofSection(id, markdown);
   else console.log(`\n${markdown}`);
 }
-process.exit(status ?? 1);
+const isPageTrue = clientTable(found, options.report);
+process.exit(isPageTrue ? (status ?? 1) : 1);
+
+/** Writes or checks the table of versions; true unless the page says something else than was found. */
+function clientTable(found, shouldWrite) {
+  const [page, id] = ["docs/coming-from-python.md", "clients"];
+  const workflows = Object.keys(clients).map((name) => found[`workflow-${name}`]);
+  // With a Python of the caller's own there are no old versions; without PyTorch a row is unknown.
+  const isWhole =
+    workflows.length > 1 &&
+    workflows.every((each) => each?.parts.every(([, result]) => result !== "needs PyTorch"));
+  if (!isWhole) return true;
+  const markdown = workflowTable(workflows);
+  if (shouldWrite) writeSection(page, id, markdown);
+  else if (readSection(page, id) !== markdown) {
+    console.error(
+      `${page} does not say what was found (npm run conformance -- --report writes it):\n\n${markdown}`,
+    );
+    return false;
+  }
+  return true;
+}

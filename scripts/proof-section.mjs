@@ -1,13 +1,27 @@
-// Writes one section of docs/proof.md, between its marks: the commands that show a claim report there when given --report.
+// Sections of a docs page between marks, `<!-- begin: id -->` and `<!-- end: id -->`, that commands write when given --report.
 import { readFileSync, writeFileSync } from "node:fs";
 
-const page = new URL("../docs/proof.md", import.meta.url);
+const file = (page) => new URL(`../${page}`, import.meta.url);
 
-/** @param {string} id as in `<!-- begin: id -->`  @param {string} markdown the new text of the section */
-export function writeProofSection(id, markdown) {
+function findSection(page, id) {
   const [begin, end] = [`<!-- begin: ${id} -->`, `<!-- end: ${id} -->`];
-  const text = readFileSync(page, "utf8");
+  const text = readFileSync(file(page), "utf8");
   const [from, to] = [text.indexOf(begin), text.indexOf(end)];
-  if (from < 0 || to < from) throw new Error(`docs/proof.md has no section ${id}`);
-  writeFileSync(page, `${text.slice(0, from + begin.length)}\n${markdown.trim()}\n${text.slice(to)}`);
+  if (from < 0 || to < from) throw new Error(`${page} has no section ${id}`);
+  return { text, from: from + begin.length, to };
 }
+
+/** @param {string} page as in `docs/proof.md`  @param {string} id of the section  @returns {string} its text */
+export function readSection(page, id) {
+  const { text, from, to } = findSection(page, id);
+  return text.slice(from, to).trim();
+}
+
+/** @param {string} page  @param {string} id of the section  @param {string} markdown its new text */
+export function writeSection(page, id, markdown) {
+  const { text, from, to } = findSection(page, id);
+  writeFileSync(file(page), `${text.slice(0, from)}\n${markdown.trim()}\n${text.slice(to)}`);
+}
+
+/** @param {string} id of a section of docs/proof.md  @param {string} markdown its new text */
+export const writeProofSection = (id, markdown) => writeSection("docs/proof.md", id, markdown);

@@ -1,5 +1,5 @@
-/** The official Python package in a process of its own: one JSON command a line in, one JSON answer a line out. */
-import { spawn } from "node:child_process";
+/** The official Python package in processes of its own. */
+import { execFile, spawn } from "node:child_process";
 import { once } from "node:events";
 import { existsSync } from "node:fs";
 import { createInterface } from "node:readline";
@@ -20,6 +20,44 @@ export function explainSkip(file: string): void {
 export const pythonFile = (name: string): string =>
   fileURLToPath(new URL(`./python/${name}`, import.meta.url));
 
+interface Script {
+  readonly baseURL: string;
+  readonly apiKey: string;
+  readonly model: string;
+  /** Variables of the script's own. */
+  readonly env?: Readonly<Record<string, string>>;
+  readonly folder?: string;
+  /** The Python that runs it: the one with the newest package unless told otherwise. */
+  readonly interpreter?: string;
+}
+
+/** Runs a script as a client of a server, and gives what it printed. */
+export function runPython(script: string, client: Script): Promise<string> {
+  const options = {
+    env: {
+      ...process.env,
+      TINKER_BASE_URL: client.baseURL,
+      TINKER_API_KEY: client.apiKey,
+      MODEL: client.model,
+      HF_HUB_OFFLINE: "1",
+      ...client.env,
+    },
+    timeout: 220_000,
+    maxBuffer: 2 ** 26,
+    ...(client.folder === undefined ? {} : { cwd: client.folder }),
+  };
+  return new Promise((resolve, reject) => {
+    execFile(client.interpreter ?? python, [pythonFile(script)], options, (error, stdout, stderr) => {
+      if (error === null) resolve(stdout);
+      else reject(new Error(`${error.message}\n${stdout}\n${stderr}`));
+    });
+  });
+}
+
+/** The last line a script printed, which is its result. */
+export const lastLine = <T>(output: string): T => JSON.parse(output.trim().split("\n").at(-1)!) as T;
+
+/** A process that judges messages: one JSON command a line in, one JSON answer a line out. */
 export class Judge implements AsyncDisposable {
   readonly #child = spawn(python, [pythonFile("wire.py")], { stdio: ["pipe", "pipe", "inherit"] });
   readonly #lines = createInterface({ input: this.#child.stdout })[Symbol.asyncIterator]();

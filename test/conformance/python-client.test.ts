@@ -1,4 +1,3 @@
-import { execFile } from "node:child_process";
 import { mkdir, mkdtemp, rm, symlink } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -7,7 +6,7 @@ import { defaultModel } from "../../src/local/default-model.js";
 import { type LocalBackendOptions, startLocalBackend } from "../../src/local/index.js";
 import { FakeEngine, fakeModel } from "../local/fake-engine.js";
 import { silent } from "../local/raw-client.js";
-import { explainSkip, hasPython, python, pythonFile } from "./judge.js";
+import { explainSkip, hasPython, lastLine, runPython } from "./judge.js";
 import { writeReport } from "./report.js";
 
 explainSkip("python-client.test.ts");
@@ -29,6 +28,10 @@ const CONFIGURATIONS: [string, LocalBackendOptions, string][] = [
   ],
 ];
 
+/** Tells the scripts that the server gives tokens for keys. */
+const tokenEnv = ({ clientConfig }: LocalBackendOptions): Record<string, string> =>
+  clientConfig?.["pjwt_auth_enabled"] === true ? { HAS_TOKENS: "1" } : {};
+
 interface Row {
   readonly client: string;
   readonly method: string;
@@ -39,10 +42,9 @@ interface Row {
 describe.skipIf(!hasPython)("the official Python SDK", () => {
   it.each(CONFIGURATIONS)(
     "works %s",
-    async (_, options, key) => {
+    async (_, options, apiKey) => {
       await using backend = await startLocalBackend({ engine: new FakeEngine(), logger: silent, ...options });
-      const hasTokens = options.clientConfig?.["pjwt_auth_enabled"] === true;
-      const settings = { baseURL: backend.baseURL, key, model: fakeModel.name, hasTokens };
+      const settings = { baseURL: backend.baseURL, apiKey, model: fakeModel.name, env: tokenEnv(options) };
       expect(await runPython("sdk.py", settings)).toContain("python sdk ok");
     },
     120_000,
@@ -50,21 +52,17 @@ describe.skipIf(!hasPython)("the official Python SDK", () => {
 
   it.each(CONFIGURATIONS)(
     "finds every method of its clients answered by the real engine, %s",
-    async (name, options, key) => {
+    async (name, options, apiKey) => {
       await using backend = await startLocalBackend({ logger: silent, ...options });
-      const hasTokens = options.clientConfig?.["pjwt_auth_enabled"] === true;
       // transformers takes a folder of the model's name for the model, and so asks no hub for its tokenizer.
       const folder = await mkdtemp(join(tmpdir(), "tinkerts-names-"));
       await mkdir(join(folder, "tinkerts"));
       await symlink(defaultModel.path, join(folder, defaultModel.name));
-      const settings = { baseURL: backend.baseURL, key, model: defaultModel.name, hasTokens, folder };
+      const env = tokenEnv(options);
+      const settings = { baseURL: backend.baseURL, apiKey, model: defaultModel.name, env, folder };
       const output = await runPython("methods.py", settings).finally(() => rm(folder, { recursive: true }));
-      const found = JSON.parse(output.trim().split("\n").at(-1)!) as {
-        rows: Row[];
-        version: string;
-        torch: boolean;
-      };
-      writeReport(hasTokens ? "methods-with-tokens" : "methods", { ...found, configuration: name });
+      const found = lastLine<{ rows: Row[]; version: string; torch: boolean }>(output);
+      writeReport("HAS_TOKENS" in env ? "methods-with-tokens" : "methods", { ...found, configuration: name });
       const bad = found.rows.filter((row) => /FAILED|MISSING/.test(`${row.sync} ${row.async}`));
       expect(bad).toEqual([]);
       expect(found.rows.length).toBeGreaterThan(50);
@@ -72,34 +70,3 @@ describe.skipIf(!hasPython)("the official Python SDK", () => {
     240_000,
   );
 });
-
-interface PythonRun {
-  readonly baseURL: string;
-  readonly key: string;
-  readonly model: string;
-  readonly hasTokens: boolean;
-  readonly folder?: string;
-}
-
-function runPython(script: string, run: PythonRun): Promise<string> {
-  const env = {
-    ...process.env,
-    TINKER_BASE_URL: run.baseURL,
-    TINKER_API_KEY: run.key,
-    MODEL: run.model,
-    HF_HUB_OFFLINE: "1",
-    ...(run.hasTokens ? { HAS_TOKENS: "1" } : {}),
-  };
-  return new Promise((resolve, reject) => {
-    const options = {
-      env,
-      timeout: 220_000,
-      maxBuffer: 2 ** 26,
-      ...(run.folder === undefined ? {} : { cwd: run.folder }),
-    };
-    execFile(python, [pythonFile(script)], options, (error, stdout, stderr) => {
-      if (error === null) resolve(stdout);
-      else reject(new Error(`${error.message}\n${stdout}\n${stderr}`));
-    });
-  });
-}
