@@ -6,9 +6,9 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { FullTrainer } from "../dist/local/engine/full-trainer.js";
 import { createWasmKernels } from "../dist/local/engine/kernels/index.js";
 import { startEngine } from "../dist/local/engine/start-engine.js";
+import { FullTrainer } from "../dist/local/engine/training/full-trainer.js";
 
 const threads = 2;
 const qwen3 = {

@@ -1,5 +1,5 @@
 // Greedy answers straight from the decoder, many prompts at once.
-import { decoderForward, packSequences, scratchInts } from "../../dist/local/engine/decoder.js";
+import { decoderForward, packSequences, scratchInts } from "../../dist/local/engine/model/decoder.js";
 
 const MAX_ROWS = 4096;
 

@@ -6,7 +6,7 @@ import { writeFileAtomic } from "../files.node.js";
 import { askHub, type HubOptions } from "../tokenizers/hub.js";
 import { hubCacheFolder, repositoryFolder } from "../tokenizers/hub-cache.js";
 import { abortError, systemClock } from "../transport/index.js";
-import { EngineInputError } from "./engine/errors.js";
+import { EngineInputError } from "./engine/engine.js";
 
 /** How far the download of a model is, all its files together. */
 export interface ModelDownload {

@@ -8,7 +8,7 @@ import type {
 import { EngineCore } from "../../src/local/engine/engine-core.js";
 import { createWasmKernels } from "../../src/local/engine/kernels/index.js";
 import type { Kernels } from "../../src/local/engine/kernels/kernels.js";
-import { philox } from "../../src/local/engine/random.js";
+import { philox } from "../../src/local/engine/philox.js";
 import { fixture, goldenModels } from "./golden.js";
 
 export const lora: LoraSettings = { rank: 4, seed: 7, trainAttn: true, trainMlp: true, trainUnembed: true };

@@ -1,9 +1,9 @@
 import { describe, expect, it } from "vitest";
-import { Adapter } from "../../src/local/engine/adapter.js";
-import { loadBaseModel } from "../../src/local/engine/base-model.js";
-import { decoderForward, packSequences } from "../../src/local/engine/decoder.js";
 import type { Kernels } from "../../src/local/engine/kernels/kernels.js";
-import { linearForward } from "../../src/local/engine/linear.js";
+import { loadBaseModel } from "../../src/local/engine/model/base-model.js";
+import { decoderForward, packSequences } from "../../src/local/engine/model/decoder.js";
+import { linearForward } from "../../src/local/engine/model/linear.js";
+import { Adapter } from "../../src/local/engine/training/adapter.js";
 import {
   fixture,
   goldenCall,

@@ -1,7 +1,6 @@
 import { readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { decodeSafetensors, type FloatTensor } from "../../src/checkpoints/safetensors.js";
-import type { Adapter } from "../../src/local/engine/adapter.js";
 import type {
   AdapterState,
   EngineDatum,
@@ -10,7 +9,8 @@ import type {
   LossName,
 } from "../../src/local/engine/engine.js";
 import type { Kernels } from "../../src/local/engine/kernels/kernels.js";
-import { trainingPass } from "../../src/local/engine/training-pass.js";
+import type { Adapter } from "../../src/local/engine/training/adapter.js";
+import { trainingPass } from "../../src/local/engine/training/training-pass.js";
 
 export const goldenModels = ["qwen3", "llama", "qwen2"] as const;
 export type GoldenModel = (typeof goldenModels)[number];

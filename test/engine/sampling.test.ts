@@ -1,6 +1,5 @@
 import { afterEach, describe, expect, it } from "vitest";
-import type { BaseModelInfo, Engine } from "../../src/local/engine/engine.js";
-import { CancelledError } from "../../src/local/engine/errors.js";
+import { type BaseModelInfo, CancelledError, type Engine } from "../../src/local/engine/engine.js";
 import { createWasmKernels } from "../../src/local/engine/kernels/index.js";
 import { adam, crossEntropy, lora, openEngine, randomTokens, sampleCall, trainingData } from "./engines.js";
 

@@ -1,11 +1,11 @@
 import { afterEach, describe, expect, it } from "vitest";
-import { Adapter } from "../../src/local/engine/adapter.js";
-import { loadBaseModel } from "../../src/local/engine/base-model.js";
 import type { Engine, EngineDatum } from "../../src/local/engine/engine.js";
 import { createWasmKernels } from "../../src/local/engine/kernels/index.js";
 import type { Kernels } from "../../src/local/engine/kernels/kernels.js";
 import { createReferenceKernels } from "../../src/local/engine/kernels/reference.js";
-import { trainingPass } from "../../src/local/engine/training-pass.js";
+import { loadBaseModel } from "../../src/local/engine/model/base-model.js";
+import { Adapter } from "../../src/local/engine/training/adapter.js";
+import { trainingPass } from "../../src/local/engine/training/training-pass.js";
 import { adam, crossEntropy, lora, openEngine, randomTokens, sampleCall, trainingData } from "./engines.js";
 import { fixture, relativeError, runPass } from "./golden.js";
 import { kernelChoices } from "./kernel-choices.js";

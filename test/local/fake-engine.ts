@@ -1,15 +1,16 @@
-import type {
-  AdamSettings,
-  AdapterState,
-  BaseModelInfo,
-  Engine,
-  ForwardBackwardCall,
-  ForwardBackwardResult,
-  LoraSettings,
-  SampleCall,
-  SampleResult,
+import {
+  type AdamSettings,
+  type AdapterState,
+  type BaseModelInfo,
+  CancelledError,
+  type Engine,
+  EngineInputError,
+  type ForwardBackwardCall,
+  type ForwardBackwardResult,
+  type LoraSettings,
+  type SampleCall,
+  type SampleResult,
 } from "../../src/local/engine/engine.js";
-import { CancelledError, EngineInputError } from "../../src/local/engine/errors.js";
 
 interface FakeAdapter {
   baseModel: string;

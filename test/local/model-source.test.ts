@@ -3,8 +3,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import { defaultModel } from "../../src/local/default-model.js";
-import { checkModel } from "../../src/local/engine/base-model.js";
-import { EngineInputError } from "../../src/local/engine/errors.js";
+import { EngineInputError } from "../../src/local/engine/engine.js";
+import { checkModel } from "../../src/local/engine/model/base-model.js";
 import { resolveModel } from "../../src/local/model-source.js";
 import { FakeHub } from "../support/fake-hub.js";
 

@@ -45,7 +45,7 @@ async function serve(
     );
   }
   const interrupted = context.interruption();
-  const { checkModel } = await import("../../local/engine/base-model.js");
+  const { checkModel } = await import("../../local/engine/model/base-model.js");
   const { findModel } = await import("./find-model.js");
   const models: LocalModel[] = [];
   // One after the other: there is one line to show a download in.

@@ -1,23 +1,25 @@
 /** The engine in one thread: owns models, adapters and samplers, and shares its time fairly between training and sampling. */
-import { Adapter } from "./adapter.js";
-import { AdapterQueue } from "./adapter-queue.js";
-import { type BaseModel, loadBaseModel } from "./base-model.js";
-import type {
-  AdamSettings,
-  AdapterState,
-  BaseModelInfo,
-  Engine,
-  ForwardBackwardCall,
-  ForwardBackwardResult,
-  LoraSettings,
-  SampleCall,
-  SampleResult,
+
+import { AdapterJobs } from "./adapter-jobs.js";
+import {
+  type AdamSettings,
+  type AdapterState,
+  type BaseModelInfo,
+  CancelledError,
+  type Engine,
+  EngineInputError,
+  type ForwardBackwardCall,
+  type ForwardBackwardResult,
+  type LoraSettings,
+  type SampleCall,
+  type SampleResult,
 } from "./engine.js";
-import { CancelledError, EngineInputError } from "./errors.js";
 import type { Kernels } from "./kernels/kernels.js";
-import { Sampler } from "./sampler.js";
-import { tokenizerDecode } from "./tokenizer-decode.js";
-import { largestStep, trainingPass } from "./training-pass.js";
+import { type BaseModel, loadBaseModel } from "./model/base-model.js";
+import { BatchSampler } from "./sampling/batch-sampler.js";
+import { tokenizerDecode } from "./sampling/stop-condition.js";
+import { Adapter } from "./training/adapter.js";
+import { largestStep, trainingPass } from "./training/training-pass.js";
 
 export interface EngineCoreOptions {
   kernels: Kernels;
@@ -37,8 +39,8 @@ export class EngineCore implements Engine {
   readonly #options: EngineCoreOptions;
   readonly #kernels: Kernels;
   readonly #models = new Map<string, BaseModel>();
-  readonly #samplers = new Map<string, Sampler>();
-  readonly #queues = new Map<string, AdapterQueue>();
+  readonly #samplers = new Map<string, BatchSampler>();
+  readonly #queues = new Map<string, AdapterJobs>();
   /** Time used by each side; the one that has had less goes next. */
   readonly #used = { training: 0, sampling: 0 };
   #looping = false;
@@ -52,7 +54,7 @@ export class EngineCore implements Engine {
       const model = loadBaseModel(options.kernels, name, path);
       this.#models.set(name, model);
       const { cacheBytes, freshSeed } = options;
-      const sampler = new Sampler(options.kernels, model, {
+      const sampler = new BatchSampler(options.kernels, model, {
         cacheBytes,
         freshSeed,
         decode: tokenizerDecode(path),
@@ -200,25 +202,25 @@ export class EngineCore implements Engine {
     return model;
   }
 
-  #queueFor(adapterId: string): AdapterQueue {
+  #queueFor(adapterId: string): AdapterJobs {
     if (this.#closed) throw closedError();
     let queue = this.#queues.get(adapterId);
     if (!queue) {
-      queue = new AdapterQueue(() => this.#wake());
+      queue = new AdapterJobs(() => this.#wake());
       this.#queues.set(adapterId, queue);
     }
     return queue;
   }
 
-  #adapterOf(queue: AdapterQueue, adapterId: string): Adapter {
+  #adapterOf(queue: AdapterJobs, adapterId: string): Adapter {
     if (!queue.adapter) throw new EngineInputError(`there is no adapter ${adapterId}`);
     return queue.adapter;
   }
 
   #once<T>(
-    queue: AdapterQueue,
+    queue: AdapterJobs,
     alone: boolean,
-    run: (queue: AdapterQueue) => T,
+    run: (queue: AdapterJobs) => T,
     ready: () => boolean = () => true,
   ): Promise<T> {
     return new Promise((resolve, failed) => {
@@ -270,10 +272,10 @@ export class EngineCore implements Engine {
   }
 
   /** Runs what needs no step, and picks the adapter that trains next, in turn. */
-  #nextTraining(): AdapterQueue | null {
+  #nextTraining(): AdapterJobs | null {
     // What one queue runs may be what another waits for.
     while ([...this.#queues.values()].map((queue) => queue.advance()).includes(true));
-    const ready: AdapterQueue[] = [];
+    const ready: AdapterJobs[] = [];
     for (const [id, queue] of this.#queues) {
       if (queue.trains) ready.push(queue);
       else if (queue.isEmpty && !queue.adapter) this.#queues.delete(id);

@@ -169,3 +169,16 @@ export interface EngineOptions {
   /** Upper bound for the key-value cache of the sampler. Default 512 MiB. */
   cacheBytes?: number;
 }
+
+/**
+ * The caller asked for something that cannot be done as asked; the message says what and why. It crosses the worker
+ * boundary by its name, as `CancelledError` does.
+ */
+export class EngineInputError extends Error {
+  override name = "EngineInputError";
+}
+
+/** The sample was cancelled, or the engine closed, before it had finished. */
+export class CancelledError extends Error {
+  override name = "CancelledError";
+}

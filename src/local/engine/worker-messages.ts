@@ -1,6 +1,5 @@
 /** What travels between the engine's proxy and its worker thread. */
-import type { Engine } from "./engine.js";
-import { CancelledError, EngineInputError } from "./errors.js";
+import { CancelledError, type Engine, EngineInputError } from "./engine.js";
 
 export type EngineMethod = Exclude<keyof Engine, "cancelSample">;
 

@@ -1,7 +1,7 @@
 import type { ContentfulStatusCode } from "hono/utils/http-status";
 import { z } from "zod";
 import { ValidationError } from "../../errors.js";
-import { CancelledError, EngineInputError } from "../engine/errors.js";
+import { CancelledError, EngineInputError } from "../engine/engine.js";
 import { NameTakenError } from "../store/checkpoint-store.js";
 import { whyUnwritable } from "../store/data-folder.js";
 

@@ -6,7 +6,7 @@ import { decodeSafetensors, encodeSafetensors } from "../../checkpoints/safetens
 import { TinkerError } from "../../errors.js";
 import { errorCode } from "../../files.node.js";
 import { type AdapterState, type LoraSettings, loraAlpha, type NamedTensor } from "../engine/engine.js";
-import { EngineInputError } from "../engine/errors.js";
+import { EngineInputError } from "../engine/engine.js";
 import { writePrivateSynced } from "./data-folder.js";
 
 const ATTENTION = ["q_proj", "k_proj", "v_proj", "o_proj"];

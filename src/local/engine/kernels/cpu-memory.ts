@@ -1,4 +1,4 @@
-import { Arena, ScratchStack } from "../arena.js";
+import { Arena, ScratchStack } from "./arena.js";
 import type { F32, I32 } from "./kernels.js";
 
 /** The memory of `Kernels` where it is memory of this process: one buffer that grows, an arena and a stack in it. */

@@ -1,12 +1,17 @@
 /** One forward or forward-backward call, in steps short enough for sampling to run in between. */
+
+import {
+  type EngineDatum,
+  EngineInputError,
+  type ForwardBackwardCall,
+  type ForwardBackwardResult,
+} from "../engine.js";
+import type { Kernels } from "../kernels/kernels.js";
+import { decoderForward, packSequences } from "../model/decoder.js";
+import { decoderBackward } from "../model/decoder-backward.js";
 import type { Adapter } from "./adapter.js";
-import { decoderForward, packSequences } from "./decoder.js";
-import { decoderBackward } from "./decoder-backward.js";
-import type { EngineDatum, ForwardBackwardCall, ForwardBackwardResult } from "./engine.js";
-import { EngineInputError } from "./errors.js";
-import type { Kernels } from "./kernels/kernels.js";
 import { lossHead } from "./loss-head.js";
-import { checkDatum, checkLossConfig, gatherLossInputs, type LossSums } from "./losses.js";
+import { checkDatum, checkLossConfig, gatherLossInputs, type LossSums } from "./token-losses.js";
 import { affordableTokens, stepFloats } from "./training-memory.js";
 
 /** Throws before anything has been added to the gradients. */

@@ -1,8 +1,9 @@
 /** Keys and values of all sequences of one model in pages of a few tokens; full pages are shared by equal prefixes. */
-import type { ModelConfig } from "./config.js";
-import { widthsOf } from "./decoder.js";
-import { EngineInputError } from "./errors.js";
-import { allocAll, type F32, type Kernels, slice } from "./kernels/kernels.js";
+
+import { EngineInputError } from "../engine.js";
+import { allocAll, type F32, type Kernels, slice } from "../kernels/kernels.js";
+import { widthsOf } from "../model/decoder.js";
+import type { ModelConfig } from "../model/model-config.js";
 
 export const pageSize = 16;
 

@@ -1,5 +1,5 @@
 /** The calls of one adapter in the order they were made: samples run side by side, changes of the weights alone. */
-import type { Adapter } from "./adapter.js";
+import type { Adapter } from "./training/adapter.js";
 
 interface JobEnd {
   failed(error: unknown): void;
@@ -13,7 +13,7 @@ export type Job =
   /** A sample: runs on beside the queue until the promise settles. */
   | (JobEnd & { kind: "start"; requestId: string; start(): Promise<unknown> });
 
-export class AdapterQueue {
+export class AdapterJobs {
   adapter: Adapter | null = null;
   readonly #jobs: Job[] = [];
   readonly #wake: () => void;

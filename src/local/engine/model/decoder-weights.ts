@@ -1,6 +1,7 @@
 /** All weights of a decoder in one flat buffer: the matrices first (they decay in full training), then the vectors. */
-import type { ModelConfig } from "./config.js";
-import { type F32, type Kernels, type Matrix, slice } from "./kernels/kernels.js";
+
+import { type F32, type Kernels, type Matrix, slice } from "../kernels/kernels.js";
+import type { ModelConfig } from "./model-config.js";
 import { LayoutBuilder, type Piece } from "./tensor-layout.js";
 
 /** `M` is F32 where weights are trained, and may be packed where they are frozen. */

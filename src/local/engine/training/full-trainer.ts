@@ -1,19 +1,19 @@
 /** Pretraining: the same decoder with every weight trainable, saved as a Hugging Face folder that can be continued. */
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { decodeSafetensors, encodeSafetensors } from "../../checkpoints/safetensors.js";
-import { type DecoderModel, readWeights } from "./base-model.js";
-import { type ModelConfig, parseModelConfig, readModelConfig } from "./config.js";
-import { decoderForward, packSequences } from "./decoder.js";
-import { decoderBackward } from "./decoder-backward.js";
-import { type DecoderLayout, type DecoderWeights, decoderLayout } from "./decoder-weights.js";
-import type { AdamSettings } from "./engine.js";
-import { type F32, type Kernels, slice } from "./kernels/kernels.js";
+import { decodeSafetensors, encodeSafetensors } from "../../../checkpoints/safetensors.js";
+import type { AdamSettings } from "../engine.js";
+import { type F32, type Kernels, slice } from "../kernels/kernels.js";
+import { type DecoderModel, readWeights } from "../model/base-model.js";
+import { decoderForward, packSequences } from "../model/decoder.js";
+import { decoderBackward } from "../model/decoder-backward.js";
+import { type DecoderLayout, type DecoderWeights, decoderLayout } from "../model/decoder-weights.js";
+import { type ModelConfig, parseModelConfig, readModelConfig } from "../model/model-config.js";
+import { RopeTables } from "../model/rope.js";
+import { readPiece, readPieces, writePiece } from "../model/tensor-layout.js";
+import { normalArray } from "../philox.js";
+import { clipScale } from "./adapter.js";
 import { lossHead, uniformWeights } from "./loss-head.js";
-import { clipScale } from "./optimizer.js";
-import { normalArray } from "./random.js";
-import { RopeTables } from "./rope.js";
-import { readPiece, readPieces, writePiece } from "./tensor-layout.js";
 
 export interface FullExample {
   tokens: Int32Array;

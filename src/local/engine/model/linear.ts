@@ -1,5 +1,5 @@
 /** A linear layer with low-rank adapters on it, forward and backward. */
-import { type F32, type I32, type Kernels, type Matrix, slice } from "./kernels/kernels.js";
+import { type F32, type I32, type Kernels, type Matrix, slice } from "../kernels/kernels.js";
 import type { LoraGroup } from "./lora.js";
 
 export const from = <T extends F32 | I32>(buffer: T, start: number): T =>

@@ -1,6 +1,7 @@
 /** How much scratch memory a training step takes, so that it is refused before it has changed anything. */
-import type { ModelConfig } from "./config.js";
-import { widthsOf } from "./decoder.js";
+
+import { widthsOf } from "../model/decoder.js";
+import type { ModelConfig } from "../model/model-config.js";
 import { headChunkRows } from "./loss-head.js";
 
 /** Activations of one step take at most about this, unless a single sequence takes more. */

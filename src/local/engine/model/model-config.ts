@@ -2,7 +2,7 @@
 import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { z } from "zod";
-import { EngineInputError } from "./errors.js";
+import { EngineInputError } from "../engine.js";
 
 export type RopeScaling =
   | { type: "linear"; factor: number }

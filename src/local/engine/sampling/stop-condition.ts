@@ -1,8 +1,11 @@
-/** Decides after each token whether a sample is finished. */
+import { existsSync } from "node:fs";
+import { join } from "node:path";
+import { readTokenizer, type TextTokenizer } from "../../tokenizer.js";
 
 /** What is needed of a tokenizer. */
 export type Decode = (tokens: number[]) => string;
 
+/** Decides after each token whether a sample is finished. */
 export class StopCondition {
   readonly #tokens: Set<number>;
   readonly #strings: string[];
@@ -29,4 +32,14 @@ export class StopCondition {
       if (window >= tokens.length || text.length > 2 * this.#longest) return false;
     }
   }
+}
+
+/** Turns tokens into text for stop strings; the tokenizer is read when the first one is asked for. */
+export function tokenizerDecode(folder: string): Decode | null {
+  if (!existsSync(join(folder, "tokenizer.json"))) return null;
+  let tokenizer: TextTokenizer | null = null;
+  return (tokens) => {
+    tokenizer ??= readTokenizer(folder);
+    return tokenizer?.decode(tokens) ?? "";
+  };
 }

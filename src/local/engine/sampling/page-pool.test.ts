@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
-import { parseModelConfig } from "./config.js";
-import { createReferenceKernels } from "./kernels/reference.js";
+import { createReferenceKernels } from "../kernels/reference.js";
+import { parseModelConfig } from "../model/model-config.js";
 import { PagePool, pageSize } from "./page-pool.js";
 
 const config = parseModelConfig(

@@ -1,14 +1,14 @@
 /** Samples for many requests at once: every step advances each running sample by one token and prompts by a chunk. */
-import type { Adapter } from "./adapter.js";
-import type { BaseModel } from "./base-model.js";
-import type { SampleCall, SampleResult } from "./engine.js";
-import { CancelledError, EngineInputError } from "./errors.js";
-import type { Kernels } from "./kernels/kernels.js";
+
+import { CancelledError, EngineInputError, type SampleCall, type SampleResult } from "../engine.js";
+import type { Kernels } from "../kernels/kernels.js";
+import type { BaseModel } from "../model/base-model.js";
+import type { Adapter } from "../training/adapter.js";
 import { PagePool, type PrefixNode, pageSize } from "./page-pool.js";
 import { pagedForward, type RowSpan } from "./paged-forward.js";
-import { SampleRecord, SampleRequest } from "./sample-request.js";
+import { SampleProgress, SequenceRecord } from "./sample-progress.js";
 
-export interface SamplerOptions {
+export interface BatchSamplerOptions {
   cacheBytes: number;
   /** null where the model has no tokenizer. */
   decode: ((tokens: number[]) => string) | null;
@@ -23,9 +23,9 @@ const promptRows = 256;
 const logitValues = 1 << 21;
 
 interface Running {
-  request: SampleRequest;
+  request: SampleProgress;
   index: number;
-  record: SampleRecord;
+  record: SequenceRecord;
   tokens: number[];
   pages: number[];
   node: PrefixNode;
@@ -34,24 +34,24 @@ interface Running {
 }
 
 interface Planned {
-  request: SampleRequest;
+  request: SampleProgress;
   span: RowSpan;
   version: number;
   consume(logits: (row: number) => Float32Array, lse: (row: number) => number): void;
 }
 
-export class Sampler {
+export class BatchSampler {
   readonly #kernels: Kernels;
   readonly #model: BaseModel;
-  readonly #options: SamplerOptions;
+  readonly #options: BatchSamplerOptions;
   readonly #pool: PagePool;
-  #waiting: SampleRequest[] = [];
+  #waiting: SampleProgress[] = [];
   /** Admitted, in order: prompts being computed, then samples being started. */
-  #active: SampleRequest[] = [];
+  #active: SampleProgress[] = [];
   #running: Running[] = [];
   #reservedPages = 0;
 
-  constructor(kernels: Kernels, model: BaseModel, options: SamplerOptions) {
+  constructor(kernels: Kernels, model: BaseModel, options: BatchSamplerOptions) {
     this.#kernels = kernels;
     this.#model = model;
     this.#options = options;
@@ -69,7 +69,7 @@ export class Sampler {
 
   submit(call: SampleCall, adapter: Adapter | null): Promise<SampleResult> {
     const { decode, freshSeed } = this.#options;
-    const request = new SampleRequest(call, adapter, this.#model.config, decode, freshSeed);
+    const request = new SampleProgress(call, adapter, this.#model.config, decode, freshSeed);
     const needed = request.pagesAtLeast;
     if (needed > this.#pool.maxPages) {
       throw new EngineInputError(
@@ -185,7 +185,7 @@ export class Sampler {
   }
 
   /** Makes `pages` hold so many tokens. Where memory has run out, the newest requests end until it suffices. */
-  #takePages(request: SampleRequest, pages: number[], tokens: number): boolean {
+  #takePages(request: SampleProgress, pages: number[], tokens: number): boolean {
     while (!request.settled && pages.length * pageSize < tokens) {
       try {
         pages.push(this.#pool.take());
@@ -270,9 +270,9 @@ export class Sampler {
     }
   }
 
-  #startSample(request: SampleRequest, last: { logits: Float32Array; lse: number }): boolean {
+  #startSample(request: SampleProgress, last: { logits: Float32Array; lse: number }): boolean {
     const index = request.startedSamples;
-    const record = new SampleRecord(request.call.topkSampleLogprobs);
+    const record = new SequenceRecord(request.call.topkSampleLogprobs);
     if (request.maxTokens === 0) {
       request.startedSamples += 1;
       request.finishSample(index, record.finish("length"));

@@ -1,11 +1,10 @@
 /** One adapter: its low-rank weights, the gradients gathered since the last step, and the optimizer's moments. */
-import type { BaseModel } from "./base-model.js";
-import type { AdamSettings, AdapterState, LoraSettings } from "./engine.js";
-import { EngineInputError } from "./errors.js";
-import { allocAll, type F32, type Kernels } from "./kernels/kernels.js";
-import { initialiseLora, type LoraLayout, type LoraWeights, loraLayout } from "./lora.js";
-import { clipScale } from "./optimizer.js";
-import { readPiece, readPieces, writePiece } from "./tensor-layout.js";
+
+import { type AdamSettings, type AdapterState, EngineInputError, type LoraSettings } from "../engine.js";
+import { allocAll, type F32, type Kernels } from "../kernels/kernels.js";
+import type { BaseModel } from "../model/base-model.js";
+import { initialiseLora, type LoraLayout, type LoraWeights, loraLayout } from "../model/lora.js";
+import { readPiece, readPieces, writePiece } from "../model/tensor-layout.js";
 
 let versions = 0;
 
@@ -176,3 +175,9 @@ export class Adapter {
 }
 
 const sizeOf = (piece: { shape: number[] }) => piece.shape.reduce((product, size) => product * size, 1);
+
+/** Global-norm clipping as torch.nn.utils.clip_grad_norm_ does it. */
+export function clipScale(gradNorm: number, maxNorm: number): number {
+  if (!(maxNorm > 0)) return 1;
+  return Math.min(1, maxNorm / (gradNorm + 1e-6));
+}

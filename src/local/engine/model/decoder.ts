@@ -1,10 +1,11 @@
 /** The decoder over packed sequences: a forward pass that keeps what the backward pass needs. */
+
+import { type F32, type I32, type Kernels, type Matrix, type Rows, slice } from "../kernels/kernels.js";
 import type { DecoderModel } from "./base-model.js";
-import type { ModelConfig } from "./config.js";
 import type { LayerWeights } from "./decoder-weights.js";
-import { type F32, type I32, type Kernels, type Matrix, type Rows, slice } from "./kernels/kernels.js";
 import { type AdaptedRows, from, linearForward } from "./linear.js";
 import type { LoraGroup, LoraLayer, LoraWeights } from "./lora.js";
+import type { ModelConfig } from "./model-config.js";
 
 /** Rows of several sequences, one after another; sequence s owns rows offsets[s]..offsets[s+1]. */
 export interface PackedRows {

@@ -1,4 +1,6 @@
 /** The decoder's backward pass, written by hand: from the gradient of the head's input to those of all weights below. */
+
+import type { F32, I32, Kernels } from "../kernels/kernels.js";
 import type { DecoderModel } from "./base-model.js";
 import {
   type Activations,
@@ -12,7 +14,6 @@ import {
   widthsOf,
 } from "./decoder.js";
 import type { DecoderWeights } from "./decoder-weights.js";
-import type { F32, I32, Kernels } from "./kernels/kernels.js";
 import { linearBackward } from "./linear.js";
 import type { LoraLayer, LoraWeights } from "./lora.js";
 

@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { normalArray, philox, uniform, uniformArray } from "./random.js";
+import { normalArray, philox, uniform, uniformArray } from "./philox.js";
 
 it("is Philox 4x32-10 (vectors of the Random123 library)", () => {
   const hex = (words: number[]) => words.map((word) => word.toString(16).padStart(8, "0"));

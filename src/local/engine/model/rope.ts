@@ -1,6 +1,7 @@
 /** Rotary embedding angles as Hugging Face computes them: every step is rounded to float32, which far positions feel. */
-import type { ModelConfig } from "./config.js";
-import type { F32, Kernels } from "./kernels/kernels.js";
+
+import type { F32, Kernels } from "../kernels/kernels.js";
+import type { ModelConfig } from "./model-config.js";
 
 const f32 = Math.fround;
 

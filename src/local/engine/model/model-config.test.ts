@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { parseModelConfig } from "./config.js";
+import { parseModelConfig } from "./model-config.js";
 import { inverseFrequencies } from "./rope.js";
 
 const llama = {

@@ -1,6 +1,5 @@
 /** The five losses, token by token: each is a sum over targets, so a logprob's slope needs no other token. */
-import type { EngineDatum, LossName } from "./engine.js";
-import { EngineInputError } from "./errors.js";
+import { type EngineDatum, EngineInputError, type LossName } from "../engine.js";
 
 /** Loss inputs of consecutive datums, one entry for each target. */
 export interface LossInputs {

@@ -1,11 +1,12 @@
 /** From hidden rows to logprobs, losses and the gradient of the hidden rows, a chunk of the vocabulary's rows at a time. */
-import type { DecoderModel } from "./base-model.js";
-import { type Activations, rowsOf, scratchInts, takeRows, wholeBatch } from "./decoder.js";
-import type { LossName } from "./engine.js";
-import type { F32, Kernels } from "./kernels/kernels.js";
-import { linearBackward, linearForward } from "./linear.js";
-import type { LoraWeights } from "./lora.js";
-import { type LossInputs, type LossSums, tokenLosses } from "./losses.js";
+
+import type { LossName } from "../engine.js";
+import type { F32, Kernels } from "../kernels/kernels.js";
+import type { DecoderModel } from "../model/base-model.js";
+import { type Activations, rowsOf, scratchInts, takeRows, wholeBatch } from "../model/decoder.js";
+import { linearBackward, linearForward } from "../model/linear.js";
+import type { LoraWeights } from "../model/lora.js";
+import { type LossInputs, type LossSums, tokenLosses } from "./token-losses.js";
 
 /** Logits are held for about this many values at once, and for at least so many rows: each chunk reads all of the head's weights. */
 const chunkValues = 1 << 19;

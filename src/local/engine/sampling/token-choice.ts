@@ -1,5 +1,5 @@
 /** From a row of logits to tokens: drawing one, and listing the likeliest. */
-import type { TopTokens } from "./engine.js";
+import type { TopTokens } from "../engine.js";
 
 export interface Choice {
   temperature: number;

@@ -1,6 +1,6 @@
 /** Where named tensors of a file sit inside one flat buffer: linear layers are stored [in, out], some side by side. */
-import { EngineInputError } from "./errors.js";
-import type { F32, Kernels } from "./kernels/kernels.js";
+import { EngineInputError } from "../engine.js";
+import type { F32, Kernels } from "../kernels/kernels.js";
 
 export interface Piece {
   /** The name in the file. */

@@ -1,9 +1,17 @@
 /** The decoder without a backward pass, over rows of many sequences and adapters, with keys and values in pages. */
-import type { BaseModel } from "./base-model.js";
-import { attentionShape, fillRows, scratchInts, splitQkv, startResidual, widthsOf } from "./decoder.js";
-import type { F32, Kernels } from "./kernels/kernels.js";
-import { type AdaptedRows, linearForward } from "./linear.js";
-import type { LoraGroup, LoraLayer, LoraWeights } from "./lora.js";
+
+import type { F32, Kernels } from "../kernels/kernels.js";
+import type { BaseModel } from "../model/base-model.js";
+import {
+  attentionShape,
+  fillRows,
+  scratchInts,
+  splitQkv,
+  startResidual,
+  widthsOf,
+} from "../model/decoder.js";
+import { type AdaptedRows, linearForward } from "../model/linear.js";
+import type { LoraGroup, LoraLayer, LoraWeights } from "../model/lora.js";
 import { type PagePool, pageSize } from "./page-pool.js";
 
 /** Consecutive rows of one sequence. */

@@ -1,9 +1,9 @@
 /** One adapter's low-rank matrices in a flat buffer, laid out so that inputs shared by several layers need one product. */
-import type { ModelConfig } from "./config.js";
-import { type LoraSettings, loraAlpha } from "./engine.js";
-import { EngineInputError } from "./errors.js";
-import { type F32, type Kernels, slice } from "./kernels/kernels.js";
-import { uniformArray } from "./random.js";
+
+import { EngineInputError, type LoraSettings, loraAlpha } from "../engine.js";
+import { type F32, type Kernels, slice } from "../kernels/kernels.js";
+import { uniformArray } from "../philox.js";
+import type { ModelConfig } from "./model-config.js";
 import { LayoutBuilder, type Piece, writePiece } from "./tensor-layout.js";
 
 /** Adapters of the linear layers that read the same input: one A side by side, one B for each. */

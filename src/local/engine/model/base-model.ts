@@ -2,12 +2,11 @@
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { z } from "zod";
-import { SafetensorsFile } from "../../checkpoints/safetensors-file.node.js";
-import { type ModelConfig, parseModelConfig, readModelConfig } from "./config.js";
+import { SafetensorsFile } from "../../../checkpoints/safetensors-file.node.js";
+import { type BaseModelInfo, EngineInputError } from "../engine.js";
+import type { Kernels, Matrix } from "../kernels/kernels.js";
 import { type DecoderWeights, decoderLayout, packWeights } from "./decoder-weights.js";
-import type { BaseModelInfo } from "./engine.js";
-import { EngineInputError } from "./errors.js";
-import type { Kernels, Matrix } from "./kernels/kernels.js";
+import { type ModelConfig, parseModelConfig, readModelConfig } from "./model-config.js";
 import { RopeTables } from "./rope.js";
 import { type Piece, writePiece } from "./tensor-layout.js";
 

@@ -1,10 +1,16 @@
 /** One sampling request on its way: what is asked, what has been computed of the prompt, and the samples so far. */
-import type { Adapter } from "./adapter.js";
-import type { ModelConfig } from "./config.js";
-import type { SampleCall, SampledSequence, SampleResult, TopTokens } from "./engine.js";
-import { EngineInputError } from "./errors.js";
+
+import {
+  EngineInputError,
+  type SampleCall,
+  type SampledSequence,
+  type SampleResult,
+  type TopTokens,
+} from "../engine.js";
+import type { ModelConfig } from "../model/model-config.js";
+import { uniform } from "../philox.js";
+import type { Adapter } from "../training/adapter.js";
 import { type PrefixNode, pageSize } from "./page-pool.js";
-import { uniform } from "./random.js";
 import { StopCondition } from "./stop-condition.js";
 import { chooseToken, emptyTopTokens, writeTopTokens } from "./token-choice.js";
 
@@ -12,7 +18,7 @@ import { chooseToken, emptyTopTokens, writeTopTokens } from "./token-choice.js";
 const sampleStream = 0;
 const alternativeStream = 1;
 
-export class SampleRequest {
+export class SampleProgress {
   readonly call: SampleCall;
   readonly adapter: Adapter | null;
   readonly stop: StopCondition;
@@ -143,7 +149,7 @@ export class SampleRequest {
 }
 
 /** Logprobs and tokens of one sample while it grows. */
-export class SampleRecord {
+export class SequenceRecord {
   readonly generated: number[] = [];
   readonly #logprobs: number[] = [];
   readonly #topk: { tokens: number[]; logprobs: number[] } | null;
