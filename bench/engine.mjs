@@ -78,7 +78,7 @@ async function ours({ name, config, rows, length, rounds }, relaxedSimd) {
   const path = join(folder, name);
   const kernels = createWasmKernels({ threads, relaxedSimd });
   const trainer = FullTrainer.create(kernels, config, { seed: 1 });
-  trainer.save(path, { dtype: "F32" });
+  await trainer.save(path, { dtype: "F32" });
   const vocabulary = config.vocab_size;
   const examples = Array.from({ length: rows }, () => ({
     tokens: randomTokens(length, vocabulary),
@@ -116,7 +116,6 @@ async function ours({ name, config, rows, length, rounds }, relaxedSimd) {
     rates[`sample${batch}`] = await bestRate(batch * steps, rounds, () =>
       engine.sample({
         requestId: `sample-${Math.random()}`,
-        adapterId: null,
         baseModel: name,
         prompt: randomTokens(prompt, vocabulary),
         numSamples: batch,

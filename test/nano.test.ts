@@ -174,12 +174,11 @@ describe.runIf(existsSync(weights))("the model", () => {
 
   let requests = 0;
   /** Greedy answers; a missing `stopTokens` means the model's own end of turn. */
-  const answers = (prompts: string[], maxTokens: number, stopTokens: number[] | null = null) =>
+  const answers = (prompts: string[], maxTokens: number, stopTokens?: number[]) =>
     Promise.all(
       prompts.map(async (prompt) => {
         const { sequences } = await engine.sample({
           requestId: `nano-${requests++}`,
-          adapterId: null,
           baseModel: "tinkerts/nano",
           prompt: Int32Array.from(ours.encode(prompt)),
           numSamples: 1,

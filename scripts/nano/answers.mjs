@@ -1,5 +1,7 @@
 // Greedy answers straight from the decoder, many prompts at once.
-import { decoderForward, packSequences, scratchInts } from "../../dist/local/engine/model/decoder.js";
+import { scratchInts, takeRows } from "../../dist/local/engine/model/decoder.js";
+import { linearForward } from "../../dist/local/engine/model/linear.js";
+import { packedForward, packSequences } from "../../dist/local/engine/model/packed-forward.js";
 
 const MAX_ROWS = 4096;
 
@@ -45,15 +47,13 @@ function likeliest(kernels, model, texts) {
     kernels,
     texts.map((text) => Int32Array.from(text)),
   );
-  const { hidden } = decoderForward(kernels, model, packed, null);
+  const { hidden } = packedForward(kernels, model, packed, undefined);
   let row = -1;
   const lastRows = Int32Array.from(texts, (text) => (row += text.length));
-  const ends = kernels.scratch(texts.length * hiddenSize);
-  kernels.gatherRows(ends, hidden, scratchInts(kernels, lastRows), texts.length, hiddenSize);
+  const ends = takeRows(kernels, hidden, scratchInts(kernels, lastRows), hiddenSize);
   const logits = kernels.scratch(texts.length * vocabSize);
-  kernels.matmul(logits, ends, model.weights.head, texts.length, vocabSize, hiddenSize, {
-    transB: model.weights.headIsEmbedding,
-  });
+  const { head } = model.weights;
+  linearForward(kernels, { layer: head, out: logits, x: ends, rows: texts.length, adapters: [] });
   const values = kernels.view(logits);
   const best = texts.map((_, index) => {
     const scores = values.subarray(index * vocabSize, (index + 1) * vocabSize);

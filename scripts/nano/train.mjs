@@ -52,11 +52,11 @@ const progressFile = (folder) => join(folder, "progress.json");
 const readJson = (path) => JSON.parse(readFileSync(path, "utf8"));
 
 /** Writes `folder` by way of another name, so that a whole checkpoint exists at every moment. */
-function replaceCheckpoint(write) {
+async function replaceCheckpoint(write) {
   const fresh = join(flags.work, "saving");
   rmSync(fresh, { recursive: true, force: true });
   mkdirSync(fresh, { recursive: true });
-  write(fresh);
+  await write(fresh);
   rmSync(previous, { recursive: true, force: true });
   if (existsSync(checkpoint)) renameSync(checkpoint, previous);
   renameSync(fresh, checkpoint);
@@ -67,7 +67,7 @@ const tokenizer = new ByteLevelTokenizer(readJson(new URL("tokenizer.json", MODE
 const configText = readFileSync(new URL("config.json", MODEL_FOLDER));
 if (!existsSync(checkpoint) && existsSync(previous)) renameSync(previous, checkpoint);
 if (!existsSync(checkpoint)) {
-  replaceCheckpoint((folder) => {
+  await replaceCheckpoint((folder) => {
     writeFileSync(join(folder, "config.json"), configText);
     const tensors = initialTensors(JSON.parse(configText), normalArray);
     writeFileSync(join(folder, "model.safetensors"), encodeSafetensors(tensors));
@@ -89,10 +89,10 @@ if (!progress.kernels.includes(kernels.name)) progress.kernels.push(kernels.name
 progress.threads = threads;
 const secondsBefore = progress.seconds;
 
-function save() {
+async function save() {
   progress.seconds = Math.round(secondsBefore + (performance.now() - started) / 1000);
-  replaceCheckpoint((folder) => {
-    trainer.save(folder, { state: true });
+  await replaceCheckpoint(async (folder) => {
+    await trainer.save(folder, { state: true });
     writeFileSync(progressFile(folder), JSON.stringify(progress));
   });
 }
@@ -130,11 +130,11 @@ while (trainer.step < until && performance.now() - started < minutes * 60_000) {
     printed = { step: trainer.step, time: now };
   }
   if (now - lastSave > SAVE_EVERY_MS) {
-    save();
+    await save();
     lastSave = performance.now();
   }
 }
-save();
+await save();
 await kernels.close();
 if (trainer.step < steps) {
   console.log(`saved step ${trainer.step} of ${steps}: run again to go on`);

@@ -56,6 +56,9 @@ export const LOSSES = {
   custom: { inputs: {}, config: {}, isOpen: true },
 } as const satisfies Record<string, LossDescription>;
 
+/** What the published losses take where their config says nothing. */
+export const LOSS_CONFIG_DEFAULTS = { ...LOSSES.ppo.config, ...LOSSES.dro.config } as const;
+
 type Losses = typeof LOSSES;
 
 /** The losses these types know. */

@@ -45,7 +45,7 @@ function openEngine(models: { name: string; path: string }[]) {
 
 const prompt = randomTokens(24, 11);
 /** Logprobs of every token at every position. */
-async function logprobs(engine: EngineCore, baseModel: string, adapterId: string | null) {
+async function logprobs(engine: EngineCore, baseModel: string, adapterId?: string) {
   const vocab = 64;
   const { topkPrompt } = await engine.sample(
     sampleCall(prompt, { adapterId, baseModel, maxTokens: 0, topkPromptLogprobs: vocab }),
@@ -88,8 +88,8 @@ describe("mergeAdapter", () => {
     const state = await readAdapterFolder(adapter);
     await engine.importAdapter("a", "base", state, { optimizer: false });
     const expected = await logprobs(engine, "base", "a");
-    const actual = await logprobs(engine, "merged", null);
-    const plain = await logprobs(engine, "base", null);
+    const actual = await logprobs(engine, "merged");
+    const plain = await logprobs(engine, "base");
     await engine.close();
     // Half-precision weights are rounded once more after the sum.
     expect(largestDifference(actual, expected)).toBeLessThan(model === "qwen3" ? 1e-4 : 0.25);

@@ -57,7 +57,6 @@ export function sampleCall(prompt: Int32Array, changes: Partial<SampleCall> = {}
   requests += 1;
   return {
     requestId: `request-${requests}`,
-    adapterId: null,
     baseModel: "qwen3",
     prompt,
     numSamples: 1,

@@ -33,7 +33,7 @@ describe.each(kernelChoices)("full training with $name kernels", ({ create }) =>
     for (const expected of golden.tensors["full_losses"]!.data) {
       expect((await trainer.train(data, adam)).loss).toBeCloseTo(expected, 4);
     }
-    trainer.save(join(folder, name), { dtype: "F32" });
+    await trainer.save(join(folder, name), { dtype: "F32" });
     const { tensors } = decodeSafetensors(readFileSync(join(folder, name, "model.safetensors")));
     const names = Object.keys(golden.tensors).filter((key) => key.startsWith("full_after."));
     expect(names.length).toBeGreaterThan(4);
@@ -59,13 +59,13 @@ describe("full training", () => {
       let trainer = FullTrainer.create(kernels, configJson, { seed: 3, microTokens });
       for (let step = 0; step < 8; step++) {
         if (step === breakAt) {
-          trainer.save(join(folder, "state"), { state: true });
+          await trainer.save(join(folder, "state"), { state: true });
           trainer = FullTrainer.load(kernels, join(folder, "state"), { microTokens });
           expect(trainer.step).toBe(step);
         }
         await trainer.train(examples(step), adam);
       }
-      trainer.save(join(folder, "end"), { state: true });
+      await trainer.save(join(folder, "end"), { state: true });
       await kernels.close();
       return readFileSync(join(folder, "end", "training-state.safetensors"));
     };
@@ -81,7 +81,7 @@ describe("full training", () => {
     expect(first).toBeGreaterThan(Math.log(64) - 0.5);
     for (let step = 0; step < 60; step++) await trainer.train(examples(1), { ...adam, learningRate: 1e-2 });
     expect(await trainer.evaluate(examples(1))).toBeLessThan(first / 3);
-    trainer.save(join(folder, "f16"));
+    await trainer.save(join(folder, "f16"));
     const model = loadBaseModel(kernels, "x", join(folder, "f16"));
     expect(model.info.parameters).toBe(trainer.parameters);
     const [kept, read] = [

@@ -1,8 +1,8 @@
 import { describe, expect, it } from "vitest";
 import type { Kernels } from "../../src/local/engine/kernels/kernels.js";
 import { loadBaseModel } from "../../src/local/engine/model/base-model.js";
-import { decoderForward, packSequences } from "../../src/local/engine/model/decoder.js";
 import { linearForward } from "../../src/local/engine/model/linear.js";
+import { packedForward, packSequences } from "../../src/local/engine/model/packed-forward.js";
 import { Adapter } from "../../src/local/engine/training/adapter.js";
 import {
   fixture,
@@ -29,25 +29,13 @@ const losses = [
 
 function logitsOf(kernels: Kernels, adapter: Adapter, tokens: Int32Array, useAdapter: boolean): Float32Array {
   const { model } = adapter;
-  const { hiddenSize, vocabSize } = model.config;
+  const rows = tokens.length;
   const mark = kernels.mark();
-  const lora = useAdapter ? adapter.weights : null;
-  const kept = decoderForward(kernels, model, packSequences(kernels, [tokens]), lora);
-  const logits = kernels.scratch(tokens.length * vocabSize);
-  const shape = {
-    rows: tokens.length,
-    inputs: hiddenSize,
-    outputs: vocabSize,
-    transposed: model.weights.headIsEmbedding,
-  };
-  const adapted = {
-    adapter: lora?.head ?? null,
-    rank: lora?.rank ?? 0,
-    scaling: lora?.scaling ?? 1,
-    start: 0,
-    rows: tokens.length,
-  };
-  linearForward(kernels, logits, kept.hidden, model.weights.head, shape, [adapted]);
+  const lora = useAdapter ? adapter.weights : undefined;
+  const { hidden } = packedForward(kernels, model, packSequences(kernels, [tokens]), lora);
+  const logits = kernels.scratch(rows * model.config.vocabSize);
+  const adapters = lora?.head ? [{ adapter: lora.head, start: 0, rows }] : [];
+  linearForward(kernels, { layer: model.weights.head, out: logits, x: hidden, rows, adapters });
   const result = kernels.view(logits).slice();
   kernels.release(mark);
   return result;
@@ -93,7 +81,7 @@ describe.each(kernelChoices)("with $name kernels", ({ create }) => {
       expect(Math.abs(metrics["loss:sum"]! - expectedLoss)).toBeLessThan(
         1e-4 * Math.max(1, Math.abs(expectedLoss)),
       );
-      const gradients = adapter.exportGradients();
+      const gradients = await adapter.exportGradients();
       for (const [tensor, gradient] of Object.entries(gradients)) {
         const expected = golden.tensors[`gradient.${loss}.${tensor}`]!.data;
         expect(relativeError(gradient, expected), tensor).toBeLessThan(1e-4);
@@ -106,7 +94,7 @@ describe.each(kernelChoices)("with $name kernels", ({ create }) => {
       const adapter = await adapterOf(kernels);
       for (let step = 0; step < 5; step++) {
         await runPass(kernels, adapter, goldenCall(golden, "cross_entropy"));
-        adapter.step({
+        await adapter.step({
           learningRate: 3e-3,
           beta1: 0.9,
           beta2: 0.95,
@@ -115,7 +103,8 @@ describe.each(kernelChoices)("with $name kernels", ({ create }) => {
           gradClipNorm: step % 2 === 0 ? 0.5 : 0,
         });
       }
-      for (const [tensor, { data }] of Object.entries(adapter.export({ optimizer: false }).tensors)) {
+      const exported = await adapter.export({ optimizer: false });
+      for (const [tensor, { data }] of Object.entries(exported.tensors)) {
         expect(relativeError(data, golden.tensors[`after_five_steps.${tensor}`]!.data), tensor).toBeLessThan(
           1e-5,
         );
@@ -126,7 +115,9 @@ describe.each(kernelChoices)("with $name kernels", ({ create }) => {
     it("exports the tensors exactly as PEFT names, shapes and fills them", async () => {
       const kernels = await create();
       const adapter = await adapterOf(kernels);
-      expect(adapter.export({ optimizer: false }).tensors).toEqual({ ...readPeftAdapter(name).tensors });
+      expect((await adapter.export({ optimizer: false })).tensors).toEqual({
+        ...readPeftAdapter(name).tensors,
+      });
       await kernels.close();
     });
   });

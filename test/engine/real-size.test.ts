@@ -26,7 +26,7 @@ const shape = {
 /** Large enough for every blocked and threaded path of the kernels, which the tiny models never reach. */
 it("trains and samples to the same bits at real size, whatever the threads, neighbours and splits", async () => {
   const kernels = createWasmKernels({ threads: 2 });
-  FullTrainer.create(kernels, shape, { seed: 1, deviation: 0.08 }).save(folder);
+  await FullTrainer.create(kernels, shape, { seed: 1, deviation: 0.08 }).save(folder);
   await kernels.close();
   const data = [3, 200, 64, 65, 17, 1].map((length, index) => ({
     tokens: randomTokens(length, index, 512),

@@ -1,5 +1,5 @@
 import { afterEach, describe, expect, it } from "vitest";
-import type { Engine, EngineDatum } from "../../src/local/engine/engine.js";
+import type { Engine } from "../../src/local/engine/engine.js";
 import { createWasmKernels } from "../../src/local/engine/kernels/index.js";
 import type { Kernels } from "../../src/local/engine/kernels/kernels.js";
 import { createReferenceKernels } from "../../src/local/engine/kernels/reference.js";
@@ -24,7 +24,7 @@ afterEach(async () => {
 async function warmAdapter(kernels: Kernels, model: string) {
   const adapter = Adapter.create(kernels, loadBaseModel(kernels, model, fixture(model)), lora);
   await runPass(kernels, adapter, crossEntropy("a", trainingData(4, 1)));
-  adapter.step(adam);
+  await adapter.step(adam);
   return adapter;
 }
 
@@ -60,7 +60,7 @@ describe.each(kernelChoices)("gradients with $name kernels", ({ create }) => {
         outputs.push(...turn.value.logprobs);
         if (size === 8) losses.push(turn.value.metrics["loss:sum"]!);
       }
-      results.push(adapter.exportGradients());
+      results.push(await adapter.exportGradients());
       logprobs.push(outputs);
     }
     for (const result of results) expect(result).toEqual(results[0]);
@@ -155,7 +155,7 @@ describe("training", () => {
     const first = await engine.optimStep("one", adam);
     const second = await engine.optimStep("two", adam);
     expect(second).toEqual(first);
-    expect(first.metrics["grad_norm:mean"]).toBeGreaterThan(0);
+    expect(first.metrics["gradNorm:mean"]).toBeGreaterThan(0);
     const [one, two] = [
       await engine.exportAdapter("one", { optimizer: true }),
       await engine.exportAdapter("two", { optimizer: true }),
@@ -167,10 +167,10 @@ describe("training", () => {
     const engine = start();
     const prompt = randomTokens(12, 1);
     await engine.createAdapter("new", "qwen3", lora);
-    const logprobs = async (adapterId: string | null) =>
+    const logprobs = async (adapterId: string | undefined) =>
       (await engine.sample(sampleCall(prompt, { adapterId, promptLogprobs: true, maxTokens: 0 })))
         .promptLogprobs;
-    expect(await logprobs("new")).toEqual(await logprobs(null));
+    expect(await logprobs("new")).toEqual(await logprobs(undefined));
     for (const [trains, pattern] of [
       ["trainAttn", /self_attn\.[qkvo]_proj/],
       ["trainMlp", /mlp\.(gate|up|down)_proj/],
@@ -185,7 +185,7 @@ describe("training", () => {
       const moved = Object.entries(tensors).filter(([name]) => name.includes("lora_B"));
       expect(moved.length).toBeGreaterThan(0);
       for (const [, { data }] of moved) expect(data.some((value) => value !== 0)).toBe(true);
-      expect(await logprobs(trains)).not.toEqual(await logprobs(null));
+      expect(await logprobs(trains)).not.toEqual(await logprobs(undefined));
     }
   });
 
@@ -256,13 +256,13 @@ describe("training", () => {
       expect(most).toBeLessThanOrEqual(reserved);
       expect(most).toBeGreaterThan(0.5 * reserved);
     }
-    const before = adapter.exportGradients();
+    const before = await adapter.exportGradients();
     const long = { tokens: randomTokens(120, 1), targetTokens: randomTokens(120, 2), targetsPerToken: 1 };
     const data = [...trainingData(2, 1), { ...long, weights: new Float32Array(120).fill(1) }];
     await expect(runPass(kernels, adapter, crossEntropy("a", data))).rejects.toThrow(
-      /no room to train on \d+ tokens at once \(data\[2\]\.model_input has 120\): the engine needs more memory/,
+      /no room to train on \d+ tokens at once \(data\[2\] has 120\): the engine needs more memory/,
     );
-    expect(adapter.exportGradients()).toEqual(before);
+    expect(await adapter.exportGradients()).toEqual(before);
     await kernels.close();
   });
 
@@ -285,7 +285,7 @@ describe("training", () => {
     for (const kernels of [createReferenceKernels(), createWasmKernels({ threads: 1 })]) {
       const adapter = await warmAdapter(kernels, "llama");
       await runPass(kernels, adapter, crossEntropy("a", trainingData(5, 8)));
-      gradients.push(adapter.exportGradients());
+      gradients.push(await adapter.exportGradients());
       await kernels.close();
     }
     for (const [name, expected] of Object.entries(gradients[0]!)) {
@@ -308,33 +308,6 @@ describe("training", () => {
     await Promise.all([training, quick, endless]);
     expect(order).toEqual(["quick", "training", "endless"]);
   });
-
-  const datum: EngineDatum = {
-    tokens: Int32Array.of(1, 2, 3),
-    targetTokens: Int32Array.of(2, 3, 4),
-    targetsPerToken: 1,
-    weights: Float32Array.of(1, 1, 1),
-  };
-  it.each<
-    [Partial<EngineDatum>, Parameters<Engine["forwardBackward"]>[0]["lossFn"], Record<string, number>, RegExp]
-  >([
-    [{ tokens: Int32Array.of(1, 2, 99) }, "cross_entropy", {}, /data\[1\]\.model_input\[2\] is token 99/],
-    [{ targetTokens: Int32Array.of(1, 2) }, "cross_entropy", {}, /data\[1\]\.target_tokens has 2 entries/],
-    [{ weights: Float32Array.of(1) }, "cross_entropy", {}, /data\[1\]\.weights has 1 values/],
-    [{}, "ppo", {}, /data\[0\]\.advantages is missing: ppo needs it/],
-    [{}, "cross_entropy", { beta: 1 }, /loss_fn_config.beta is not a setting of cross_entropy/],
-  ])(
-    "refuses bad data %# with a sentence, and leaves the gradients alone",
-    async (changes, lossFn, lossFnConfig, message) => {
-      const engine = start();
-      await engine.createAdapter("a", "qwen3", lora);
-      const data = [datum, { ...datum, ...changes }];
-      const call = { adapterId: "a", data, lossFn, lossFnConfig, forwardOnly: false };
-      await expect(engine.forwardBackward(call)).rejects.toThrow(message);
-      const { metrics } = await engine.optimStep("a", adam);
-      expect(metrics["grad_norm:mean"]).toBe(0);
-    },
-  );
 
   it("frees what removed adapters held", async () => {
     const kernels = createWasmKernels({ threads: 1 });

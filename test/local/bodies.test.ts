@@ -336,6 +336,19 @@ describe("a 422", () => {
       ["body", "sampling_params", "temperature"],
       /temperature/,
     ],
+    ["no samples", { num_samples: 0 }, ["body", "num_samples"], /num_samples/],
+    [
+      "a top_p of nothing",
+      { sampling_params: { max_tokens: 1, top_p: 0 } },
+      ["body", "sampling_params", "top_p"],
+      /top_p/,
+    ],
+    [
+      "a token the model does not have",
+      { prompt: { chunks: [{ type: "encoded_text", tokens: [1, 100] }] } },
+      ["body", "prompt"],
+      /token 100 at position 1/,
+    ],
     ["too many samples", { num_samples: 5000 }, ["body", "num_samples"], /at most 1024/],
     ["too long a top-k", { topk_prompt_logprobs: 999 }, ["body", "topk_prompt_logprobs"], /at most 256/],
     [

@@ -150,7 +150,7 @@ export class FakeEngine implements Engine {
   }
 
   async sample(call: SampleCall): Promise<SampleResult> {
-    const weight = call.adapterId === null ? 0 : this.#adapter(call.adapterId).weight[0]!;
+    const weight = call.adapterId === undefined ? 0 : this.#adapter(call.adapterId).weight[0]!;
     await new Promise<void>((resolve, reject) => {
       this.#cancelled.set(call.requestId, reject);
       this.#enter(`sample ${call.prompt[0]}`).then(resolve, reject);

@@ -1,31 +1,28 @@
-/** The calls of one adapter in the order they were made: samples run side by side, changes of the weights alone. */
 import type { Adapter } from "./training/adapter.js";
 
-interface JobEnd {
-  failed(error: unknown): void;
-}
+/** One call of an adapter. */
+export type Job = { failed(error: unknown): void } /** A training pass, run a step at a time. */ & (
+  | { kind: "training"; steps: AsyncGenerator<void, unknown>; done(result: unknown): void }
+  /** Runs at once when `ready`; with `alone`, only while no sample of this adapter is running. Never rejects. */
+  | { kind: "once"; alone: boolean; ready(): boolean; run(): Promise<void> }
+  /** A sample: runs on beside the other jobs until the promise settles. */
+  | { kind: "sample"; requestId: string; start(): Promise<unknown> }
+);
 
-export type Job =
-  /** A training pass, run a step at a time. */
-  | (JobEnd & { kind: "steps"; steps: AsyncGenerator<void, unknown>; done(result: unknown): void })
-  /** Runs at once when `ready`; with `alone`, only while no sample of this adapter is running. */
-  | (JobEnd & { kind: "once"; alone: boolean; ready(): boolean; run(): void })
-  /** A sample: runs on beside the queue until the promise settles. */
-  | (JobEnd & { kind: "start"; requestId: string; start(): Promise<unknown> });
-
+/** The calls of one adapter in the order they were made: samples run side by side, changes of the weights alone. */
 export class AdapterJobs {
-  adapter: Adapter | null = null;
+  adapter: Adapter | undefined;
   readonly #jobs: Job[] = [];
   readonly #wake: () => void;
-  #samples = 0;
+  #runningSamples = 0;
 
-  /** `wake` is called when something that was waited for has ended. */
+  /** `wake` is called when there is a new job, or something that was waited for has ended. */
   constructor(wake: () => void) {
     this.#wake = wake;
   }
 
   get isEmpty(): boolean {
-    return this.#jobs.length === 0 && this.#samples === 0;
+    return this.#jobs.length === 0 && this.#runningSamples === 0;
   }
 
   push(job: Job): void {
@@ -34,25 +31,25 @@ export class AdapterJobs {
   }
 
   /** A training step is what comes next. */
-  get trains(): boolean {
-    return this.#jobs[0]?.kind === "steps";
+  get isTrainingNext(): boolean {
+    return this.#jobs[0]?.kind === "training";
   }
 
   /** Runs everything that can run without a training step; true when there was something. */
-  advance(): boolean {
+  async advance(): Promise<boolean> {
     let ran = false;
     for (;;) {
       const job = this.#jobs[0];
-      if (!job || job.kind === "steps") return ran;
+      if (!job || job.kind === "training") return ran;
       if (job.kind === "once") {
-        if (!job.ready() || (job.alone && this.#samples > 0)) return ran;
+        if (!job.ready() || (job.alone && this.#runningSamples > 0)) return ran;
         this.#jobs.shift();
-        job.run();
+        await job.run();
       } else {
         this.#jobs.shift();
-        this.#samples += 1;
+        this.#runningSamples += 1;
         const ended = () => {
-          this.#samples -= 1;
+          this.#runningSamples -= 1;
           this.#wake();
         };
         job.start().then(ended, ended);
@@ -61,16 +58,16 @@ export class AdapterJobs {
     }
   }
 
-  /** Takes a sample that has not started yet out of the queue. */
+  /** Takes out a sample that has not started yet. */
   cancel(requestId: string, error: Error): void {
-    const index = this.#jobs.findIndex((job) => job.kind === "start" && job.requestId === requestId);
+    const index = this.#jobs.findIndex((job) => job.kind === "sample" && job.requestId === requestId);
     if (index >= 0) this.#jobs.splice(index, 1)[0]!.failed(error);
   }
 
-  /** One step of the training pass at the head of the queue. */
-  async step(): Promise<void> {
+  /** One step of the training pass that comes next. */
+  async trainStep(): Promise<void> {
     const job = this.#jobs[0];
-    if (job?.kind !== "steps") throw new Error("no training pass is next");
+    if (job?.kind !== "training") throw new Error("no training pass is next");
     try {
       const { done, value } = await job.steps.next();
       if (!done) return;

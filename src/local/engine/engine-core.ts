@@ -1,5 +1,3 @@
-/** The engine in one thread: owns models, adapters and samplers, and shares its time fairly between training and sampling. */
-
 import { AdapterJobs } from "./adapter-jobs.js";
 import {
   type AdamSettings,
@@ -19,8 +17,9 @@ import { type BaseModel, loadBaseModel } from "./model/base-model.js";
 import { BatchSampler } from "./sampling/batch-sampler.js";
 import { tokenizerDecode } from "./sampling/stop-condition.js";
 import { Adapter } from "./training/adapter.js";
-import { largestStep, trainingPass } from "./training/training-pass.js";
+import { MAX_STEP_TOKENS, trainingPass } from "./training/training-pass.js";
 
+/** What the engine runs on. */
 export interface EngineCoreOptions {
   kernels: Kernels;
   models: { name: string; path: string }[];
@@ -32,18 +31,21 @@ export interface EngineCoreOptions {
   pause: () => Promise<void>;
 }
 
-/** Tokens in a training step: fewer while samples wait for their turn. */
-const stepTokens = { alone: largestStep, shared: 256 };
+/** Tokens in a training step while samples wait for their turn. */
+const MAX_SHARED_STEP_TOKENS = 256;
 
+/** The engine in one thread: owns models, adapters and samplers, and shares its time fairly between training and sampling. */
 export class EngineCore implements Engine {
   readonly #options: EngineCoreOptions;
   readonly #kernels: Kernels;
   readonly #models = new Map<string, BaseModel>();
   readonly #samplers = new Map<string, BatchSampler>();
-  readonly #queues = new Map<string, AdapterJobs>();
+  readonly #adapters = new Map<string, AdapterJobs>();
   /** Time used by each side; the one that has had less goes next. */
-  readonly #used = { training: 0, sampling: 0 };
+  readonly #usedMs = { training: 0, sampling: 0 };
   #looping = false;
+  /** Something was asked for since the loop last looked. */
+  #isWoken = false;
   #closed = false;
   #lastTrained = 0;
 
@@ -71,18 +73,18 @@ export class EngineCore implements Engine {
 
   async createAdapter(adapterId: string, baseModel: string, lora: LoraSettings): Promise<void> {
     const model = this.#model(baseModel);
-    await this.#once(this.#queueFor(adapterId), true, (queue) => {
-      if (queue.adapter) throw new EngineInputError(`there already is an adapter ${adapterId}`);
-      queue.adapter = Adapter.create(this.#kernels, model, lora);
+    await this.#once(this.#jobsOf(adapterId), true, (jobs) => {
+      if (jobs.adapter) throw new EngineInputError(`there already is an adapter ${adapterId}`);
+      jobs.adapter = Adapter.create(this.#kernels, model, lora);
     });
   }
 
   async forwardBackward(call: ForwardBackwardCall): Promise<ForwardBackwardResult> {
-    const queue = this.#queueFor(call.adapterId);
+    const jobs = this.#jobsOf(call.adapterId);
     const run = (): AsyncGenerator<void, ForwardBackwardResult> => {
-      const adapter = this.#adapterOf(queue, call.adapterId);
+      const adapter = this.#adapterOf(jobs, call.adapterId);
       return trainingPass(this.#kernels, adapter, call, () =>
-        this.#sampling() ? stepTokens.shared : stepTokens.alone,
+        this.#isSampling() ? MAX_SHARED_STEP_TOKENS : MAX_STEP_TOKENS,
       );
     };
     return new Promise((resolve, reject) => {
@@ -91,21 +93,20 @@ export class EngineCore implements Engine {
         return yield* run();
       })();
       const done = (result: unknown) => resolve(result as ForwardBackwardResult);
-      queue.push({ kind: "steps", steps, done, failed: reject });
+      jobs.push({ kind: "training", steps, done, failed: reject });
     });
   }
 
   async optimStep(adapterId: string, adam: AdamSettings): Promise<{ metrics: Record<string, number> }> {
-    checkAdam(adam);
-    return this.#once(this.#queueFor(adapterId), true, (queue) => {
-      const { gradNorm } = this.#adapterOf(queue, adapterId).step(adam);
-      return { metrics: { "grad_norm:mean": gradNorm, "learning_rate:mean": adam.learningRate } };
+    return this.#once(this.#jobsOf(adapterId), true, async (jobs) => {
+      const { gradNorm } = await this.#adapterOf(jobs, adapterId).step(adam);
+      return { metrics: { "gradNorm:mean": gradNorm, "learningRate:mean": adam.learningRate } };
     });
   }
 
   async exportAdapter(adapterId: string, options: { optimizer: boolean }): Promise<AdapterState> {
-    return this.#once(this.#queueFor(adapterId), false, (queue) =>
-      this.#adapterOf(queue, adapterId).export(options),
+    return this.#once(this.#jobsOf(adapterId), false, (jobs) =>
+      this.#adapterOf(jobs, adapterId).export(options),
     );
   }
 
@@ -116,18 +117,18 @@ export class EngineCore implements Engine {
     options: { optimizer: boolean },
   ): Promise<void> {
     const model = this.#model(baseModel);
-    await this.#once(this.#queueFor(adapterId), true, (queue) => {
+    await this.#once(this.#jobsOf(adapterId), true, (jobs) => {
       const restored = Adapter.restore(this.#kernels, model, state, options.optimizer);
-      queue.adapter?.close();
-      queue.adapter = restored;
+      jobs.adapter?.close();
+      jobs.adapter = restored;
     });
   }
 
   async cloneAdapter(fromId: string, toId: string): Promise<void> {
-    const state: { copy: Adapter | null; failed: boolean } = { copy: null, failed: false };
-    const copied = this.#once(this.#queueFor(fromId), false, (queue) => {
+    const state: { copy: Adapter | undefined; failed: boolean } = { copy: undefined, failed: false };
+    const copied = this.#once(this.#jobsOf(fromId), false, (jobs) => {
       try {
-        state.copy = this.#adapterOf(queue, fromId).clone();
+        state.copy = this.#adapterOf(jobs, fromId).clone();
       } catch (error) {
         state.failed = true;
         throw error;
@@ -135,43 +136,43 @@ export class EngineCore implements Engine {
     });
     // Queued now, so that a sample asked for right behind this call finds the copy.
     const placed = this.#once(
-      this.#queueFor(toId),
+      this.#jobsOf(toId),
       true,
-      (queue) => {
+      (jobs) => {
         if (!state.copy) return;
-        queue.adapter?.close();
-        queue.adapter = state.copy;
+        jobs.adapter?.close();
+        jobs.adapter = state.copy;
       },
-      () => state.copy !== null || state.failed,
+      () => state.copy !== undefined || state.failed,
     );
     await Promise.all([copied, placed]);
   }
 
   async removeAdapter(adapterId: string): Promise<void> {
-    await this.#once(this.#queueFor(adapterId), true, (queue) => {
-      queue.adapter?.close();
-      queue.adapter = null;
+    await this.#once(this.#jobsOf(adapterId), true, (jobs) => {
+      jobs.adapter?.close();
+      jobs.adapter = undefined;
     });
   }
 
   sample(call: SampleCall): Promise<SampleResult> {
     return new Promise((resolve, reject) => {
       if (this.#closed) throw closedError();
-      if (call.adapterId === null) {
+      const { adapterId } = call;
+      if (adapterId === undefined) {
         this.#model(call.baseModel);
-        resolve(this.#samplers.get(call.baseModel)!.submit(call, null));
+        resolve(this.#samplers.get(call.baseModel)!.submit(call, undefined));
       } else {
-        const { adapterId } = call;
-        const queue = this.#queueFor(adapterId);
+        const jobs = this.#jobsOf(adapterId);
         const start = async () => {
           try {
-            const adapter = this.#adapterOf(queue, adapterId);
+            const adapter = this.#adapterOf(jobs, adapterId);
             resolve(await this.#samplers.get(adapter.model.info.name)!.submit(call, adapter));
           } catch (error) {
             reject(error);
           }
         };
-        queue.push({ kind: "start", requestId: call.requestId, start, failed: reject });
+        jobs.push({ kind: "sample", requestId: call.requestId, start, failed: reject });
       }
       this.#wake();
     });
@@ -179,7 +180,7 @@ export class EngineCore implements Engine {
 
   cancelSample(requestId: string): void {
     const error = new CancelledError(`sample request ${requestId} was cancelled`);
-    for (const queue of this.#queues.values()) queue.cancel(requestId, error);
+    for (const jobs of this.#adapters.values()) jobs.cancel(requestId, error);
     for (const sampler of this.#samplers.values()) sampler.cancel(requestId, error);
     this.#wake();
   }
@@ -189,7 +190,7 @@ export class EngineCore implements Engine {
     this.#closed = true;
     while (this.#looping) await this.#options.pause();
     for (const sampler of this.#samplers.values()) sampler.close();
-    for (const queue of this.#queues.values()) queue.close(closedError());
+    for (const jobs of this.#adapters.values()) jobs.close(closedError());
     await this.#kernels.close();
   }
 
@@ -197,49 +198,50 @@ export class EngineCore implements Engine {
     const model = this.#models.get(name);
     if (!model) {
       const known = [...this.#models.keys()].join(", ");
-      throw new EngineInputError(`base_model ${name} is not loaded; there is ${known}`);
+      throw new EngineInputError(`the base model ${name} is not loaded; there is ${known}`);
     }
     return model;
   }
 
-  #queueFor(adapterId: string): AdapterJobs {
+  #jobsOf(adapterId: string): AdapterJobs {
     if (this.#closed) throw closedError();
-    let queue = this.#queues.get(adapterId);
-    if (!queue) {
-      queue = new AdapterJobs(() => this.#wake());
-      this.#queues.set(adapterId, queue);
+    let jobs = this.#adapters.get(adapterId);
+    if (!jobs) {
+      jobs = new AdapterJobs(() => this.#wake());
+      this.#adapters.set(adapterId, jobs);
     }
-    return queue;
+    return jobs;
   }
 
-  #adapterOf(queue: AdapterJobs, adapterId: string): Adapter {
-    if (!queue.adapter) throw new EngineInputError(`there is no adapter ${adapterId}`);
-    return queue.adapter;
+  #adapterOf(jobs: AdapterJobs, adapterId: string): Adapter {
+    if (!jobs.adapter) throw new EngineInputError(`there is no adapter ${adapterId}`);
+    return jobs.adapter;
   }
 
   #once<T>(
-    queue: AdapterJobs,
+    jobs: AdapterJobs,
     alone: boolean,
-    run: (queue: AdapterJobs) => T,
+    run: (jobs: AdapterJobs) => T | Promise<T>,
     ready: () => boolean = () => true,
   ): Promise<T> {
     return new Promise((resolve, failed) => {
-      const runAndTell = () => {
+      const runAndTell = async () => {
         try {
-          resolve(run(queue));
+          resolve(await run(jobs));
         } catch (error) {
           failed(error);
         }
       };
-      queue.push({ kind: "once", alone, ready, run: runAndTell, failed });
+      jobs.push({ kind: "once", alone, ready, run: runAndTell, failed });
     });
   }
 
-  #sampling(): boolean {
+  #isSampling(): boolean {
     return [...this.#samplers.values()].some((sampler) => sampler.hasWork);
   }
 
   #wake(): void {
+    this.#isWoken = true;
     if (this.#looping || this.#closed) return;
     this.#looping = true;
     void this.#loop();
@@ -249,22 +251,26 @@ export class EngineCore implements Engine {
     // Calls made in the same turn are seen together.
     await Promise.resolve();
     while (!this.#closed) {
-      const training = this.#nextTraining();
+      this.#isWoken = false;
+      const training = await this.#nextTraining();
       const samplers = [...this.#samplers.values()].filter((sampler) => sampler.hasWork);
-      if (!training && samplers.length === 0) break;
+      if (!training && samplers.length === 0) {
+        if (this.#isWoken) continue;
+        break;
+      }
       if (!training || !samplers.length) {
         // Nobody is owed time that could not have been used.
-        const most = Math.max(this.#used.training, this.#used.sampling);
-        this.#used.training = most;
-        this.#used.sampling = most;
+        const most = Math.max(this.#usedMs.training, this.#usedMs.sampling);
+        this.#usedMs.training = most;
+        this.#usedMs.sampling = most;
       }
       const start = this.#options.now();
-      if (training && (samplers.length === 0 || this.#used.training <= this.#used.sampling)) {
-        await training.step();
-        this.#used.training += this.#options.now() - start;
+      if (training && (samplers.length === 0 || this.#usedMs.training <= this.#usedMs.sampling)) {
+        await training.trainStep();
+        this.#usedMs.training += this.#options.now() - start;
       } else {
         for (const sampler of samplers) await sampler.step();
-        this.#used.sampling += this.#options.now() - start;
+        this.#usedMs.sampling += this.#options.now() - start;
       }
       await this.#options.pause();
     }
@@ -272,33 +278,22 @@ export class EngineCore implements Engine {
   }
 
   /** Runs what needs no step, and picks the adapter that trains next, in turn. */
-  #nextTraining(): AdapterJobs | null {
-    // What one queue runs may be what another waits for.
-    while ([...this.#queues.values()].map((queue) => queue.advance()).includes(true));
+  async #nextTraining(): Promise<AdapterJobs | undefined> {
+    let ran: boolean;
+    do {
+      ran = false;
+      for (const jobs of this.#adapters.values()) if (await jobs.advance()) ran = true;
+      // What one adapter's jobs do may be what another's wait for.
+    } while (ran);
     const ready: AdapterJobs[] = [];
-    for (const [id, queue] of this.#queues) {
-      if (queue.trains) ready.push(queue);
-      else if (queue.isEmpty && !queue.adapter) this.#queues.delete(id);
+    for (const [id, jobs] of this.#adapters) {
+      if (jobs.isTrainingNext) ready.push(jobs);
+      else if (jobs.isEmpty && !jobs.adapter) this.#adapters.delete(id);
     }
-    if (ready.length === 0) return null;
+    if (ready.length === 0) return undefined;
     this.#lastTrained = (this.#lastTrained + 1) % ready.length;
     return ready[this.#lastTrained]!;
   }
 }
 
 const closedError = () => new CancelledError("the engine was closed");
-
-function checkAdam(adam: AdamSettings): void {
-  const checks: [keyof AdamSettings, boolean, string][] = [
-    ["learningRate", adam.learningRate >= 0, "at least 0"],
-    ["beta1", adam.beta1 >= 0 && adam.beta1 < 1, "from 0 up to, not including, 1"],
-    ["beta2", adam.beta2 >= 0 && adam.beta2 < 1, "from 0 up to, not including, 1"],
-    ["eps", adam.eps >= 0, "at least 0"],
-    ["weightDecay", adam.weightDecay >= 0, "at least 0"],
-    ["gradClipNorm", adam.gradClipNorm >= 0, "at least 0"],
-  ];
-  for (const [name, fine, expected] of checks) {
-    const wireName = name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
-    if (!fine) throw new EngineInputError(`adam_params.${wireName} must be ${expected}, got ${adam[name]}`);
-  }
-}

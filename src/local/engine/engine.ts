@@ -1,5 +1,6 @@
-/** What the server asks of the engine; the same whether it runs in this thread or in a worker. */
+import type { LossFnConfig, PublishedLoss } from "../../wire/losses.js";
 
+/** What the server tells about a base model. */
 export interface BaseModelInfo {
   name: string;
   /** The model's own, or what the key-value cache holds where that is less. */
@@ -11,6 +12,7 @@ export interface BaseModelInfo {
   parameters: number;
 }
 
+/** What an adapter is made of. */
 export interface LoraSettings {
   rank: number;
   seed: number;
@@ -20,8 +22,9 @@ export interface LoraSettings {
 }
 
 /** PEFT's `lora_alpha`; the adapter's output is scaled by this over the rank. */
-export const loraAlpha = 32;
+export const LORA_ALPHA = 32;
 
+/** One sequence to train on, its shapes and tokens checked. */
 export interface EngineDatum {
   /** Model input, length N. */
   tokens: Int32Array;
@@ -38,23 +41,29 @@ export interface EngineDatum {
   clipHighThreshold?: Float32Array;
 }
 
-export type LossName = "cross_entropy" | "importance_sampling" | "ppo" | "cispo" | "dro";
+/** The losses that the engine computes. */
+export type LossName = PublishedLoss;
 
+/** The settings of all losses; a loss reads its own. */
+export type LossConfig = LossFnConfig<"ppo"> & LossFnConfig<"dro">;
+
+/** One training pass; `forwardOnly` leaves the gradients alone. */
 export interface ForwardBackwardCall {
   adapterId: string;
   data: EngineDatum[];
   lossFn: LossName;
-  /** Wire names: `clip_low_threshold`, `clip_high_threshold`, `beta`. */
-  lossFnConfig: Record<string, number>;
+  lossFnConfig: LossConfig;
   forwardOnly: boolean;
 }
 
+/** What a training pass came to. */
 export interface ForwardBackwardResult {
   /** Per datum, N x K. */
   logprobs: Float32Array[];
   metrics: Record<string, number>;
 }
 
+/** The settings of one optimizer step. */
 export interface AdamSettings {
   learningRate: number;
   beta1: number;
@@ -65,11 +74,13 @@ export interface AdamSettings {
   gradClipNorm: number;
 }
 
+/** A tensor beside its name. */
 export interface NamedTensor {
   shape: number[];
   data: Float32Array;
 }
 
+/** All there is to save of an adapter. */
 export interface AdapterState {
   lora: LoraSettings;
   /** By PEFT name, e.g. `base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight`. */
@@ -81,10 +92,11 @@ export interface AdapterState {
   };
 }
 
+/** One sampling request, checked against the model. */
 export interface SampleCall {
   requestId: string;
-  /** null = the base model itself. */
-  adapterId: string | null;
+  /** Absent: the base model itself. */
+  adapterId?: string | undefined;
   baseModel: string;
   prompt: Int32Array;
   numSamples: number;
@@ -94,10 +106,10 @@ export interface SampleCall {
   topK: number;
   /** 1 = off. */
   topP: number;
-  /** null = take a fresh one. */
-  seed: number | null;
-  /** null = the model's own end-of-sequence tokens; [] = none. */
-  stopTokens: number[] | null;
+  /** Absent: a fresh one. */
+  seed?: number | undefined;
+  /** Absent: the model's own end-of-sequence tokens; [] = none. */
+  stopTokens?: number[] | undefined;
   stopStrings: string[];
   promptLogprobs: boolean;
   /** 0 = off, here and below. */
@@ -118,6 +130,7 @@ export interface TopTokens {
   logprobs: Float32Array;
 }
 
+/** One sample. */
 export interface SampledSequence {
   tokens: Int32Array;
   logprobs: Float32Array;
@@ -125,6 +138,7 @@ export interface SampledSequence {
   topk?: TopTokens;
 }
 
+/** All samples of a request, and what was asked about its prompt. */
 export interface SampleResult {
   sequences: SampledSequence[];
   /** One for each prompt token; NaN for the first. */
@@ -137,6 +151,7 @@ export interface SampleResult {
   promptCacheHitTokens: number;
 }
 
+/** What the server asks of the engine; the same whether it runs in this thread or in a worker. */
 export interface Engine {
   models(): Promise<BaseModelInfo[]>;
   createAdapter(adapterId: string, baseModel: string, lora: LoraSettings): Promise<void>;
@@ -158,6 +173,7 @@ export interface Engine {
   close(): Promise<void>;
 }
 
+/** How an engine is started. */
 export interface EngineOptions {
   models: { name: string; path: string }[];
   /** Threads for matrix work, the engine's own included. Default: the number of cores, at most 8. */

@@ -1,25 +1,24 @@
-/** Random numbers as a function of (seed, counter): Philox 4x32-10, so that no draw depends on another. */
-
+/** Names one draw: the same seed and counter give the same numbers. */
 export type Counter = readonly [number, number, number, number];
 
-const multiplier0 = 0xd2511f53;
-const multiplier1 = 0xcd9e8d57;
-const weyl0 = 0x9e3779b9;
-const weyl1 = 0xbb67ae85;
+const MULTIPLIER_0 = 0xd2511f53;
+const MULTIPLIER_1 = 0xcd9e8d57;
+const WEYL_0 = 0x9e3779b9;
+const WEYL_1 = 0xbb67ae85;
 
-/** Four random 32-bit words. */
+/** Four random 32-bit words as a function of (seed, counter), Philox 4x32-10, so that no draw depends on another. */
 export function philox(seed: number, counter: Counter): [number, number, number, number] {
   let key0 = seed >>> 0;
   let key1 = Math.floor(seed / 0x1_0000_0000) >>> 0;
   let [a, b, c, d] = [counter[0] >>> 0, counter[1] >>> 0, counter[2] >>> 0, counter[3] >>> 0];
   for (let round = 0; round < 10; round++) {
-    const high0 = multiplyHigh(multiplier0, a);
-    const low0 = Math.imul(multiplier0, a) >>> 0;
-    const high1 = multiplyHigh(multiplier1, c);
-    const low1 = Math.imul(multiplier1, c) >>> 0;
+    const high0 = multiplyHigh(MULTIPLIER_0, a);
+    const low0 = Math.imul(MULTIPLIER_0, a) >>> 0;
+    const high1 = multiplyHigh(MULTIPLIER_1, c);
+    const low1 = Math.imul(MULTIPLIER_1, c) >>> 0;
     [a, b, c, d] = [(high1 ^ b ^ key0) >>> 0, low1, (high0 ^ d ^ key1) >>> 0, low0];
-    key0 = (key0 + weyl0) >>> 0;
-    key1 = (key1 + weyl1) >>> 0;
+    key0 = (key0 + WEYL_0) >>> 0;
+    key1 = (key1 + WEYL_1) >>> 0;
   }
   return [a, b, c, d];
 }

@@ -7,7 +7,7 @@ import { EngineCore } from "./engine-core.js";
 import { createWasmKernels } from "./kernels/index.js";
 import { type EngineAnswer, type EngineMethod, type EngineRequest, unpackError } from "./worker-messages.js";
 
-const defaultCacheBytes = 512 << 20;
+const DEFAULT_CACHE_BYTES = 512 << 20;
 
 /** Loads the models and starts the engine: in a worker thread, or in this one with `inThread`. */
 export async function startEngine(options: EngineOptions): Promise<Engine> {
@@ -23,7 +23,7 @@ export function createEngineCore(options: EngineOptions): Engine {
       ...(relaxedSimd === undefined ? {} : { relaxedSimd }),
     }),
     models: options.models,
-    cacheBytes: options.cacheBytes ?? defaultCacheBytes,
+    cacheBytes: options.cacheBytes ?? DEFAULT_CACHE_BYTES,
     freshSeed: () => randomInt(2 ** 48 - 1),
     now: () => performance.now(),
     pause: () => new Promise((resolve) => setImmediate(resolve)),
@@ -46,7 +46,7 @@ function startWorker(options: EngineOptions): Promise<Engine> {
   const worker = new Worker(workerFile(), { workerData: options, execArgv: [] });
   const pending = new Map<number, { resolve(value: unknown): void; reject(error: unknown): void }>();
   let nextId = 1;
-  let ended: Error | null = null;
+  let ended: Error | undefined;
   const end = (error: Error) => {
     ended ??= error;
     for (const { reject } of pending.values()) reject(ended);

@@ -1,6 +1,7 @@
 import { sep } from "node:path";
 import { z } from "zod";
 import { forwardBackwardRequestFromJson } from "../../wire/index.js";
+import { camelToSnake } from "../../wire/json-keys.js";
 import { decodeForwardBackwardRequest, encodeForwardBackwardOutput } from "../../wire/protobuf.js";
 import { TensorData } from "../../wire/tensor-data.js";
 import type { ForwardBackwardRequest } from "../../wire/training-types.js";
@@ -147,7 +148,7 @@ export function addTrainingRoutes(app: App, core: Core): void {
         fingerprint: fingerprintJson(["optim_step", adam]),
         bytes: 0,
         execute: async () => {
-          const { metrics } = await changing(core, model, "optim_step", () =>
+          const result = await changing(core, model, "optim_step", () =>
             core.engine.optimStep(model.adapterId, {
               learningRate: adam.learning_rate,
               beta1: adam.beta1,
@@ -157,6 +158,7 @@ export function addTrainingRoutes(app: App, core: Core): void {
               gradClipNorm: adam.grad_clip_norm,
             }),
           );
+          const metrics = wireMetrics(result.metrics);
           await checkFinite(core, model, metrics);
           return { type: "json", body: { type: "optim_step", metrics } };
         },
@@ -234,13 +236,18 @@ async function checkFinite(core: Core, model: LiveModel, metrics: Record<string,
   );
 }
 
+/** The engine's metrics under the names that travel. */
+function wireMetrics(metrics: Record<string, number>): Record<string, number> {
+  return Object.fromEntries(Object.entries(metrics).map(([name, value]) => [camelToSnake(name), value]));
+}
+
 function toOutcome(result: ForwardBackwardResult, shapes: readonly number[][]): Outcome {
   const bytes = encodeForwardBackwardOutput({
     lossFnOutputType: "ArrayRecord",
     lossFnOutputs: result.logprobs.map((data, index) => ({
       logprobs: new TensorData({ dtype: "float32", data, shape: shapes[index]! }),
     })),
-    metrics: result.metrics,
+    metrics: wireMetrics(result.metrics),
   });
   return { type: "proto", message: "forward_backward", bytes };
 }

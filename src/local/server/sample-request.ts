@@ -82,7 +82,7 @@ export function toSampleCall(
     temperature: params.temperature,
     topK: params.top_k,
     topP: params.top_p,
-    seed: params.seed ?? null,
+    seed: params.seed ?? undefined,
     stopTokens,
     stopStrings,
     promptLogprobs: fields.prompt_logprobs ?? false,
@@ -99,8 +99,8 @@ export function toSampleCall(
 function stopsOf(
   stop: string | string[] | number[] | undefined,
   limits: Limits,
-): { stopTokens: number[] | null; stopStrings: string[] } {
-  if (stop === undefined) return { stopTokens: null, stopStrings: [] };
+): { stopTokens: number[] | undefined; stopStrings: string[] } {
+  if (stop === undefined) return { stopTokens: undefined, stopStrings: [] };
   const list = typeof stop === "string" ? [stop] : stop;
   if (list.length > limits.stopSequences) {
     throw invalid(
@@ -113,7 +113,7 @@ function stopsOf(
   if (stopStrings.length === 0) return { stopTokens: list as number[], stopStrings: [] };
   if (stopStrings.includes(""))
     throw invalid("sampling_params.stop", "has an empty text, which would stop at once");
-  return { stopTokens: null, stopStrings };
+  return { stopTokens: undefined, stopStrings };
 }
 
 const NO_TARGET = -1;

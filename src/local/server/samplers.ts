@@ -217,7 +217,7 @@ export class Samplers {
         const result = await engine.sample({
           ...job.call,
           requestId: job.requestId,
-          adapterId: lease?.adapterId ?? null,
+          adapterId: lease?.adapterId,
         });
         for (const sequence of result.sequences) tokens += sequence.tokens.length;
         this.#count(job, result.promptCacheHitTokens, tokens);

@@ -2,7 +2,7 @@ import { createHash } from "node:crypto";
 import type { Datum } from "../../wire/datum.js";
 import type { ModelInput } from "../../wire/model-input.js";
 import type { TensorData } from "../../wire/tensor-data.js";
-import type { BaseModelInfo, EngineDatum, LossName } from "../engine/engine.js";
+import type { BaseModelInfo, EngineDatum, LossConfig, LossName } from "../engine/engine.js";
 import { HttpError, invalid } from "./http-error.js";
 import type { Limits } from "./limits.js";
 
@@ -17,7 +17,7 @@ const LOSS_CONFIG_KEYS: Readonly<Record<LossName, readonly string[]>> = {
 export function checkLoss(
   lossFn: string,
   config: Readonly<Record<string, number | string>> | undefined,
-): { lossFn: LossName; lossFnConfig: Record<string, number> } {
+): { lossFn: LossName; lossFnConfig: LossConfig } {
   if (lossFn === "custom") {
     throw invalid(
       "loss_fn",
@@ -42,7 +42,7 @@ export function checkLoss(
     if (typeof value !== "number" || !Number.isFinite(value)) {
       throw invalid(`loss_fn_config.${key}`, `must be a finite number, got ${JSON.stringify(value)}`);
     }
-    lossFnConfig[key] = value;
+    lossFnConfig[camelKey] = value;
   }
   return { lossFn: name, lossFnConfig };
 }

@@ -5,8 +5,13 @@ import { ADAPTER_CONFIG, ADAPTER_WEIGHTS, encodeAdapter, readAdapter } from "../
 import { decodeSafetensors, encodeSafetensors } from "../../checkpoints/safetensors.js";
 import { TinkerError } from "../../errors.js";
 import { errorCode } from "../../files.node.js";
-import { type AdapterState, type LoraSettings, loraAlpha, type NamedTensor } from "../engine/engine.js";
-import { EngineInputError } from "../engine/engine.js";
+import {
+  type AdapterState,
+  EngineInputError,
+  LORA_ALPHA,
+  type LoraSettings,
+  type NamedTensor,
+} from "../engine/engine.js";
 import { writePrivateSynced } from "./data-folder.js";
 
 const ATTENTION = ["q_proj", "k_proj", "v_proj", "o_proj"];
@@ -35,7 +40,7 @@ export async function writeAdapterFiles(
   const { config, weights } = encodeAdapter({
     baseModel,
     rank: state.lora.rank,
-    alpha: loraAlpha,
+    alpha: LORA_ALPHA,
     targetModules: targetModules(state.lora),
     otherSettings: OTHER_SETTINGS,
     tensors: state.tensors,
@@ -87,7 +92,7 @@ async function readLora(folder: string): Promise<AdapterState> {
   for (const [module, { a, b }] of pairs) {
     const names = peftNames(module);
     tensors[names.a] = adapter.tensors[a]!;
-    tensors[names.b] = scaled(adapter.tensors[b]!, moduleAlpha(adapter, module, rank) / loraAlpha);
+    tensors[names.b] = scaled(adapter.tensors[b]!, moduleAlpha(adapter, module, rank) / LORA_ALPHA);
   }
   const trains = (modules: string[]) =>
     [...pairs.keys()].some((path) => modules.includes(path.split(".").at(-1)!));

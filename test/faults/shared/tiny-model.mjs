@@ -23,6 +23,6 @@ export async function writeTinyModel(folder) {
     vocab_size: TINY_VOCABULARY,
     max_position_embeddings: 128,
   };
-  FullTrainer.create(kernels, config, { seed: 1, deviation: 0.2 }).save(folder, { dtype: "F32" });
+  await FullTrainer.create(kernels, config, { seed: 1, deviation: 0.2 }).save(folder, { dtype: "F32" });
   await kernels.close();
 }

@@ -1,13 +1,14 @@
-/** Hands out byte ranges of one growing memory: a free list for what lives long, a stack for what lives one step. */
+const ALIGNMENT = 64;
 
-const alignment = 64;
-const align = (bytes: number) => Math.max(alignment, Math.ceil(bytes / alignment) * alignment);
+/** What a block of so many bytes takes of the memory. */
+export const alignedBytes = (bytes: number) => Math.max(ALIGNMENT, Math.ceil(bytes / ALIGNMENT) * ALIGNMENT);
 
 interface Hole {
   offset: number;
   bytes: number;
 }
 
+/** Hands out byte ranges of one growing memory: a free list of what was given back, then more memory. */
 export class Arena {
   readonly #ensure: (bytes: number) => void;
   /** Sorted by offset, never adjacent. */
@@ -19,7 +20,7 @@ export class Arena {
   /** `ensure` makes the memory at least so many bytes long, or throws. The first `reserved` bytes are left alone. */
   constructor(ensure: (bytes: number) => void, reserved = 0) {
     this.#ensure = ensure;
-    this.#end = align(reserved);
+    this.#end = alignedBytes(reserved);
   }
 
   get allocatedBytes(): number {
@@ -27,7 +28,7 @@ export class Arena {
   }
 
   alloc(byteLength: number): number {
-    const bytes = align(byteLength);
+    const bytes = alignedBytes(byteLength);
     let best = -1;
     for (let index = 0; index < this.#holes.length; index++) {
       const hole = this.#holes[index]!;
@@ -128,7 +129,7 @@ export class ScratchStack {
   }
 
   take(byteLength: number): number {
-    const bytes = align(byteLength);
+    const bytes = alignedBytes(byteLength);
     for (const block of this.#blocks) {
       const at = Math.max(this.#top, block.start);
       if (at + bytes <= block.start + block.bytes) {
@@ -145,7 +146,7 @@ export class ScratchStack {
     const last = this.#blocks.at(-1);
     const block = {
       offset: this.#arena.alloc(bytes),
-      bytes: align(bytes),
+      bytes: alignedBytes(bytes),
       start: last ? last.start + last.bytes : 0,
     };
     this.#blocks.push(block);

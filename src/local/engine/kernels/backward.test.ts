@@ -73,12 +73,13 @@ describe("gradients against finite differences", () => {
     const [out, rstd] = [kernels.alloc(rows * cols), kernels.alloc(rows)];
     const cotangent = randomFloats(rows * cols, 3);
     const forward = () => {
-      kernels.rmsNorm(out, rstd, x, weight, rows, cols, 1e-5);
+      kernels.rmsNorm({ out, rstd, x, weight, rows, cols, eps: 1e-5 });
       return out;
     };
     forward();
     const [dx, dweight] = [kernels.alloc(rows * cols), kernels.alloc(cols)];
-    kernels.rmsNormBackward(dx, dweight, put(kernels, cotangent), x, rstd, weight, rows, cols);
+    const dout = put(kernels, cotangent);
+    kernels.rmsNormBackward({ dx, dweight, dout, x, rstd, weight, rows, cols });
     expectGradient(x, dx, forward, cotangent);
     expectGradient(weight, dweight, forward, cotangent);
   });
@@ -88,47 +89,43 @@ describe("gradients against finite differences", () => {
     const stride = heads * headDim;
     const angles = randomFloats(8 * (headDim / 2), 7).map((value) => 3 * value);
     const [cos, sin] = [put(kernels, angles.map(Math.cos)), put(kernels, angles.map(Math.sin))];
-    const positions = putInts(kernels, [0, 3, 7]);
+    const angleTables = { cos, sin, positions: putInts(kernels, [0, 3, 7]) };
     const cotangent = randomFloats(rows * stride, 3);
     for (const normed of [true, false]) {
       const x = put(kernels, randomFloats(rows * stride, 1));
-      const weight = normed ? put(kernels, randomFloats(headDim, 2)) : null;
-      const rstd = normed ? kernels.alloc(rows * heads) : null;
+      const weight = normed ? put(kernels, randomFloats(headDim, 2)) : undefined;
+      const rstd = normed ? kernels.alloc(rows * heads) : undefined;
       const out = kernels.alloc(rows * stride);
       const inRows = (data: F32) => ({ data, stride });
       const forward = () => {
-        kernels.normRope(
-          inRows(out),
+        kernels.normRope({
+          out: inRows(out),
           rstd,
-          inRows(x),
+          x: inRows(x),
           weight,
-          cos,
-          sin,
-          positions,
+          angles: angleTables,
           rows,
           heads,
           headDim,
-          1e-6,
-        );
+          eps: 1e-6,
+        });
         return out;
       };
       forward();
       const [dx, dweight] = [kernels.alloc(rows * stride), kernels.alloc(headDim)];
       const dout = put(kernels, cotangent);
-      kernels.normRopeBackward(
-        inRows(dx),
+      kernels.normRopeBackward({
+        dx: inRows(dx),
         dweight,
-        inRows(dout),
-        inRows(x),
+        dout: inRows(dout),
+        x: inRows(x),
         rstd,
         weight,
-        cos,
-        sin,
-        positions,
+        angles: angleTables,
         rows,
         heads,
         headDim,
-      );
+      });
       expectGradient(x, dx, forward, cotangent);
       if (weight) expectGradient(weight, dweight, forward, cotangent);
     }
@@ -152,16 +149,17 @@ describe("gradients against finite differences", () => {
 
   it("attention: queries, keys and values, with shared key heads and two sequences", () => {
     const shape = { heads: 4, kvHeads: 2, headDim: 6, scale: 0.7 };
-    const [rows, sequences] = [9, 2];
+    const rows = 9;
     const offsets = putInts(kernels, [0, 3, 9]);
     const [qStride, kvStride] = [shape.heads * shape.headDim, shape.kvHeads * shape.headDim];
     const q = { data: put(kernels, randomFloats(rows * qStride, 1)), stride: qStride };
     const k = { data: put(kernels, randomFloats(rows * kvStride, 2)), stride: kvStride };
     const v = { data: put(kernels, randomFloats(rows * kvStride, 3)), stride: kvStride };
-    const [out, lse] = [kernels.alloc(rows * qStride), kernels.alloc(rows * shape.heads)];
+    const [out, logSumExp] = [kernels.alloc(rows * qStride), kernels.alloc(rows * shape.heads)];
+    const operation = { out, logSumExp, query: q, key: k, value: v, offsets, shape };
     const cotangent = randomFloats(rows * qStride, 4);
     const forward = () => {
-      kernels.attention(out, lse, q, k, v, offsets, sequences, shape);
+      kernels.attention(operation);
       return out;
     };
     forward();
@@ -169,7 +167,7 @@ describe("gradients against finite differences", () => {
     const dk = { data: kernels.alloc(rows * kvStride), stride: kvStride };
     const dv = { data: kernels.alloc(rows * kvStride), stride: kvStride };
     const dout = put(kernels, cotangent);
-    kernels.attentionBackward(dq, dk, dv, dout, q, k, v, out, lse, offsets, sequences, shape);
+    kernels.attentionBackward({ ...operation, dquery: dq, dkey: dk, dvalue: dv, dout });
     expectGradient(q.data, dq.data, forward, cotangent);
     expectGradient(k.data, dk.data, forward, cotangent);
     expectGradient(v.data, dv.data, forward, cotangent);
@@ -180,15 +178,16 @@ describe("gradients against finite differences", () => {
     const values = randomFloats(rows * vocab, 1).map((value) => 2 * value);
     const logits = put(kernels, values);
     const targets = putInts(kernels, [0, 3, 10, 10, 5, 6]);
-    const [logprobs, lse] = [kernels.alloc(rows * perRow), kernels.alloc(rows)];
+    const [logprobs, logSumExp] = [kernels.alloc(rows * perRow), kernels.alloc(rows)];
+    const shared = { logSumExp, targets, rows, vocabSize: vocab, targetsPerRow: perRow };
     const cotangent = randomFloats(rows * perRow, 2);
     const forward = () => {
-      kernels.logSoftmaxGather(logprobs, lse, logits, targets, rows, vocab, perRow);
+      kernels.logSoftmaxGather({ ...shared, logprobs, logits });
       return logprobs;
     };
     forward();
     const gradient = put(kernels, values);
-    kernels.logitsGradient(gradient, lse, targets, put(kernels, cotangent), rows, vocab, perRow);
+    kernels.logitsGradient({ ...shared, logits: gradient, coefficients: put(kernels, cotangent) });
     expectGradient(logits, gradient, forward, cotangent);
   });
 

@@ -1,22 +1,31 @@
 /**
- * The numerical operations that the engine is made of: float32, row-major, over buffers in one arena.
+ * The contract between the engine and what computes for it: float32, row-major, over buffers that only the implementation
+ * knows from inside. WebAssembly is one implementation, plain JavaScript the one that tests hold it against, and
+ * `CountingKernels` one that measures memory; a new one is a class that implements `Kernels` and a line in
+ * `start-engine.ts` that chooses it.
  *
- * Rules that every implementation keeps, because the engine's reproducibility rests on them:
+ * What the engine's reproducibility rests on, and every implementation keeps:
  * - `matmul` computes every element as one chain of float32 multiply-then-add in the order of k, starting at zero,
  *   or at the element's old value with `accumulate`. So one product over rows 0..7 equals two over 0..3 and 4..7.
  * - A row's result never depends on which other rows are in the call, nor on the number of threads.
  * - `attention` and `attentionPaged` give the same bits for the same query over the same keys.
- * Operations are synchronous in submission. Outputs must not overlap inputs unless a comment says "in place".
+ *
+ * What makes an implementation on another device possible, and the engine keeps:
+ * - Handles are opaque: the engine passes them on and cuts them with `slice`, which keeps fields of the implementation's own.
+ * - Operations are submitted synchronously, in order, and return nothing; results come back through promises only
+ *   (`download`, `sumSquares`).
+ * - Only model/tensor-layout.ts looks directly into memory (`view`), to place and turn weights as they are read.
+ * Outputs must not overlap inputs unless a comment says "in place".
  */
 
-/** A block of float32 in the arena. `offset` is in bytes and is nobody's business but the implementation's. */
+/** A block of float32. `offset` is in bytes and is nobody's business but the implementation's. */
 export interface F32 {
   readonly kind: "f32";
   readonly offset: number;
   readonly length: number;
 }
 
-/** A block of int32 in the arena. */
+/** A block of int32. */
 export interface I32 {
   readonly kind: "i32";
   readonly offset: number;
@@ -34,6 +43,7 @@ export interface Packed {
 /** What a product can have on its right. */
 export type Matrix = F32 | Packed;
 
+/** How the matrices of a product are stored, and where its sums start. */
 export interface MatmulOptions {
   /** `a` is stored k x m (leading dimension m unless `lda` says otherwise). */
   transA?: boolean;
@@ -53,6 +63,68 @@ export interface Rows {
   readonly stride: number;
 }
 
+/** `out` = `x` * `rstd` * `weight` with `rstd`[row] = 1 / sqrt(mean(x^2) + `eps`). */
+export interface RmsNorm {
+  out: F32;
+  rstd: F32;
+  x: F32;
+  weight: F32;
+  rows: number;
+  cols: number;
+  eps: number;
+}
+
+/** `dx` += gradient; `dweight` (when given) += sum over rows in order. */
+export interface RmsNormBackward {
+  dx: F32;
+  dweight?: F32 | undefined;
+  dout: F32;
+  x: F32;
+  rstd: F32;
+  weight: F32;
+  rows: number;
+  cols: number;
+}
+
+/** The angles of a rotary embedding: `cos` and `sin` are [position, headDim / 2], `positions` has one for each row. */
+export interface RotaryAngles {
+  cos: F32;
+  sin: F32;
+  positions: I32;
+}
+
+/**
+ * Per head: RMSNorm with `weight` (QK-norm; skipped, with `rstd`, when absent), then rotary embedding in the half-split
+ * layout of Hugging Face: out[i] = y[i]*cos - y[i+h]*sin, out[i+h] = y[i+h]*cos + y[i]*sin, h = headDim/2.
+ */
+export interface NormRope {
+  out: Rows;
+  /** [rows, heads]. */
+  rstd?: F32 | undefined;
+  x: Rows;
+  weight?: F32 | undefined;
+  angles: RotaryAngles;
+  rows: number;
+  heads: number;
+  headDim: number;
+  eps: number;
+}
+
+/** `dx` = gradient (overwrites); `dweight` (when given) += sum over rows, heads in order. */
+export interface NormRopeBackward {
+  dx: Rows;
+  dweight?: F32 | undefined;
+  dout: Rows;
+  x: Rows;
+  rstd?: F32 | undefined;
+  weight?: F32 | undefined;
+  angles: RotaryAngles;
+  rows: number;
+  heads: number;
+  headDim: number;
+}
+
+/** How queries, keys and values are cut into heads. */
 export interface AttentionShape {
   heads: number;
   kvHeads: number;
@@ -61,6 +133,73 @@ export interface AttentionShape {
   scale: number;
 }
 
+/**
+ * Causal attention inside packed sequences; sequence s owns rows offsets[s]..offsets[s+1].
+ * Query rows hold heads*headDim values, key and value rows kvHeads*headDim.
+ * Semantics per row and head: scores in order of headDim, exact maximum, e_j = exp(s_j - max), out = sum e_j v_j / sum e_j.
+ */
+export interface Attention {
+  /** [rows, heads * headDim]. */
+  out: F32;
+  /** [rows, heads]. */
+  logSumExp: F32;
+  query: Rows;
+  key: Rows;
+  value: Rows;
+  /** One more than there are sequences. */
+  offsets: I32;
+  shape: AttentionShape;
+}
+
+/** The gradients of `Attention`, which overwrite `dquery`, `dkey` and `dvalue`. */
+export interface AttentionBackward extends Attention {
+  dquery: Rows;
+  dkey: Rows;
+  dvalue: Rows;
+  dout: F32;
+}
+
+/**
+ * Each of `rows` queries attends to the first lengths[r] keys of its own page table (prefill and decode alike).
+ * Key j of row r is stored row pageTables[r*pagesPerRow + floor(j/pageSize)] * pageSize + j % pageSize of the pages,
+ * each stored row holding kvHeads*headDim values.
+ */
+export interface AttentionPaged {
+  out: F32;
+  query: Rows;
+  keyPages: F32;
+  valuePages: F32;
+  pageTables: I32;
+  lengths: I32;
+  rows: number;
+  pagesPerRow: number;
+  pageSize: number;
+  shape: AttentionShape;
+}
+
+/** `logSumExp`[row] = log sum exp(logits[row]); `logprobs`[row, j] = logits[row, targets[row, j]] - logSumExp[row]. */
+export interface LogSoftmaxGather {
+  logprobs: F32;
+  logSumExp: F32;
+  logits: F32;
+  targets: I32;
+  rows: number;
+  vocabSize: number;
+  targetsPerRow: number;
+}
+
+/** In place: `logits` become sum_j coefficients[row, j] * (onehot(targets[row, j]) - softmax(row)). */
+export interface LogitsGradient {
+  logits: F32;
+  logSumExp: F32;
+  targets: I32;
+  coefficients: F32;
+  rows: number;
+  vocabSize: number;
+  targetsPerRow: number;
+}
+
+/** The settings of one AdamW step. */
 export interface AdamWStep {
   learningRate: number;
   beta1: number;
@@ -73,6 +212,7 @@ export interface AdamWStep {
   gradScale: number;
 }
 
+/** The numerical operations that the engine is made of. */
 export interface Kernels {
   readonly name: string;
   readonly threads: number;
@@ -91,9 +231,8 @@ export interface Kernels {
   reserveScratch(length: number): void;
   /** Bytes in use by `alloc`/`allocInts` (scratch not counted). */
   readonly allocatedBytes: number;
-  /** Direct window on CPU implementations; valid until the next `alloc` or `scratch` call (the arena may grow). */
+  /** Direct window on memory; valid until the next `alloc` or `scratch` call (the memory may grow and move). */
   view(buffer: F32): Float32Array;
-  viewInts(buffer: I32): Int32Array;
   upload(buffer: F32, data: Float32Array): void;
   uploadInts(buffer: I32, data: Int32Array): void;
   download(buffer: F32): Promise<Float32Array>;
@@ -108,52 +247,10 @@ export interface Kernels {
   matmul(c: F32, a: F32, b: Matrix, m: number, n: number, k: number, options?: MatmulOptions): void;
 
   // --- rows -----------------------------------------------------------------------------------------------------
-  /** out = x * rstd * weight with rstd[row] = 1 / sqrt(mean(x^2) + eps). */
-  rmsNorm(out: F32, rstd: F32, x: F32, weight: F32, rows: number, cols: number, eps: number): void;
-  /** dx += gradient; dweight (when given) += sum over rows in order. */
-  rmsNormBackward(
-    dx: F32,
-    dweight: F32 | null,
-    dout: F32,
-    x: F32,
-    rstd: F32,
-    weight: F32,
-    rows: number,
-    cols: number,
-  ): void;
-  /**
-   * Per head: RMSNorm with `weight` (QK-norm; skipped, with `rstd`, when null), then rotary embedding in the half-split
-   * layout of Hugging Face: out[i] = y[i]*cos - y[i+h]*sin, out[i+h] = y[i+h]*cos + y[i]*sin, h = headDim/2.
-   * `cos`, `sin` are [position, headDim/2]; `rstd` is [rows, heads].
-   */
-  normRope(
-    out: Rows,
-    rstd: F32 | null,
-    x: Rows,
-    weight: F32 | null,
-    cos: F32,
-    sin: F32,
-    positions: I32,
-    rows: number,
-    heads: number,
-    headDim: number,
-    eps: number,
-  ): void;
-  /** dx = gradient (overwrites); dweight (when given) += sum over rows, heads in order. */
-  normRopeBackward(
-    dx: Rows,
-    dweight: F32 | null,
-    dout: Rows,
-    x: Rows,
-    rstd: F32 | null,
-    weight: F32 | null,
-    cos: F32,
-    sin: F32,
-    positions: I32,
-    rows: number,
-    heads: number,
-    headDim: number,
-  ): void;
+  rmsNorm(operation: RmsNorm): void;
+  rmsNormBackward(operation: RmsNormBackward): void;
+  normRope(operation: NormRope): void;
+  normRopeBackward(operation: NormRopeBackward): void;
   /** out[r, i] = silu(gateUp[r, i]) * gateUp[r, cols + i]; gateUp is [rows, 2 * cols]. */
   swiglu(out: F32, gateUp: F32, rows: number, cols: number): void;
   /** dgateUp = gradient (overwrites). */
@@ -166,75 +263,13 @@ export interface Kernels {
   scatterAddRows(table: F32, x: F32, indices: I32, rows: number, cols: number): void;
 
   // --- attention ------------------------------------------------------------------------------------------------
-  /**
-   * Causal attention inside each of `sequences` packed sequences; sequence s owns rows offsets[s]..offsets[s+1].
-   * q rows hold heads*headDim values, k and v rows kvHeads*headDim; out is [rows, heads*headDim]; lse is [rows, heads].
-   * Semantics per row and head: scores in order of headDim, exact maximum, e_j = exp(s_j - max), out = sum e_j v_j / sum e_j.
-   */
-  attention(
-    out: F32,
-    lse: F32,
-    q: Rows,
-    k: Rows,
-    v: Rows,
-    offsets: I32,
-    sequences: number,
-    shape: AttentionShape,
-  ): void;
-  /** dq, dk, dv = gradients (overwrite). */
-  attentionBackward(
-    dq: Rows,
-    dk: Rows,
-    dv: Rows,
-    dout: F32,
-    q: Rows,
-    k: Rows,
-    v: Rows,
-    out: F32,
-    lse: F32,
-    offsets: I32,
-    sequences: number,
-    shape: AttentionShape,
-  ): void;
-  /**
-   * Each of `rows` queries attends to the first lengths[r] keys of its own page table (prefill and decode alike).
-   * Key j of row r is stored row tables[r*maxPages + floor(j/pageSize)] * pageSize + j % pageSize of kPages/vPages,
-   * each stored row holding kvHeads*headDim values.
-   */
-  attentionPaged(
-    out: F32,
-    q: Rows,
-    kPages: F32,
-    vPages: F32,
-    tables: I32,
-    lengths: I32,
-    rows: number,
-    maxPages: number,
-    pageSize: number,
-    shape: AttentionShape,
-  ): void;
+  attention(operation: Attention): void;
+  attentionBackward(operation: AttentionBackward): void;
+  attentionPaged(operation: AttentionPaged): void;
 
   // --- vocabulary -----------------------------------------------------------------------------------------------
-  /** lse[row] = log sum exp(logits[row]); logprobs[row, j] = logits[row, targets[row, j]] - lse[row]. */
-  logSoftmaxGather(
-    logprobs: F32,
-    lse: F32,
-    logits: F32,
-    targets: I32,
-    rows: number,
-    vocab: number,
-    targetsPerRow: number,
-  ): void;
-  /** In place: logits become sum_j coefficients[row, j] * (onehot(targets[row, j]) - softmax(row)). */
-  logitsGradient(
-    logits: F32,
-    lse: F32,
-    targets: I32,
-    coefficients: F32,
-    rows: number,
-    vocab: number,
-    targetsPerRow: number,
-  ): void;
+  logSoftmaxGather(operation: LogSoftmaxGather): void;
+  logitsGradient(operation: LogitsGradient): void;
 
   // --- whole buffers --------------------------------------------------------------------------------------------
   zero(x: F32): void;
@@ -246,7 +281,7 @@ export interface Kernels {
   /** In place. */
   scale(x: F32, factor: number): void;
   /** Four float64 sums of squares by index modulo 4, added as (s0 + s1) + (s2 + s3). */
-  sumSquares(x: F32): number;
+  sumSquares(x: F32): Promise<number>;
   /** One step of torch.optim.AdamW on weights, first and second moments, in place. */
   adamw(weights: F32, grad: F32, first: F32, second: F32, step: AdamWStep): void;
 
@@ -261,6 +296,10 @@ export function slice<T extends F32 | I32>(buffer: T, start: number, length: num
   return { ...buffer, offset: buffer.offset + 4 * start, length };
 }
 
+/** A buffer from `start` to its end. */
+export const from = <T extends F32 | I32>(buffer: T, start: number): T =>
+  slice(buffer, start, buffer.length - start);
+
 /** Several buffers of one length, or none when memory does not suffice for all. */
 export function allocAll(kernels: Kernels, length: number, count: number): F32[] {
   const buffers: F32[] = [];
@@ -274,7 +313,7 @@ export function allocAll(kernels: Kernels, length: number, count: number): F32[]
 }
 
 /** With none at all, weights that never had a gradient (B's, at first) would become 0 / 0. */
-const leastEps = 1e-30;
+const MIN_EPS = 1e-30;
 
 /** The scalars of one AdamW step, in float32 as every implementation must use them. */
 export function adamwScalars(step: AdamWStep): {
@@ -296,7 +335,7 @@ export function adamwScalars(step: AdamWStep): {
     oneMinusBeta2: Math.fround(1 - step.beta2),
     stepSize: Math.fround(step.learningRate / correction1),
     rootCorrection2: Math.fround(Math.sqrt(correction2)),
-    eps: Math.fround(Math.max(step.eps, leastEps)),
+    eps: Math.fround(Math.max(step.eps, MIN_EPS)),
     gradScale: Math.fround(step.gradScale),
   };
 }

@@ -1,14 +1,23 @@
 import { CpuMemory } from "./cpu-memory.js";
 import {
   type AdamWStep,
+  type Attention,
+  type AttentionBackward,
+  type AttentionPaged,
   type AttentionShape,
   adamwScalars,
   type F32,
   type I32,
   type Kernels,
+  type LogitsGradient,
+  type LogSoftmaxGather,
   type MatmulOptions,
   type Matrix,
+  type NormRope,
+  type NormRopeBackward,
   type Packed,
+  type RmsNorm,
+  type RmsNormBackward,
   type Rows,
 } from "./kernels.js";
 
@@ -59,7 +68,7 @@ export class ReferenceKernels extends CpuMemory implements Kernels {
     }
   }
 
-  rmsNorm(out: F32, rstd: F32, x: F32, weight: F32, rows: number, cols: number, eps: number): void {
+  rmsNorm({ out, rstd, x, weight, rows, cols, eps }: RmsNorm): void {
     const [ov, rv, xv, wv] = [this.view(out), this.view(rstd), this.view(x), this.view(weight)];
     for (let row = 0; row < rows; row++) {
       rv[row] = inverseRms(xv, row * cols, cols, eps);
@@ -69,16 +78,7 @@ export class ReferenceKernels extends CpuMemory implements Kernels {
     }
   }
 
-  rmsNormBackward(
-    dx: F32,
-    dweight: F32 | null,
-    dout: F32,
-    x: F32,
-    rstd: F32,
-    weight: F32,
-    rows: number,
-    cols: number,
-  ): void {
+  rmsNormBackward({ dx, dweight, dout, x, rstd, weight, rows, cols }: RmsNormBackward): void {
     const [dxv, dv, xv, rv, wv] = [
       this.view(dx),
       this.view(dout),
@@ -94,25 +94,13 @@ export class ReferenceKernels extends CpuMemory implements Kernels {
     }
   }
 
-  normRope(
-    out: Rows,
-    rstd: F32 | null,
-    x: Rows,
-    weight: F32 | null,
-    cos: F32,
-    sin: F32,
-    positions: I32,
-    rows: number,
-    heads: number,
-    headDim: number,
-    eps: number,
-  ): void {
+  normRope({ out, rstd, x, weight, angles, rows, heads, headDim, eps }: NormRope): void {
     const [ov, xv, cv, sv, pv] = [
       this.view(out.data),
       this.view(x.data),
-      this.view(cos),
-      this.view(sin),
-      this.viewInts(positions),
+      this.view(angles.cos),
+      this.view(angles.sin),
+      this.viewInts(angles.positions),
     ];
     const wv = weight ? this.view(weight) : null;
     const rv = rstd ? this.view(rstd) : null;
@@ -139,27 +127,15 @@ export class ReferenceKernels extends CpuMemory implements Kernels {
     }
   }
 
-  normRopeBackward(
-    dx: Rows,
-    dweight: F32 | null,
-    dout: Rows,
-    x: Rows,
-    rstd: F32 | null,
-    weight: F32 | null,
-    cos: F32,
-    sin: F32,
-    positions: I32,
-    rows: number,
-    heads: number,
-    headDim: number,
-  ): void {
+  normRopeBackward(operation: NormRopeBackward): void {
+    const { dx, dweight, dout, x, rstd, weight, angles, rows, heads, headDim } = operation;
     const [dxv, dv, xv, cv, sv, pv] = [
       this.view(dx.data),
       this.view(dout.data),
       this.view(x.data),
-      this.view(cos),
-      this.view(sin),
-      this.viewInts(positions),
+      this.view(angles.cos),
+      this.view(angles.sin),
+      this.viewInts(angles.positions),
     ];
     const wv = weight ? this.view(weight) : null;
     const rv = rstd ? this.view(rstd) : null;
@@ -237,25 +213,16 @@ export class ReferenceKernels extends CpuMemory implements Kernels {
     }
   }
 
-  attention(
-    out: F32,
-    lse: F32,
-    q: Rows,
-    k: Rows,
-    v: Rows,
-    offsets: I32,
-    sequences: number,
-    shape: AttentionShape,
-  ): void {
+  attention({ out, logSumExp, query, key, value, offsets, shape }: Attention): void {
     const [ov, lv, qv, kv, vv, offs] = [
       this.view(out),
-      this.view(lse),
-      this.view(q.data),
-      this.view(k.data),
-      this.view(v.data),
+      this.view(logSumExp),
+      this.view(query.data),
+      this.view(key.data),
+      this.view(value.data),
       this.viewInts(offsets),
     ];
-    for (let sequence = 0; sequence < sequences; sequence++) {
+    for (let sequence = 0; sequence + 1 < offs.length; sequence++) {
       const start = offs[sequence]!;
       for (let row = start; row < offs[sequence + 1]!; row++) {
         attendRow(
@@ -264,11 +231,11 @@ export class ReferenceKernels extends CpuMemory implements Kernels {
           lv,
           row * shape.heads,
           qv,
-          row * q.stride,
+          row * query.stride,
           kv,
-          (j) => (start + j) * k.stride,
+          (j) => (start + j) * key.stride,
           vv,
-          (j) => (start + j) * v.stride,
+          (j) => (start + j) * value.stride,
           row - start + 1,
           shape,
         );
@@ -276,20 +243,8 @@ export class ReferenceKernels extends CpuMemory implements Kernels {
     }
   }
 
-  attentionBackward(
-    dq: Rows,
-    dk: Rows,
-    dv: Rows,
-    dout: F32,
-    q: Rows,
-    k: Rows,
-    v: Rows,
-    out: F32,
-    lse: F32,
-    offsets: I32,
-    sequences: number,
-    shape: AttentionShape,
-  ): void {
+  attentionBackward(operation: AttentionBackward): void {
+    const { dquery: dq, dkey: dk, dvalue: dv, dout, query: q, key: k, value: v, shape } = operation;
     const { heads, kvHeads, headDim } = shape;
     const [dqv, dkv, dvv, dov, qv, kv, vv, ov, lv, offs] = [
       this.view(dq.data),
@@ -299,13 +254,13 @@ export class ReferenceKernels extends CpuMemory implements Kernels {
       this.view(q.data),
       this.view(k.data),
       this.view(v.data),
-      this.view(out),
-      this.view(lse),
-      this.viewInts(offsets),
+      this.view(operation.out),
+      this.view(operation.logSumExp),
+      this.viewInts(operation.offsets),
     ];
     const scale = fround(shape.scale);
     const group = heads / kvHeads;
-    for (let sequence = 0; sequence < sequences; sequence++) {
+    for (let sequence = 0; sequence + 1 < offs.length; sequence++) {
       const start = offs[sequence]!;
       const end = offs[sequence + 1]!;
       for (let row = start; row < end; row++) {
@@ -338,38 +293,28 @@ export class ReferenceKernels extends CpuMemory implements Kernels {
     }
   }
 
-  attentionPaged(
-    out: F32,
-    q: Rows,
-    kPages: F32,
-    vPages: F32,
-    tables: I32,
-    lengths: I32,
-    rows: number,
-    maxPages: number,
-    pageSize: number,
-    shape: AttentionShape,
-  ): void {
+  attentionPaged(operation: AttentionPaged): void {
+    const { out, query, rows, pagesPerRow, pageSize, shape } = operation;
     const [ov, qv, kv, vv, tv, lens] = [
       this.view(out),
-      this.view(q.data),
-      this.view(kPages),
-      this.view(vPages),
-      this.viewInts(tables),
-      this.viewInts(lengths),
+      this.view(query.data),
+      this.view(operation.keyPages),
+      this.view(operation.valuePages),
+      this.viewInts(operation.pageTables),
+      this.viewInts(operation.lengths),
     ];
     const width = shape.kvHeads * shape.headDim;
     const lse = new Float32Array(shape.heads);
     for (let row = 0; row < rows; row++) {
       const storedRow = (j: number) =>
-        (tv[row * maxPages + Math.floor(j / pageSize)]! * pageSize + (j % pageSize)) * width;
+        (tv[row * pagesPerRow + Math.floor(j / pageSize)]! * pageSize + (j % pageSize)) * width;
       attendRow(
         ov,
         row * shape.heads * shape.headDim,
         lse,
         0,
         qv,
-        row * q.stride,
+        row * query.stride,
         kv,
         storedRow,
         vv,
@@ -380,22 +325,20 @@ export class ReferenceKernels extends CpuMemory implements Kernels {
     }
   }
 
-  logSoftmaxGather(
-    logprobs: F32,
-    lse: F32,
-    logits: F32,
-    targets: I32,
-    rows: number,
-    vocab: number,
-    targetsPerRow: number,
-  ): void {
-    const [pv, lv, xv, tv] = [this.view(logprobs), this.view(lse), this.view(logits), this.viewInts(targets)];
+  logSoftmaxGather(operation: LogSoftmaxGather): void {
+    const { logprobs, logSumExp, logits, targets, rows, vocabSize, targetsPerRow } = operation;
+    const [pv, lv, xv, tv] = [
+      this.view(logprobs),
+      this.view(logSumExp),
+      this.view(logits),
+      this.viewInts(targets),
+    ];
     for (let row = 0; row < rows; row++) {
-      const at = row * vocab;
+      const at = row * vocabSize;
       let max = Number.NEGATIVE_INFINITY;
-      for (let i = 0; i < vocab; i++) max = Math.max(max, xv[at + i]!);
+      for (let i = 0; i < vocabSize; i++) max = Math.max(max, xv[at + i]!);
       let sum = 0;
-      for (let i = 0; i < vocab; i++) sum = fround(sum + fround(Math.exp(fround(xv[at + i]! - max))));
+      for (let i = 0; i < vocabSize; i++) sum = fround(sum + fround(Math.exp(fround(xv[at + i]! - max))));
       lv[row] = fround(max + fround(Math.log(sum)));
       for (let j = 0; j < targetsPerRow; j++) {
         pv[row * targetsPerRow + j] = fround(xv[at + tv[row * targetsPerRow + j]!]! - lv[row]!);
@@ -403,30 +346,23 @@ export class ReferenceKernels extends CpuMemory implements Kernels {
     }
   }
 
-  logitsGradient(
-    logits: F32,
-    lse: F32,
-    targets: I32,
-    coefficients: F32,
-    rows: number,
-    vocab: number,
-    targetsPerRow: number,
-  ): void {
+  logitsGradient(operation: LogitsGradient): void {
+    const { logits, logSumExp, targets, coefficients, rows, vocabSize, targetsPerRow } = operation;
     const [xv, lv, tv, cv] = [
       this.view(logits),
-      this.view(lse),
+      this.view(logSumExp),
       this.viewInts(targets),
       this.view(coefficients),
     ];
     for (let row = 0; row < rows; row++) {
       let total = 0;
       for (let j = 0; j < targetsPerRow; j++) total = fround(total + cv[row * targetsPerRow + j]!);
-      for (let i = 0; i < vocab; i++) {
-        const at = row * vocab + i;
+      for (let i = 0; i < vocabSize; i++) {
+        const at = row * vocabSize + i;
         xv[at] = fround(-total * fround(Math.exp(fround(xv[at]! - lv[row]!))));
       }
       for (let j = 0; j < targetsPerRow; j++) {
-        xv[row * vocab + tv[row * targetsPerRow + j]!]! += cv[row * targetsPerRow + j]!;
+        xv[row * vocabSize + tv[row * targetsPerRow + j]!]! += cv[row * targetsPerRow + j]!;
       }
     }
   }
@@ -454,7 +390,7 @@ export class ReferenceKernels extends CpuMemory implements Kernels {
     for (let i = 0; i < xv.length; i++) xv[i]! *= f;
   }
 
-  sumSquares(x: F32): number {
+  async sumSquares(x: F32): Promise<number> {
     const sums = [0, 0, 0, 0];
     this.view(x).forEach((value, i) => {
       sums[i % 4]! += value * value;

@@ -42,8 +42,8 @@ describe("norms", () => {
         const dx = put(kernels, randomFloats(rows * cols, 4));
         const dweight = put(kernels, randomFloats(cols, 5));
         const [out, rstd] = [kernels.alloc(rows * cols), kernels.alloc(rows)];
-        kernels.rmsNorm(out, rstd, x, weight, rows, cols, 1e-5);
-        kernels.rmsNormBackward(dx, dweight, dout, x, rstd, weight, rows, cols);
+        kernels.rmsNorm({ out, rstd, x, weight, rows, cols, eps: 1e-5 });
+        kernels.rmsNormBackward({ dx, dweight, dout, x, rstd, weight, rows, cols });
         return [out, rstd, dx, dweight];
       });
     }
@@ -66,31 +66,19 @@ describe("norms", () => {
             stride,
           });
           const [x, dout, out, dx] = [rowsOf(1), rowsOf(2), rowsOf(3), rowsOf(4)];
-          const weight = normed ? put(kernels, randomFloats(headDim, 5)) : null;
-          const rstd = normed ? kernels.alloc(rows * heads) : null;
-          const dweight = normed ? put(kernels, randomFloats(headDim, 6)) : null;
-          const angles = randomFloats(16 * (headDim / 2), 7);
-          const cos = put(kernels, angles.map(Math.cos));
-          const sin = put(kernels, angles.map(Math.sin));
+          const weight = normed ? put(kernels, randomFloats(headDim, 5)) : undefined;
+          const rstd = normed ? kernels.alloc(rows * heads) : undefined;
+          const dweight = normed ? put(kernels, randomFloats(headDim, 6)) : undefined;
+          const radians = randomFloats(16 * (headDim / 2), 7);
+          const cos = put(kernels, radians.map(Math.cos));
+          const sin = put(kernels, radians.map(Math.sin));
           const positions = putInts(
             kernels,
             Array.from({ length: rows }, (_, row) => (row * 5) % 16),
           );
-          kernels.normRope(out, rstd, x, weight, cos, sin, positions, rows, heads, headDim, 1e-6);
-          kernels.normRopeBackward(
-            dx,
-            dweight,
-            dout,
-            x,
-            rstd,
-            weight,
-            cos,
-            sin,
-            positions,
-            rows,
-            heads,
-            headDim,
-          );
+          const shared = { x, rstd, weight, angles: { cos, sin, positions }, rows, heads, headDim };
+          kernels.normRope({ ...shared, out, eps: 1e-6 });
+          kernels.normRopeBackward({ ...shared, dx, dweight, dout });
           return [out.data, dx.data, ...(rstd && dweight ? [rstd, dweight] : [])];
         });
       }
@@ -157,7 +145,7 @@ function attentionInputs(kernels: Kernels, rows: number, shape: AttentionShape) 
   const packed = put(kernels, randomFloats(rows * stride, 1));
   const qWidth = shape.heads * shape.headDim;
   const part = (start: number) => ({ data: slice(packed, start, rows * stride - start), stride });
-  return { q: part(0), k: part(qWidth), v: part(qWidth + kvWidth), qWidth, kvWidth, stride };
+  return { query: part(0), key: part(qWidth), value: part(qWidth + kvWidth), qWidth, kvWidth };
 }
 
 const shapes: AttentionShape[] = [
@@ -174,27 +162,16 @@ describe("attention", () => {
       const offsets = [0, 1, 6, 6, 41, 110];
       compare(5e-6, (kernels) => {
         const rows = 110;
-        const { q, k, v, qWidth } = attentionInputs(kernels, rows, shape);
-        const [out, lse] = [kernels.alloc(rows * qWidth), kernels.alloc(rows * shape.heads)];
+        const { query, key, value, qWidth } = attentionInputs(kernels, rows, shape);
+        const [out, logSumExp] = [kernels.alloc(rows * qWidth), kernels.alloc(rows * shape.heads)];
         const packs = putInts(kernels, offsets);
-        kernels.attention(out, lse, q, k, v, packs, 5, shape);
+        const operation = { out, logSumExp, query, key, value, offsets: packs, shape };
+        kernels.attention(operation);
         const gradients = attentionInputs(kernels, rows, shape);
         const dout = put(kernels, randomFloats(rows * qWidth, 9));
-        kernels.attentionBackward(
-          gradients.q,
-          gradients.k,
-          gradients.v,
-          dout,
-          q,
-          k,
-          v,
-          out,
-          lse,
-          packs,
-          5,
-          shape,
-        );
-        return [out, lse, gradients.q.data];
+        const { query: dquery, key: dkey, value: dvalue } = gradients;
+        kernels.attentionBackward({ ...operation, dquery, dkey, dvalue, dout });
+        return [out, logSumExp, dquery.data];
       });
     }
   });
@@ -203,23 +180,22 @@ describe("attention", () => {
     const shape = shapes[1]!;
     for (const kernels of [three, relaxed]) {
       const run = (first: number, offsets: number[]) => {
-        const { q, k, v, qWidth } = attentionInputs(kernels, 110, shape);
+        const { query, key, value, qWidth } = attentionInputs(kernels, 110, shape);
         const rows = offsets.at(-1)!;
         const from = ({ data, stride }: { data: F32; stride: number }) => ({
           data: slice(data, first * stride, data.length - first * stride),
           stride,
         });
-        const [out, lse] = [kernels.alloc(rows * qWidth), kernels.alloc(rows * shape.heads)];
-        kernels.attention(
+        const [out, logSumExp] = [kernels.alloc(rows * qWidth), kernels.alloc(rows * shape.heads)];
+        kernels.attention({
           out,
-          lse,
-          from(q),
-          from(k),
-          from(v),
-          putInts(kernels, offsets),
-          offsets.length - 1,
+          logSumExp,
+          query: from(query),
+          key: from(key),
+          value: from(value),
+          offsets: putInts(kernels, offsets),
           shape,
-        );
+        });
         return new Float32Array(kernels.view(out));
       };
       const packed = run(0, [0, 20, 65, 110]);
@@ -233,11 +209,12 @@ describe("attention", () => {
     for (const shape of shapes) {
       for (const kernels of [one, three, relaxed]) {
         const rows = 50;
-        const { q, k, v, qWidth, kvWidth } = attentionInputs(kernels, rows, shape);
-        const [out, lse] = [kernels.alloc(rows * qWidth), kernels.alloc(rows * shape.heads)];
-        kernels.attention(out, lse, q, k, v, putInts(kernels, [0, rows]), 1, shape);
+        const { query, key, value, qWidth, kvWidth } = attentionInputs(kernels, rows, shape);
+        const [out, logSumExp] = [kernels.alloc(rows * qWidth), kernels.alloc(rows * shape.heads)];
+        const offsets = putInts(kernels, [0, rows]);
+        kernels.attention({ out, logSumExp, query, key, value, offsets, shape });
 
-        const [pageSize, maxPages] = [8, 9];
+        const [pageSize, pagesPerRow] = [8, 9];
         const table = [5, 2, 9, 0, 7, 3, 8, 1, 1];
         const places = putInts(
           kernels,
@@ -246,47 +223,40 @@ describe("attention", () => {
             (_, j) => table[Math.floor(j / pageSize)]! * pageSize + (j % pageSize),
           ),
         );
-        const [kPages, vPages] = [
+        const [keyPages, valuePages] = [
           kernels.alloc(10 * pageSize * kvWidth),
           kernels.alloc(10 * pageSize * kvWidth),
         ];
-        kernels.scatterRows(kPages, k, places, rows, kvWidth);
-        kernels.scatterRows(vPages, v, places, rows, kvWidth);
+        kernels.scatterRows(keyPages, key, places, rows, kvWidth);
+        kernels.scatterRows(valuePages, value, places, rows, kvWidth);
         const lengths = Array.from({ length: rows }, (_, row) => row + 1);
         const paged = kernels.alloc(rows * qWidth);
-        kernels.attentionPaged(
-          paged,
-          q,
-          kPages,
-          vPages,
-          putInts(
+        const pages = { keyPages, valuePages, pagesPerRow, pageSize, shape };
+        kernels.attentionPaged({
+          ...pages,
+          out: paged,
+          query,
+          pageTables: putInts(
             kernels,
             lengths.flatMap(() => table),
           ),
-          putInts(kernels, lengths),
+          lengths: putInts(kernels, lengths),
           rows,
-          maxPages,
-          pageSize,
-          shape,
-        );
+        });
         const expected = new Float32Array(kernels.view(out));
         expect(firstBitDifference(new Float32Array(kernels.view(paged)), expected)).toBeNull();
 
         const single = kernels.alloc(qWidth);
         for (const row of [0, 7, 8, 49]) {
-          const query = { data: slice(q.data, row * q.stride, qWidth), stride: q.stride };
-          kernels.attentionPaged(
-            single,
-            query,
-            kPages,
-            vPages,
-            putInts(kernels, table),
-            putInts(kernels, [row + 1]),
-            1,
-            maxPages,
-            pageSize,
-            shape,
-          );
+          const { data, stride } = query;
+          kernels.attentionPaged({
+            ...pages,
+            out: single,
+            query: { data: slice(data, row * stride, qWidth), stride },
+            pageTables: putInts(kernels, table),
+            lengths: putInts(kernels, [row + 1]),
+            rows: 1,
+          });
           expect(
             firstBitDifference(
               new Float32Array(kernels.view(single)),
@@ -302,25 +272,25 @@ describe("attention", () => {
     const shape = shapes[1]!;
     compare(5e-6, (kernels) => {
       const rows = 40;
-      const { q, kvWidth, qWidth } = attentionInputs(kernels, rows, shape);
-      const [pageSize, maxPages, pages] = [4, 5, 12];
-      const kPages = put(kernels, randomFloats(pages * pageSize * kvWidth, 5));
-      const vPages = put(kernels, randomFloats(pages * pageSize * kvWidth, 6));
-      const tables = Array.from({ length: rows * maxPages }, (_, i) => (i * 7 + (i >> 4)) % pages);
-      const lengths = Array.from({ length: rows }, (_, row) => 1 + ((row * 3) % (maxPages * pageSize)));
+      const { query, kvWidth, qWidth } = attentionInputs(kernels, rows, shape);
+      const [pageSize, pagesPerRow, pages] = [4, 5, 12];
+      const keyPages = put(kernels, randomFloats(pages * pageSize * kvWidth, 5));
+      const valuePages = put(kernels, randomFloats(pages * pageSize * kvWidth, 6));
+      const tables = Array.from({ length: rows * pagesPerRow }, (_, i) => (i * 7 + (i >> 4)) % pages);
+      const lengths = Array.from({ length: rows }, (_, row) => 1 + ((row * 3) % (pagesPerRow * pageSize)));
       const out = kernels.alloc(rows * qWidth);
-      kernels.attentionPaged(
+      kernels.attentionPaged({
         out,
-        q,
-        kPages,
-        vPages,
-        putInts(kernels, tables),
-        putInts(kernels, lengths),
+        query,
+        keyPages,
+        valuePages,
+        pageTables: putInts(kernels, tables),
+        lengths: putInts(kernels, lengths),
         rows,
-        maxPages,
+        pagesPerRow,
         pageSize,
         shape,
-      );
+      });
       return [out];
     });
   });
@@ -345,25 +315,27 @@ describe("vocabulary", () => {
           kernels,
           randomFloats(rows * perRow, 2).map((value, i) => (i === 0 ? 0 : value)),
         );
-        const [logprobs, lse] = [kernels.alloc(rows * perRow), kernels.alloc(rows)];
-        kernels.logSoftmaxGather(logprobs, lse, logits, targets, rows, vocab, perRow);
-        kernels.logitsGradient(logits, lse, targets, coefficients, rows, vocab, perRow);
-        return [logprobs, lse, logits];
+        const [logprobs, logSumExp] = [kernels.alloc(rows * perRow), kernels.alloc(rows)];
+        const shared = { logits, logSumExp, targets, rows, vocabSize: vocab, targetsPerRow: perRow };
+        kernels.logSoftmaxGather({ ...shared, logprobs });
+        kernels.logitsGradient({ ...shared, coefficients });
+        return [logprobs, logSumExp, logits];
       });
     }
   });
 
   it("stays finite for logits of any size", () => {
     const logits = put(one, Float32Array.of(3e38, -3e38, 0, 88, 1000, 1001, -1e4, 999));
-    const [logprobs, lse] = [one.alloc(2), one.alloc(2)];
-    one.logSoftmaxGather(logprobs, lse, logits, putInts(one, [0, 1]), 2, 4, 1);
+    const [logprobs, logSumExp] = [one.alloc(2), one.alloc(2)];
+    const targets = putInts(one, [0, 1]);
+    one.logSoftmaxGather({ logprobs, logSumExp, logits, targets, rows: 2, vocabSize: 4, targetsPerRow: 1 });
     expect(read(one, logprobs)[0]).toBe(0);
     expect(read(one, logprobs)[1]).toBeCloseTo(-Math.log(1 + Math.exp(-1) + Math.exp(-2)), 4);
   });
 });
 
 describe("whole buffers", () => {
-  it("equal the reference bit for bit, AdamW and the sum of squares included", () => {
+  it("equal the reference bit for bit, AdamW and the sum of squares included", async () => {
     for (const length of [1, 2, 3, 6, 65, 40_001]) {
       const step = {
         learningRate: 1e-3,
@@ -373,7 +345,7 @@ describe("whole buffers", () => {
         weightDecay: 0.1,
         gradScale: 0.7,
       };
-      const run = (kernels: Kernels) => {
+      const run = async (kernels: Kernels) => {
         const [w, g, m, v] = [1, 2, 3, 4].map((seed) => put(kernels, randomFloats(length, seed))) as [
           F32,
           F32,
@@ -392,12 +364,12 @@ describe("whole buffers", () => {
         kernels.add(twin, twin, twin);
         return {
           arrays: [w, m, v, sum, twin].map((buffer) => new Float32Array(kernels.view(buffer))),
-          norm: kernels.sumSquares(g),
+          norm: await kernels.sumSquares(g),
         };
       };
-      const expected = run(reference);
+      const expected = await run(reference);
       for (const kernels of [one, three, relaxed]) {
-        const actual = run(kernels);
+        const actual = await run(kernels);
         expect(actual.norm).toBe(expected.norm);
         expected.arrays.forEach((values, index) => {
           expect(firstBitDifference(actual.arrays[index]!, values)).toBeNull();

@@ -2,14 +2,22 @@ import { availableParallelism } from "node:os";
 import { CpuMemory } from "./cpu-memory.js";
 import {
   type AdamWStep,
-  type AttentionShape,
+  type Attention,
+  type AttentionBackward,
+  type AttentionPaged,
   adamwScalars,
   type F32,
   type I32,
   type Kernels,
+  type LogitsGradient,
+  type LogSoftmaxGather,
   type MatmulOptions,
   type Matrix,
+  type NormRope,
+  type NormRopeBackward,
   type Packed,
+  type RmsNorm,
+  type RmsNormBackward,
   type Rows,
 } from "./kernels.js";
 import { WasmMemory } from "./wasm-memory.js";
@@ -23,7 +31,7 @@ export interface WasmKernelOptions {
 }
 
 /** Memory below this belongs to the thread pool's own state. */
-const reservedBytes = 4096;
+const RESERVED_BYTES = 4096;
 
 export function createWasmKernels(options: WasmKernelOptions = {}): Kernels {
   return new WasmKernels(options);
@@ -42,7 +50,7 @@ class WasmKernels extends CpuMemory implements Kernels {
   #threadScratch = { offset: 0, bytes: 0 };
 
   constructor(options: WasmKernelOptions) {
-    super(reservedBytes);
+    super(RESERVED_BYTES);
     this.threads = threadCount(options.threads);
     const variant = options.relaxedSimd ? "relaxed" : "plain";
     this.name = `wasm-${variant}`;
@@ -98,8 +106,8 @@ class WasmKernels extends CpuMemory implements Kernels {
     const lda = options.lda ?? (transA ? m : k);
     const ldc = options.ldc ?? n;
     if (m === 0 || n === 0) return;
-    expectRows("c", c, m, ldc, n);
-    if (k > 0) expectRows("a", a, transA ? k : m, lda, transA ? m : k);
+    expectRows("c", { data: c, stride: ldc }, m, n);
+    if (k > 0) expectRows("a", { data: a, stride: lda }, transA ? k : m, transA ? m : k);
     this.#wasm["matmul"]!(
       c.offset,
       4 * ldc,
@@ -114,7 +122,7 @@ class WasmKernels extends CpuMemory implements Kernels {
     );
   }
 
-  rmsNorm(out: F32, rstd: F32, x: F32, weight: F32, rows: number, cols: number, eps: number): void {
+  rmsNorm({ out, rstd, x, weight, rows, cols, eps }: RmsNorm): void {
     expect("out", out, rows * cols);
     expect("rstd", rstd, rows);
     expect("x", x, rows * cols);
@@ -122,16 +130,7 @@ class WasmKernels extends CpuMemory implements Kernels {
     this.#wasm["rmsNorm"]!(out.offset, rstd.offset, x.offset, weight.offset, rows, cols, eps);
   }
 
-  rmsNormBackward(
-    dx: F32,
-    dweight: F32 | null,
-    dout: F32,
-    x: F32,
-    rstd: F32,
-    weight: F32,
-    rows: number,
-    cols: number,
-  ): void {
+  rmsNormBackward({ dx, dweight, dout, x, rstd, weight, rows, cols }: RmsNormBackward): void {
     expect("dx", dx, rows * cols);
     expect("dout", dout, rows * cols);
     expect("x", x, rows * cols);
@@ -150,22 +149,11 @@ class WasmKernels extends CpuMemory implements Kernels {
     );
   }
 
-  normRope(
-    out: Rows,
-    rstd: F32 | null,
-    x: Rows,
-    weight: F32 | null,
-    cos: F32,
-    sin: F32,
-    positions: I32,
-    rows: number,
-    heads: number,
-    headDim: number,
-    eps: number,
-  ): void {
-    const normed = weight !== null && rstd !== null;
-    expectRows("out", out.data, rows, out.stride, heads * headDim);
-    expectRows("x", x.data, rows, x.stride, heads * headDim);
+  normRope({ out, rstd, x, weight, angles, rows, heads, headDim, eps }: NormRope): void {
+    const { cos, sin, positions } = angles;
+    const normed = weight !== undefined && rstd !== undefined;
+    expectRows("out", out, rows, heads * headDim);
+    expectRows("x", x, rows, heads * headDim);
     expect("positions", positions, rows);
     if (normed) expect("rstd", rstd, rows * heads);
     this.#wasm["normRope"]!(
@@ -185,24 +173,13 @@ class WasmKernels extends CpuMemory implements Kernels {
     );
   }
 
-  normRopeBackward(
-    dx: Rows,
-    dweight: F32 | null,
-    dout: Rows,
-    x: Rows,
-    rstd: F32 | null,
-    weight: F32 | null,
-    cos: F32,
-    sin: F32,
-    positions: I32,
-    rows: number,
-    heads: number,
-    headDim: number,
-  ): void {
-    const normed = weight !== null && rstd !== null;
-    expectRows("dx", dx.data, rows, dx.stride, heads * headDim);
-    expectRows("dout", dout.data, rows, dout.stride, heads * headDim);
-    expectRows("x", x.data, rows, x.stride, heads * headDim);
+  normRopeBackward(operation: NormRopeBackward): void {
+    const { dx, dweight, dout, x, rstd, weight, rows, heads, headDim } = operation;
+    const { cos, sin, positions } = operation.angles;
+    const normed = weight !== undefined && rstd !== undefined;
+    expectRows("dx", dx, rows, heads * headDim);
+    expectRows("dout", dout, rows, heads * headDim);
+    expectRows("x", x, rows, heads * headDim);
     expect("positions", positions, rows);
     if (normed) expect("rstd", rstd, rows * heads);
     if (dweight) expect("dweight", dweight, headDim);
@@ -245,7 +222,7 @@ class WasmKernels extends CpuMemory implements Kernels {
   }
 
   scatterRows(table: F32, x: Rows, indices: I32, rows: number, cols: number): void {
-    expectRows("x", x.data, rows, x.stride, cols);
+    expectRows("x", x, rows, cols);
     this.#expectIndices("indices", indices, rows, Math.floor(table.length / cols));
     this.#wasm["scatterRows"]!(table.offset, x.data.offset, 4 * x.stride, indices.offset, rows, cols);
   }
@@ -256,179 +233,127 @@ class WasmKernels extends CpuMemory implements Kernels {
     this.#wasm["scatterAddRows"]!(table.offset, x.offset, indices.offset, rows, cols);
   }
 
-  attention(
-    out: F32,
-    lse: F32,
-    q: Rows,
-    k: Rows,
-    v: Rows,
-    offsets: I32,
-    sequences: number,
-    shape: AttentionShape,
-  ): void {
-    const { heads, kvHeads, headDim } = shape;
-    const { rows, longest } = this.#sequenceLengths(offsets, sequences);
-    expect("out", out, rows * heads * headDim);
-    expect("lse", lse, rows * heads);
-    expectRows("q", q.data, rows, q.stride, heads * headDim);
-    expectRows("k", k.data, rows, k.stride, kvHeads * headDim);
-    expectRows("v", v.data, rows, v.stride, kvHeads * headDim);
+  attention(operation: Attention): void {
+    const { out, logSumExp, query, key, value, offsets, shape } = operation;
+    const longest = this.#expectAttention(operation);
     this.#needThreadScratch(this.#gemmScratchBytes + this.#queryBlock * (4 * (longest + 4) + 4));
     this.#wasm["attention"]!(
       out.offset,
-      lse.offset,
-      q.data.offset,
-      4 * q.stride,
-      k.data.offset,
-      4 * k.stride,
-      v.data.offset,
-      4 * v.stride,
+      logSumExp.offset,
+      query.data.offset,
+      4 * query.stride,
+      key.data.offset,
+      4 * key.stride,
+      value.data.offset,
+      4 * value.stride,
       offsets.offset,
-      sequences,
-      heads,
-      kvHeads,
-      headDim,
+      offsets.length - 1,
+      shape.heads,
+      shape.kvHeads,
+      shape.headDim,
       shape.scale,
     );
   }
 
-  attentionBackward(
-    dq: Rows,
-    dk: Rows,
-    dv: Rows,
-    dout: F32,
-    q: Rows,
-    k: Rows,
-    v: Rows,
-    out: F32,
-    lse: F32,
-    offsets: I32,
-    sequences: number,
-    shape: AttentionShape,
-  ): void {
-    const { heads, kvHeads, headDim } = shape;
-    const { rows, longest } = this.#sequenceLengths(offsets, sequences);
-    for (const [name, part] of [["dq", dq] as const, ["q", q] as const]) {
-      expectRows(name, part.data, rows, part.stride, heads * headDim);
-    }
-    for (const [name, part] of [
-      ["dk", dk] as const,
-      ["dv", dv] as const,
-      ["k", k] as const,
-      ["v", v] as const,
-    ]) {
-      expectRows(name, part.data, rows, part.stride, kvHeads * headDim);
-    }
-    expect("dout", dout, rows * heads * headDim);
-    expect("out", out, rows * heads * headDim);
-    expect("lse", lse, rows * heads);
+  attentionBackward(operation: AttentionBackward): void {
+    const { dquery, dkey, dvalue, dout, query, key, value, out, logSumExp, offsets, shape } = operation;
+    const longest = this.#expectAttention(operation);
+    this.#expectAttention({ ...operation, query: dquery, key: dkey, value: dvalue, out: dout });
     this.#needThreadScratch(this.#gemmScratchBytes + 2 * this.#queryBlock * 4 * (longest + 4));
     this.#wasm["attentionBackward"]!(
-      dq.data.offset,
-      4 * dq.stride,
-      dk.data.offset,
-      4 * dk.stride,
-      dv.data.offset,
-      4 * dv.stride,
+      dquery.data.offset,
+      4 * dquery.stride,
+      dkey.data.offset,
+      4 * dkey.stride,
+      dvalue.data.offset,
+      4 * dvalue.stride,
       dout.offset,
-      q.data.offset,
-      4 * q.stride,
-      k.data.offset,
-      4 * k.stride,
-      v.data.offset,
-      4 * v.stride,
+      query.data.offset,
+      4 * query.stride,
+      key.data.offset,
+      4 * key.stride,
+      value.data.offset,
+      4 * value.stride,
       out.offset,
-      lse.offset,
+      logSumExp.offset,
       offsets.offset,
-      sequences,
-      heads,
-      kvHeads,
-      headDim,
+      offsets.length - 1,
+      shape.heads,
+      shape.kvHeads,
+      shape.headDim,
       shape.scale,
     );
   }
 
-  attentionPaged(
-    out: F32,
-    q: Rows,
-    kPages: F32,
-    vPages: F32,
-    tables: I32,
-    lengths: I32,
-    rows: number,
-    maxPages: number,
-    pageSize: number,
-    shape: AttentionShape,
-  ): void {
+  /** Returns the length of the longest sequence. */
+  #expectAttention({ out, logSumExp, query, key, value, offsets, shape }: Attention): number {
     const { heads, kvHeads, headDim } = shape;
+    const { rows, longest } = this.#sequenceLengths(offsets);
     expect("out", out, rows * heads * headDim);
-    expectRows("q", q.data, rows, q.stride, heads * headDim);
-    expect("tables", tables, rows * maxPages);
+    expect("logSumExp", logSumExp, rows * heads);
+    expectRows("query", query, rows, heads * headDim);
+    expectRows("key", key, rows, kvHeads * headDim);
+    expectRows("value", value, rows, kvHeads * headDim);
+    return longest;
+  }
+
+  attentionPaged(operation: AttentionPaged): void {
+    const { out, query, keyPages, valuePages, pageTables, lengths, rows, pagesPerRow, pageSize } = operation;
+    const { heads, kvHeads, headDim, scale } = operation.shape;
+    expect("out", out, rows * heads * headDim);
+    expectRows("query", query, rows, heads * headDim);
+    expect("pageTables", pageTables, rows * pagesPerRow);
     expect("lengths", lengths, rows);
     const together = Math.max(this.#pagedBlock, heads / kvHeads) + 16;
-    this.#needThreadScratch(this.#gemmScratchBytes + together * 4 * (maxPages * pageSize + 5));
+    this.#needThreadScratch(this.#gemmScratchBytes + together * 4 * (pagesPerRow * pageSize + 5));
     this.#wasm["attentionPaged"]!(
       out.offset,
-      q.data.offset,
-      4 * q.stride,
-      kPages.offset,
-      vPages.offset,
-      tables.offset,
+      query.data.offset,
+      4 * query.stride,
+      keyPages.offset,
+      valuePages.offset,
+      pageTables.offset,
       lengths.offset,
       rows,
-      maxPages,
+      pagesPerRow,
       pageSize,
       heads,
       kvHeads,
       headDim,
-      shape.scale,
+      scale,
     );
   }
 
-  logSoftmaxGather(
-    logprobs: F32,
-    lse: F32,
-    logits: F32,
-    targets: I32,
-    rows: number,
-    vocab: number,
-    targetsPerRow: number,
-  ): void {
+  logSoftmaxGather(operation: LogSoftmaxGather): void {
+    const { logprobs, logSumExp, logits, targets, rows, vocabSize, targetsPerRow } = operation;
     expect("logprobs", logprobs, rows * targetsPerRow);
-    expect("lse", lse, rows);
-    expect("logits", logits, rows * vocab);
-    this.#expectIndices("targets", targets, rows * targetsPerRow, vocab);
+    expect("logSumExp", logSumExp, rows);
+    expect("logits", logits, rows * vocabSize);
+    this.#expectIndices("targets", targets, rows * targetsPerRow, vocabSize);
     this.#wasm["logSoftmaxGather"]!(
       logprobs.offset,
-      lse.offset,
+      logSumExp.offset,
       logits.offset,
       targets.offset,
       rows,
-      vocab,
+      vocabSize,
       targetsPerRow,
     );
   }
 
-  logitsGradient(
-    logits: F32,
-    lse: F32,
-    targets: I32,
-    coefficients: F32,
-    rows: number,
-    vocab: number,
-    targetsPerRow: number,
-  ): void {
-    expect("logits", logits, rows * vocab);
-    expect("lse", lse, rows);
+  logitsGradient(operation: LogitsGradient): void {
+    const { logits, logSumExp, targets, coefficients, rows, vocabSize, targetsPerRow } = operation;
+    expect("logits", logits, rows * vocabSize);
+    expect("logSumExp", logSumExp, rows);
     expect("coefficients", coefficients, rows * targetsPerRow);
-    this.#expectIndices("targets", targets, rows * targetsPerRow, vocab);
+    this.#expectIndices("targets", targets, rows * targetsPerRow, vocabSize);
     this.#wasm["logitsGradient"]!(
       logits.offset,
-      lse.offset,
+      logSumExp.offset,
       targets.offset,
       coefficients.offset,
       rows,
-      vocab,
+      vocabSize,
       targetsPerRow,
     );
   }
@@ -457,7 +382,7 @@ class WasmKernels extends CpuMemory implements Kernels {
     this.#wasm["scale"]!(x.offset, factor, x.length);
   }
 
-  sumSquares(x: F32): number {
+  async sumSquares(x: F32): Promise<number> {
     return this.#wasm["sumSquares"]!(x.offset, x.length);
   }
 
@@ -483,17 +408,16 @@ class WasmKernels extends CpuMemory implements Kernels {
     );
   }
 
-  #sequenceLengths(offsets: I32, sequences: number): { rows: number; longest: number } {
-    expect("offsets", offsets, sequences + 1);
+  #sequenceLengths(offsets: I32): { rows: number; longest: number } {
     const values = this.viewInts(offsets);
     let longest = 0;
-    for (let sequence = 0; sequence < sequences; sequence++) {
+    for (let sequence = 0; sequence + 1 < values.length; sequence++) {
       const length = values[sequence + 1]! - values[sequence]!;
       if (length < 0)
         throw new RangeError(`offsets must not fall, got ${length} rows in sequence ${sequence}`);
       longest = Math.max(longest, length);
     }
-    return { rows: values[sequences]!, longest };
+    return { rows: values.at(-1)!, longest };
   }
 
   /** A wrong index would read or write someone else's memory without a sound. */
@@ -524,7 +448,7 @@ function rightSide(
     }
     return [transB ? 2 : 1, b.offset, rows, cols];
   }
-  if (k > 0) expectRows("b", b, rows, ldb, cols);
+  if (k > 0) expectRows("b", { data: b, stride: ldb }, rows, cols);
   return [0, b.offset, transB ? 4 : 4 * ldb, transB ? 4 * ldb : 4];
 }
 
@@ -542,7 +466,7 @@ function expect(name: string, buffer: F32 | I32, length: number): void {
   }
 }
 
-function expectRows(name: string, buffer: F32, rows: number, stride: number, cols: number): void {
+function expectRows(name: string, { data, stride }: Rows, rows: number, cols: number): void {
   if (stride < cols) throw new RangeError(`${name} has rows ${stride} apart, but they are ${cols} wide`);
-  if (rows > 0) expect(name, buffer, (rows - 1) * stride + cols);
+  if (rows > 0) expect(name, data, (rows - 1) * stride + cols);
 }

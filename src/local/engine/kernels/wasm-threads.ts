@@ -7,22 +7,22 @@ export type WasmExports = Record<string, (...numbers: number[]) => number>;
 
 export type KernelVariant = "plain" | "relaxed";
 
-const compiled = new Map<KernelVariant, WebAssembly.Module>();
+const COMPILED_MODULES = new Map<KernelVariant, WebAssembly.Module>();
 
 export function loadModule(variant: KernelVariant): WebAssembly.Module {
-  let module = compiled.get(variant);
+  let module = COMPILED_MODULES.get(variant);
   if (!module) {
     const bytes = readFileSync(new URL(`./kernels-${variant}.wasm`, import.meta.url));
     // Node 20 knows relaxed SIMD but hides it behind a flag, which later versions do not know.
     if (!WebAssembly.validate(bytes)) setFlagsFromString("--experimental-wasm-relaxed-simd");
     module = new WebAssembly.Module(bytes);
-    compiled.set(variant, module);
+    COMPILED_MODULES.set(variant, module);
   }
   return module;
 }
 
 /** A string rather than a file, so that it starts the same way from sources and from the compiled package. */
-const workerSource = `
+const WORKER_SOURCE = `
 const { workerData } = require("node:worker_threads");
 const { exports } = new WebAssembly.Instance(workerData.module, { env: { memory: workerData.memory } });
 try {
@@ -41,7 +41,7 @@ export class WorkerThreads {
   constructor(module: WebAssembly.Module, memory: WebAssembly.Memory, exports: WasmExports, count: number) {
     this.#exports = exports;
     for (let index = 1; index <= count; index++) {
-      const worker = new Worker(workerSource, {
+      const worker = new Worker(WORKER_SOURCE, {
         eval: true,
         execArgv: [],
         env: {},

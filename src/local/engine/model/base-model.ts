@@ -1,4 +1,3 @@
-/** A base model read from a Hugging Face folder: configuration, frozen weights, rotary tables. */
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { z } from "zod";
@@ -8,7 +7,7 @@ import type { Kernels, Matrix } from "../kernels/kernels.js";
 import { type DecoderWeights, decoderLayout, packWeights } from "./decoder-weights.js";
 import { type ModelConfig, parseModelConfig, readModelConfig } from "./model-config.js";
 import { RopeTables } from "./rope.js";
-import { type Piece, writePiece } from "./tensor-layout.js";
+import { type FileTensor, type TensorPlace, writeTensors } from "./tensor-layout.js";
 
 /** What the decoder needs of a model, frozen or trained. */
 export interface DecoderModel {
@@ -17,17 +16,19 @@ export interface DecoderModel {
   rope: RopeTables;
 }
 
+/** A model that adapters are trained on and samples are drawn from. */
 export interface BaseModel extends DecoderModel {
   info: BaseModelInfo;
 }
 
+/** Reads a model from a Hugging Face folder: configuration, frozen weights, rotary tables. */
 export function loadBaseModel(kernels: Kernels, name: string, folder: string): BaseModel {
   const config = readModelConfig(folder);
   const layout = decoderLayout(config);
   const weights = withRoom(name, layout.length, () => {
     const flat = kernels.alloc(layout.length);
-    readWeights(folder, layout.pieces, kernels.view(flat));
-    return packWeights(kernels, layout.bind(flat), config);
+    writeTensors(kernels, flat, readWeights(folder, layout.places));
+    return packWeights(kernels, layout.bind(flat));
   });
   return {
     config,
@@ -44,12 +45,12 @@ export function loadBaseModel(kernels: Kernels, name: string, folder: string): B
   };
 }
 
-const addressSpaceBytes = 2 ** 32;
+const MAX_MODEL_BYTES = 2 ** 32;
 
 /** Refuses a model by its `config.json` alone, before anybody downloads its weights. */
 export function checkModel(json: unknown, name: string): void {
   const { length } = decoderLayout(parseModelConfig(json, name));
-  if (4 * length > addressSpaceBytes) throw tooLarge(name, length, "WebAssembly reaches 4 GiB");
+  if (4 * length > MAX_MODEL_BYTES) throw tooLarge(name, length, "WebAssembly reaches 4 GiB");
 }
 
 function tooLarge(name: string, parameters: number, why: string): EngineInputError {
@@ -68,18 +69,21 @@ function withRoom<T>(name: string, parameters: number, load: () => T): T {
   }
 }
 
-/** Fills `flat` from every safetensors file of the folder; all pieces must be there. */
-export function readWeights(folder: string, pieces: Piece[], flat: Float32Array): void {
-  const missing = new Map(pieces.map((piece) => [piece.name, piece]));
+/** The tensors of every safetensors file of a folder, with their places; in the end all places must have had theirs. */
+export function* readWeights(
+  folder: string,
+  places: TensorPlace[],
+): Generator<readonly [TensorPlace, FileTensor]> {
+  const missing = new Map(places.map((place) => [place.name, place]));
   for (const file of weightFiles(folder)) {
     const tensors = new SafetensorsFile(join(folder, file));
     try {
       for (const stored of tensors.header.tensors.keys()) {
         // Files of the bare decoder (without its language-model head) leave the prefix out.
         const name = missing.has(stored) ? stored : `model.${stored}`;
-        const piece = missing.get(name);
-        if (!piece) continue;
-        writePiece(flat, piece, tensors.read(stored));
+        const place = missing.get(name);
+        if (!place) continue;
+        yield [place, tensors.read(stored)];
         missing.delete(name);
       }
     } finally {
@@ -105,7 +109,7 @@ function weightFiles(folder: string): string[] {
   return files.includes("model.safetensors") ? ["model.safetensors"] : files.sort();
 }
 
-const shardIndex = z.object({ weight_map: z.record(z.string(), z.string()) });
+const SHARD_INDEX = z.object({ weight_map: z.record(z.string(), z.string()) });
 
 /** The files that a `model.safetensors.index.json` names. */
 export function shardsOf(index: string): string[] {
@@ -115,7 +119,7 @@ export function shardsOf(index: string): string[] {
   } catch {
     throw new EngineInputError(`${index} is not JSON`);
   }
-  const parsed = shardIndex.safeParse(json);
+  const parsed = SHARD_INDEX.safeParse(json);
   if (!parsed.success) throw new EngineInputError(`${index}: ${z.prettifyError(parsed.error)}`);
   return [...new Set(Object.values(parsed.data.weight_map))];
 }

@@ -1,278 +1,256 @@
-/** The decoder's backward pass, written by hand: from the gradient of the head's input to those of all weights below. */
-
 import type { F32, I32, Kernels } from "../kernels/kernels.js";
 import type { DecoderModel } from "./base-model.js";
-import {
-  type Activations,
-  attentionShape,
-  type LayerActivations,
-  noAdapters,
-  scratchInts,
-  splitQkv,
-  takeRows,
-  wholeBatch,
-  widthsOf,
-} from "./decoder.js";
-import type { DecoderWeights } from "./decoder-weights.js";
+import { attentionShape, type LayerActivations, scratchInts, splitQkv, takeRows } from "./decoder.js";
+import type { DecoderWeights, LayerWeights, LinearName } from "./decoder-weights.js";
 import { linearBackward } from "./linear.js";
 import type { LoraLayer, LoraWeights } from "./lora.js";
+import { attentionWidths } from "./model-config.js";
+import type { Activations } from "./packed-forward.js";
 
-/** Gradients that a backward pass adds to; null where the weights are frozen. */
+/** Gradients that a backward pass adds to; absent where the weights are frozen. */
 export interface DecoderGradients {
-  lora: LoraWeights | null;
-  weights: DecoderWeights | null;
+  lora?: LoraWeights | undefined;
+  weights?: DecoderWeights | undefined;
 }
 
-/**
- * `dhidden` holds the gradients of the head's input for `activeRows`, one after another; the others have none.
- * Adds to all gradients below the head.
- */
-export function decoderBackward(
-  kernels: Kernels,
-  model: DecoderModel,
-  kept: Activations,
-  dhidden: F32,
-  activeRows: Int32Array,
-  lora: LoraWeights | null,
-  gradients: DecoderGradients,
-): void {
-  const { config, weights } = model;
-  const { hiddenSize } = config;
-  const { rows } = kept.packed;
-  const adaptsLayers = lora?.layers.some((layer) => Object.values(layer).some((group) => group !== null));
-  if (activeRows.length === 0 || (!adaptsLayers && !gradients.weights)) return;
-  const mark = kernels.mark();
-  const dx = kernels.scratch(rows * hiddenSize);
-  const pass: BackwardPass = { kernels, model, kept, lora, gradients };
-  // Rows without a gradient stay out of the last layer but for its attention, where others look at them.
-  const indices = activeRows.length < rows ? scratchInts(kernels, activeRows) : null;
-  const top = config.layers - 1;
-  for (let index = top; index >= 0; index--) {
-    const inner = kernels.mark();
-    const dattended = kernels.scratch(rows * widthsOf(config).query);
-    if (index < top) {
-      upperBackward(pass, index, rows, kept.layers[index]!, dx, dattended);
-    } else {
-      const count = activeRows.length;
-      const part = (x: F32, cols: number) => (indices ? takeRows(kernels, x, indices, cols) : x);
-      const dtop = indices ? kernels.scratch(count * hiddenSize) : dx;
-      kernels.zero(dtop);
-      kernels.rmsNormBackward(
-        dtop,
-        gradients.weights?.finalNorm ?? null,
-        dhidden,
-        part(kept.final, hiddenSize),
-        part(kept.finalRstd, 1),
-        weights.finalNorm,
-        count,
-        hiddenSize,
-      );
-      const saved = indices ? takeUpper(pass, kept.layers[index]!, indices) : kept.layers[index]!;
-      const dtopAttended = indices ? kernels.scratch(count * widthsOf(config).query) : dattended;
-      upperBackward(pass, index, count, saved, dtop, dtopAttended);
-      if (indices) {
-        spreadRows(kernels, dx, dtop, indices, hiddenSize);
-        spreadRows(kernels, dattended, dtopAttended, indices, widthsOf(config).query);
-      }
-    }
-    lowerBackward(pass, index, dx, dattended);
-    kernels.release(inner);
-  }
-  if (gradients.weights) {
-    kernels.scatterAddRows(gradients.weights.embedding, dx, kept.packed.tokens, rows, hiddenSize);
-  }
-  kernels.release(mark);
-}
-
-interface BackwardPass {
-  kernels: Kernels;
-  model: DecoderModel;
-  kept: Activations;
-  lora: LoraWeights | null;
+/** What a backward pass starts from. */
+export interface DecoderBackward {
+  activations: Activations;
+  /** Gradients of the head's input for `activeRows`, one after another; the others have none. */
+  dhidden: F32;
+  activeRows: Int32Array;
+  lora: LoraWeights | undefined;
   gradients: DecoderGradients;
 }
 
-/** What the backward pass needs of a layer above its attention. */
-type UpperActivations = Pick<
+/** The backward pass of `packedForward`, written by hand: adds to all gradients below the head. */
+export function decoderBackward(kernels: Kernels, model: DecoderModel, backward: DecoderBackward): void {
+  const { config, weights } = model;
+  const { hiddenSize } = config;
+  const { activations, activeRows, lora, gradients } = backward;
+  const { rows, tokens } = activations.packed;
+  const adaptsLayers = lora?.layers.some((layer) => Object.values(layer).some((group) => group));
+  if (activeRows.length === 0 || (!adaptsLayers && !gradients.weights)) return;
+  const mark = kernels.mark();
+  const dx = kernels.scratch(rows * hiddenSize);
+  // Rows without a gradient stay out of the last layer but for its attention, where others look at them.
+  const indices = activeRows.length < rows ? scratchInts(kernels, activeRows) : undefined;
+  const { query } = attentionWidths(config);
+  const last = config.layers - 1;
+  for (let index = last; index >= 0; index--) {
+    const inner = kernels.mark();
+    const block = blockOf(kernels, model, backward, index);
+    const dattended = kernels.scratch(rows * query);
+    if (index < last) {
+      mlpBackward(block, rows, block.activations, dx, dattended);
+    } else {
+      const count = activeRows.length;
+      const part = (x: F32, cols: number) => (indices ? takeRows(kernels, x, indices, cols) : x);
+      const dlast = indices ? kernels.scratch(count * hiddenSize) : dx;
+      kernels.zero(dlast);
+      kernels.rmsNormBackward({
+        dx: dlast,
+        dweight: gradients.weights?.finalNorm,
+        dout: backward.dhidden,
+        x: part(activations.output, hiddenSize),
+        rstd: part(activations.outputRstd, 1),
+        weight: weights.finalNorm,
+        rows: count,
+        cols: hiddenSize,
+      });
+      const taken = indices ? takeMlpRows(block, indices) : block.activations;
+      const dlastAttended = indices ? kernels.scratch(count * query) : dattended;
+      mlpBackward(block, count, taken, dlast, dlastAttended);
+      if (indices) {
+        spreadRows(kernels, dx, dlast, indices, hiddenSize);
+        spreadRows(kernels, dattended, dlastAttended, indices, query);
+      }
+    }
+    attentionBackward(block, dx, dattended);
+    kernels.release(inner);
+  }
+  if (gradients.weights) kernels.scatterAddRows(gradients.weights.embedding, dx, tokens, rows, hiddenSize);
+  kernels.release(mark);
+}
+
+/** One block on the way back. */
+interface Block {
+  kernels: Kernels;
+  model: DecoderModel;
+  packed: Activations["packed"];
+  layer: DecoderModel["weights"]["layers"][number];
+  activations: LayerActivations;
+  adapters: LoraLayer | undefined;
+  adapterGradients: LoraLayer | undefined;
+  weightGradients: LayerWeights | undefined;
+  isFirst: boolean;
+  /** Nothing in or below its attention learns. */
+  endsAtMlp: boolean;
+}
+
+function blockOf(kernels: Kernels, model: DecoderModel, backward: DecoderBackward, index: number): Block {
+  const { activations, lora, gradients } = backward;
+  const adapters = lora?.layers[index];
+  return {
+    kernels,
+    model,
+    packed: activations.packed,
+    layer: model.weights.layers[index]!,
+    activations: activations.layers[index]!,
+    adapters,
+    adapterGradients: gradients.lora?.layers[index],
+    weightGradients: gradients.weights?.layers[index],
+    isFirst: index === 0,
+    endsAtMlp: index === 0 && !adapters?.qkv && !adapters?.output && !gradients.weights,
+  };
+}
+
+/** What the backward pass needs of a block from its attention's output on. */
+type MlpActivations = Pick<
   LayerActivations,
-  "attended" | "middle" | "middleRstd" | "normedMiddle" | "gateUp" | "activated" | "low"
+  "attended" | "middle" | "middleRstd" | "normedMiddle" | "gateUp" | "activated" | "lowRank"
 >;
 
-function takeUpper(
-  { kernels, model, lora }: BackwardPass,
-  saved: LayerActivations,
-  indices: I32,
-): UpperActivations {
+function takeMlpRows({ kernels, model, activations, adapters }: Block, indices: I32): MlpActivations {
   const { hiddenSize, intermediateSize } = model.config;
   const take = (x: F32, cols: number) => takeRows(kernels, x, indices, cols);
-  const rank = lora?.rank ?? 0;
-  const { low } = saved;
+  const takeLowRank = (name: LinearName) => {
+    const [adapter, lowRank] = [adapters?.[name], activations.lowRank[name]];
+    return adapter && lowRank && take(lowRank, adapter.b.length * adapter.rank);
+  };
   return {
-    attended: take(saved.attended, widthsOf(model.config).query),
-    middle: take(saved.middle, hiddenSize),
-    middleRstd: take(saved.middleRstd, 1),
-    normedMiddle: take(saved.normedMiddle, hiddenSize),
-    gateUp: take(saved.gateUp, 2 * intermediateSize),
-    activated: take(saved.activated, intermediateSize),
-    low: {
-      qkv: null,
-      output: low.output && take(low.output, rank),
-      gateUp: low.gateUp && take(low.gateUp, 2 * rank),
-      down: low.down && take(low.down, rank),
+    attended: take(activations.attended, attentionWidths(model.config).query),
+    middle: take(activations.middle, hiddenSize),
+    middleRstd: take(activations.middleRstd, 1),
+    normedMiddle: take(activations.normedMiddle, hiddenSize),
+    gateUp: take(activations.gateUp, 2 * intermediateSize),
+    activated: take(activations.activated, intermediateSize),
+    lowRank: {
+      qkv: undefined,
+      output: takeLowRank("output"),
+      gateUp: takeLowRank("gateUp"),
+      down: takeLowRank("down"),
     },
   };
 }
 
-function linearOf({ kernels, model, lora, gradients }: BackwardPass, index: number, rows: number) {
-  const layer = model.weights.layers[index]!;
-  const adapters = lora?.layers[index] ?? noAdapters;
-  const adapterGradients = gradients.lora?.layers[index] ?? noAdapters;
-  const weightGradient = gradients.weights?.layers[index] ?? null;
-  return (
-    dx: F32 | null,
-    dy: F32,
-    x: F32,
-    low: F32 | null,
-    name: keyof LoraLayer,
-    inputs: number,
-    outputs: number,
-  ) =>
-    linearBackward(
-      kernels,
-      dx,
-      dy,
-      x,
-      layer[name],
-      { rows, inputs, outputs },
-      wholeBatch(lora, adapters[name], rows),
-      low,
-      { weight: weightGradient?.[name] ?? null, adapter: adapterGradients[name] },
-    );
+/** `dout` is the gradient of a linear layer's output, `x` and `lowRank` are what the forward pass had. */
+function blockLinearBackward(
+  { kernels, layer, adapters, adapterGradients, weightGradients }: Block,
+  name: LinearName,
+  operation: { dx: F32 | undefined; dout: F32; x: F32; lowRank: F32 | undefined; rows: number },
+): void {
+  linearBackward(kernels, {
+    ...operation,
+    layer: layer[name],
+    adapter: adapters?.[name],
+    adapterGradient: adapterGradients?.[name],
+    weightGradient: weightGradients?.[name].weight,
+  });
 }
 
-/** From the layer's output down to what attention gave: `dx` becomes the residual's gradient, `dattended` is written. */
-function upperBackward(
-  pass: BackwardPass,
-  index: number,
-  rows: number,
-  saved: UpperActivations,
-  dx: F32,
-  dattended: F32,
-): void {
-  const { kernels, model, lora } = pass;
+/** From the block's output down to what attention gave: `dx` becomes the residual's gradient, `dattended` is written. */
+function mlpBackward(block: Block, rows: number, activations: MlpActivations, dx: F32, dattended: F32): void {
+  const { kernels, model, layer, weightGradients } = block;
   const { hiddenSize, intermediateSize } = model.config;
-  const layer = model.weights.layers[index]!;
-  const weightGradient = pass.gradients.weights?.layers[index] ?? null;
-  const linear = linearOf(pass, index, rows);
+  const { attended, middle, middleRstd, normedMiddle, gateUp, activated, lowRank } = activations;
+  const linear = (name: LinearName, input: F32, dinput: F32, dout: F32) =>
+    blockLinearBackward(block, name, { dx: dinput, dout, x: input, lowRank: lowRank[name], rows });
   const mark = kernels.mark();
   const dactivated = kernels.scratch(rows * intermediateSize);
-  linear(dactivated, dx, saved.activated, saved.low.down, "down", intermediateSize, hiddenSize);
+  linear("down", activated, dactivated, dx);
   const dgateUp = kernels.scratch(rows * 2 * intermediateSize);
-  kernels.swigluBackward(dgateUp, dactivated, saved.gateUp, rows, intermediateSize);
+  kernels.swigluBackward(dgateUp, dactivated, gateUp, rows, intermediateSize);
   const dnormed = kernels.scratch(rows * hiddenSize);
-  linear(dnormed, dgateUp, saved.normedMiddle, saved.low.gateUp, "gateUp", hiddenSize, 2 * intermediateSize);
-  kernels.rmsNormBackward(
+  linear("gateUp", normedMiddle, dnormed, dgateUp);
+  kernels.rmsNormBackward({
     dx,
-    weightGradient?.postNorm ?? null,
-    dnormed,
-    saved.middle,
-    saved.middleRstd,
-    layer.postNorm,
+    dweight: weightGradients?.postNorm,
+    dout: dnormed,
+    x: middle,
+    rstd: middleRstd,
+    weight: layer.postNorm,
     rows,
-    hiddenSize,
-  );
-  if (!endsBelow(pass, index, lora)) {
-    const { query } = widthsOf(model.config);
-    linear(dattended, dx, saved.attended, saved.low.output, "output", query, hiddenSize);
-    if (weightGradient?.outputBias) addColumnSums(kernels, weightGradient.outputBias, dx, rows);
+    cols: hiddenSize,
+  });
+  if (!block.endsAtMlp) {
+    linear("output", attended, dattended, dx);
+    if (weightGradients?.outputBias) addColumnSums(kernels, weightGradients.outputBias, dx, rows);
   }
   kernels.release(mark);
 }
 
-/** Nothing in or below this layer's attention learns. */
-function endsBelow(pass: BackwardPass, index: number, lora: LoraWeights | null): boolean {
-  const adapters = lora?.layers[index];
-  return index === 0 && !adapters?.qkv && !adapters?.output && !pass.gradients.weights;
-}
-
-/** From what attention gave down to the layer's input, whose gradient `dx` becomes. */
-function lowerBackward(pass: BackwardPass, index: number, dx: F32, dattended: F32): void {
-  const { kernels, model, kept, lora, gradients } = pass;
-  if (endsBelow(pass, index, lora)) return;
+/** From what attention gave down to the block's input, whose gradient `dx` becomes. */
+function attentionBackward(block: Block, dx: F32, dattended: F32): void {
+  const { kernels, model, packed, layer, activations, weightGradients } = block;
+  if (block.endsAtMlp) return;
   const { config } = model;
   const { hiddenSize, heads, kvHeads, headDim } = config;
-  const layer = model.weights.layers[index]!;
-  const saved = kept.layers[index]!;
-  const weightGradient = gradients.weights?.layers[index] ?? null;
-  const { rows, positions, offsets, sequences, maxLength } = kept.packed;
-  const width = widthsOf(config);
-  const { cos, sin } = model.rope.upTo(maxLength);
+  const { rows, positions, offsets, maxLength } = packed;
+  const width = attentionWidths(config);
+  const { query, key, projected, attended, logSumExp } = activations;
   const dquery = { data: kernels.scratch(rows * width.query), stride: width.query };
   const dkey = { data: kernels.scratch(rows * width.key), stride: width.key };
   const dqkv = kernels.scratch(rows * width.qkv);
-  const parts = splitQkv(saved.qkv, width);
-  const dparts = splitQkv(dqkv, width);
-  kernels.attentionBackward(
+  const dprojected = splitQkv(dqkv, config);
+  kernels.attentionBackward({
     dquery,
     dkey,
-    dparts.value,
-    dattended,
-    { data: saved.query, stride: width.query },
-    { data: saved.key, stride: width.key },
-    parts.value,
-    saved.attended,
-    saved.lse,
+    dvalue: dprojected.value,
+    dout: dattended,
+    query,
+    key,
+    value: projected.value,
+    out: attended,
+    logSumExp,
     offsets,
-    sequences,
-    attentionShape(config),
-  );
-  kernels.normRopeBackward(
-    dparts.query,
-    weightGradient?.qNorm ?? null,
-    dquery,
-    parts.query,
-    saved.queryRstd,
-    layer.qNorm,
-    cos,
-    sin,
-    positions,
-    rows,
+    shape: attentionShape(config),
+  });
+  const shared = { angles: { ...model.rope.upTo(maxLength), positions }, rows, headDim };
+  kernels.normRopeBackward({
+    ...shared,
+    dx: dprojected.query,
+    dweight: weightGradients?.queryNorm,
+    dout: dquery,
+    x: projected.query,
+    rstd: activations.queryRstd,
+    weight: layer.queryNorm,
     heads,
-    headDim,
-  );
-  kernels.normRopeBackward(
-    dparts.key,
-    weightGradient?.kNorm ?? null,
-    dkey,
-    parts.key,
-    saved.keyRstd,
-    layer.kNorm,
-    cos,
-    sin,
-    positions,
-    rows,
-    kvHeads,
-    headDim,
-  );
-  if (weightGradient?.qkvBias) addColumnSums(kernels, weightGradient.qkvBias, dqkv, rows);
+  });
+  kernels.normRopeBackward({
+    ...shared,
+    dx: dprojected.key,
+    dweight: weightGradients?.keyNorm,
+    dout: dkey,
+    x: projected.key,
+    rstd: activations.keyRstd,
+    weight: layer.keyNorm,
+    heads: kvHeads,
+  });
+  if (weightGradients?.qkvBias) addColumnSums(kernels, weightGradients.qkvBias, dqkv, rows);
   // Nothing below the first layer learns unless the embedding does.
-  const needsInput = index > 0 || gradients.weights !== null;
-  const dnormed = needsInput ? kernels.scratch(rows * hiddenSize) : null;
-  linearOf(pass, index, rows)(dnormed, dqkv, saved.normedInput, saved.low.qkv, "qkv", hiddenSize, width.qkv);
-  if (!dnormed) return;
-  kernels.rmsNormBackward(
-    dx,
-    weightGradient?.inputNorm ?? null,
-    dnormed,
-    saved.input,
-    saved.inputRstd,
-    layer.inputNorm,
+  const dnormed = block.isFirst && !weightGradients ? undefined : kernels.scratch(rows * hiddenSize);
+  blockLinearBackward(block, "qkv", {
+    dx: dnormed,
+    dout: dqkv,
+    x: activations.normedInput,
+    lowRank: activations.lowRank.qkv,
     rows,
-    hiddenSize,
-  );
+  });
+  if (!dnormed) return;
+  kernels.rmsNormBackward({
+    dx,
+    dweight: weightGradients?.inputNorm,
+    dout: dnormed,
+    x: activations.input,
+    rstd: activations.inputRstd,
+    weight: layer.inputNorm,
+    rows,
+    cols: hiddenSize,
+  });
 }
 
-/** out is x at the rows `indices` and zero elsewhere. */
+/** `out` is `x` at the rows `indices` and zero elsewhere. */
 function spreadRows(kernels: Kernels, out: F32, x: F32, indices: I32, cols: number): void {
   kernels.zero(out);
   kernels.scatterRows(out, { data: x, stride: cols }, indices, indices.length, cols);

@@ -1,167 +1,170 @@
-/** All weights of a decoder in one flat buffer: the matrices first (they decay in full training), then the vectors. */
-
 import { type F32, type Kernels, type Matrix, slice } from "../kernels/kernels.js";
-import type { ModelConfig } from "./model-config.js";
-import { LayoutBuilder, type Piece } from "./tensor-layout.js";
+import type { LinearLayer } from "./linear.js";
+import { attentionWidths, type ModelConfig } from "./model-config.js";
+import { LayoutBuilder, type Range, type TensorPlace, transposedCopy } from "./tensor-layout.js";
 
-/** `M` is F32 where weights are trained, and may be packed where they are frozen. */
-export interface LayerWeights<M extends Matrix = F32> {
+/** The linear layers of a block, those that read the same input fused into one. */
+export type LinearName = "qkv" | "output" | "gateUp" | "down";
+
+/** The weights of a block. `M` is F32 where weights are trained, and may be packed where they are frozen. */
+export interface LayerWeights<M extends Matrix = F32> extends Record<LinearName, LinearLayer<M>> {
   inputNorm: F32;
-  /** [hidden, q + k + v]. */
-  qkv: M;
-  qkvBias: F32 | null;
-  qNorm: F32 | null;
-  kNorm: F32 | null;
-  /** [q, hidden]. */
-  output: M;
-  outputBias: F32 | null;
+  qkvBias: F32 | undefined;
+  queryNorm: F32 | undefined;
+  keyNorm: F32 | undefined;
+  outputBias: F32 | undefined;
   postNorm: F32;
-  /** [hidden, gate + up]. */
-  gateUp: M;
-  /** [intermediate, hidden]. */
-  down: M;
 }
 
+/** The weights of a whole decoder; a tied `head` is the embedding, transposed. */
 export interface DecoderWeights<M extends Matrix = F32> {
   embedding: F32;
   layers: LayerWeights<M>[];
   finalNorm: F32;
-  /** [hidden, vocab], or [vocab, hidden] when `headIsEmbedding`. */
-  head: M;
-  headIsEmbedding: boolean;
+  head: LinearLayer<M>;
 }
 
-type Range = { start: number; length: number };
-type LayerRanges = { [name in keyof LayerWeights]: LayerWeights[name] extends F32 ? Range : Range | null };
-
+/** Where the weights of a decoder sit in one flat buffer: the matrices first (they decay in full training), then the vectors. */
 export interface DecoderLayout {
-  pieces: Piece[];
+  places: TensorPlace[];
   length: number;
   /** Matrices end and vectors begin here. */
   matrixLength: number;
   bind(flat: F32): DecoderWeights;
 }
 
+/** A linear layer made of some that a file names apart, side by side. */
+export interface FusedLinear {
+  inputs: number;
+  parts: { name: string; cols: number }[];
+}
+
+/** The linear layers of every block, under the names that Hugging Face gives them. */
+export function blockLinears(config: ModelConfig): Record<LinearName, FusedLinear> {
+  const { hiddenSize, intermediateSize } = config;
+  const width = attentionWidths(config);
+  return {
+    qkv: {
+      inputs: hiddenSize,
+      parts: [
+        { name: "self_attn.q_proj", cols: width.query },
+        { name: "self_attn.k_proj", cols: width.key },
+        { name: "self_attn.v_proj", cols: width.key },
+      ],
+    },
+    output: { inputs: width.query, parts: [{ name: "self_attn.o_proj", cols: hiddenSize }] },
+    gateUp: {
+      inputs: hiddenSize,
+      parts: [
+        { name: "mlp.gate_proj", cols: intermediateSize },
+        { name: "mlp.up_proj", cols: intermediateSize },
+      ],
+    },
+    down: { inputs: intermediateSize, parts: [{ name: "mlp.down_proj", cols: hiddenSize }] },
+  };
+}
+
+/** The unembedding, as a linear layer. */
+export const headLinear = (config: ModelConfig): FusedLinear => ({
+  inputs: config.hiddenSize,
+  parts: [{ name: "lm_head", cols: config.vocabSize }],
+});
+
+/** One value for each linear layer of a block. */
+export function mapLinears<T>(make: (name: LinearName) => T): Record<LinearName, T> {
+  return { qkv: make("qkv"), output: make("output"), gateUp: make("gateUp"), down: make("down") };
+}
+
+/** Lays out all tensors of a model. */
 export function decoderLayout(config: ModelConfig): DecoderLayout {
-  const { hiddenSize, heads, kvHeads, headDim, intermediateSize, vocabSize } = config;
-  const queryWidth = heads * headDim;
-  const keyWidth = kvHeads * headDim;
+  const { hiddenSize, headDim, vocabSize } = config;
+  const linears = blockLinears(config);
   const builder = new LayoutBuilder();
-  const prefix = (layer: number) => `model.layers.${layer}`;
+  const linear = (prefix: string, { inputs, parts }: FusedLinear) => {
+    const named = parts.map(({ name, cols }) => ({ name: `${prefix}${name}.weight`, cols }));
+    const outputs = parts.reduce((sum, part) => sum + part.cols, 0);
+    return { inputs, outputs, range: builder.linear(inputs, named) };
+  };
   const embedding = builder.plain("model.embed_tokens.weight", [vocabSize, hiddenSize]);
-  const matrices = Array.from({ length: config.layers }, (_, layer) => {
-    const attention = `${prefix(layer)}.self_attn`;
-    const mlp = `${prefix(layer)}.mlp`;
-    return {
-      qkv: builder.linear(hiddenSize, [
-        { name: `${attention}.q_proj.weight`, cols: queryWidth },
-        { name: `${attention}.k_proj.weight`, cols: keyWidth },
-        { name: `${attention}.v_proj.weight`, cols: keyWidth },
-      ]),
-      output: builder.linear(queryWidth, [{ name: `${attention}.o_proj.weight`, cols: hiddenSize }]),
-      gateUp: builder.linear(hiddenSize, [
-        { name: `${mlp}.gate_proj.weight`, cols: intermediateSize },
-        { name: `${mlp}.up_proj.weight`, cols: intermediateSize },
-      ]),
-      down: builder.linear(intermediateSize, [{ name: `${mlp}.down_proj.weight`, cols: hiddenSize }]),
-    };
-  });
+  const matrices = Array.from({ length: config.layers }, (_, layer) =>
+    mapLinears((name) => linear(`model.layers.${layer}.`, linears[name])),
+  );
   const head = config.tiedHead
-    ? embedding
-    : builder.linear(hiddenSize, [{ name: "lm_head.weight", cols: vocabSize }]);
+    ? { inputs: hiddenSize, outputs: vocabSize, range: embedding }
+    : linear("", headLinear(config));
   const matrixLength = builder.length;
-  const layers: LayerRanges[] = matrices.map((matrix, layer) => {
-    const attention = `${prefix(layer)}.self_attn`;
-    const biases = (names: [string, number][]) =>
-      builder.vectors(names.map(([name, length]) => ({ name: `${attention}.${name}.bias`, length })));
+  const vectors = matrices.map((_, layer) => {
+    const prefix = `model.layers.${layer}`;
+    const attention = `${prefix}.self_attn`;
+    const biases = (name: LinearName) =>
+      builder.vectors(
+        linears[name].parts.map((part) => ({ name: `${prefix}.${part.name}.bias`, length: part.cols })),
+      );
     return {
-      ...matrix,
-      inputNorm: builder.plain(`${prefix(layer)}.input_layernorm.weight`, [hiddenSize]),
-      postNorm: builder.plain(`${prefix(layer)}.post_attention_layernorm.weight`, [hiddenSize]),
-      qNorm: config.qkNorm ? builder.plain(`${attention}.q_norm.weight`, [headDim]) : null,
-      kNorm: config.qkNorm ? builder.plain(`${attention}.k_norm.weight`, [headDim]) : null,
-      qkvBias: config.qkvBias
-        ? biases([
-            ["q_proj", queryWidth],
-            ["k_proj", keyWidth],
-            ["v_proj", keyWidth],
-          ])
-        : null,
-      outputBias: config.outputBias ? biases([["o_proj", hiddenSize]]) : null,
+      inputNorm: builder.plain(`${prefix}.input_layernorm.weight`, [hiddenSize]),
+      postNorm: builder.plain(`${prefix}.post_attention_layernorm.weight`, [hiddenSize]),
+      queryNorm: config.qkNorm ? builder.plain(`${attention}.q_norm.weight`, [headDim]) : undefined,
+      keyNorm: config.qkNorm ? builder.plain(`${attention}.k_norm.weight`, [headDim]) : undefined,
+      qkvBias: config.qkvBias ? biases("qkv") : undefined,
+      outputBias: config.outputBias ? biases("output") : undefined,
     };
   });
   const finalNorm = builder.plain("model.norm.weight", [hiddenSize]);
   return {
-    pieces: builder.pieces,
+    places: builder.places,
     length: builder.length,
     matrixLength,
     bind(flat) {
       const part = (range: Range) => slice(flat, range.start, range.length);
-      const optional = (range: Range | null) => (range ? part(range) : null);
+      const optional = (range: Range | undefined) => (range ? part(range) : undefined);
+      const matrix = ({ inputs, outputs, range }: (typeof matrices)[number][LinearName]) => ({
+        weight: part(range),
+        inputs,
+        outputs,
+      });
       return {
         embedding: part(embedding),
-        layers: layers.map((layer) => ({
-          inputNorm: part(layer.inputNorm),
-          qkv: part(layer.qkv),
-          qkvBias: optional(layer.qkvBias),
-          qNorm: optional(layer.qNorm),
-          kNorm: optional(layer.kNorm),
-          output: part(layer.output),
-          outputBias: optional(layer.outputBias),
-          postNorm: part(layer.postNorm),
-          gateUp: part(layer.gateUp),
-          down: part(layer.down),
+        layers: vectors.map((vector, layer) => ({
+          ...mapLinears((name) => matrix(matrices[layer]![name])),
+          inputNorm: part(vector.inputNorm),
+          postNorm: part(vector.postNorm),
+          queryNorm: optional(vector.queryNorm),
+          keyNorm: optional(vector.keyNorm),
+          qkvBias: optional(vector.qkvBias),
+          outputBias: optional(vector.outputBias),
         })),
         finalNorm: part(finalNorm),
-        head: part(head),
-        headIsEmbedding: config.tiedHead,
+        head: { ...matrix(head), transposed: config.tiedHead },
       };
     },
   };
 }
 
 /** Larger matrices stay as they are: packing takes a second copy for a moment, a tied head one for good. */
-const maxPackedBytes = 64 << 20;
+const MAX_PACKED_BYTES = 64 << 20;
 
 /** Frozen weights as products read them fastest; rearranges `weights` where they lie. */
-export function packWeights(
-  kernels: Kernels,
-  weights: DecoderWeights,
-  config: ModelConfig,
-): DecoderWeights<Matrix> {
-  const { hiddenSize, heads, kvHeads, headDim, intermediateSize, vocabSize } = config;
-  const queryWidth = heads * headDim;
-  const fits = (rows: number, cols: number) => 4 * rows * cols <= maxPackedBytes;
-  const pack = (matrix: F32, rows: number, cols: number): Matrix => {
-    if (!fits(rows, cols)) return matrix;
-    const mark = kernels.mark();
-    const copy = kernels.scratch(rows * cols);
-    kernels.copy(copy, matrix);
-    const packed = kernels.pack(matrix, copy, rows, cols);
-    kernels.release(mark);
-    return packed;
-  };
-  const packHead = (): Pick<DecoderWeights<Matrix>, "head" | "headIsEmbedding"> => {
-    const { head, headIsEmbedding } = weights;
-    if (!headIsEmbedding) return { head: pack(head, hiddenSize, vocabSize), headIsEmbedding };
-    if (!fits(hiddenSize, vocabSize)) return { head, headIsEmbedding };
-    const turned = kernels.alloc(hiddenSize * vocabSize);
-    const from = kernels.view(head);
-    const to = kernels.view(turned);
-    for (let token = 0; token < vocabSize; token++) {
-      for (let i = 0; i < hiddenSize; i++) to[i * vocabSize + token] = from[token * hiddenSize + i]!;
+export function packWeights(kernels: Kernels, weights: DecoderWeights): DecoderWeights<Matrix> {
+  const pack = (layer: LinearLayer<F32>): LinearLayer => {
+    const { weight, inputs, outputs, transposed } = layer;
+    if (4 * inputs * outputs > MAX_PACKED_BYTES) return layer;
+    if (transposed) {
+      const turned = transposedCopy(kernels, weight, outputs, inputs);
+      return pack({ weight: turned, inputs, outputs });
     }
-    return { head: pack(turned, hiddenSize, vocabSize), headIsEmbedding: false };
+    const mark = kernels.mark();
+    const copy = kernels.scratch(inputs * outputs);
+    kernels.copy(copy, weight);
+    const packed = kernels.pack(weight, copy, inputs, outputs);
+    kernels.release(mark);
+    return { ...layer, weight: packed };
   };
   return {
     ...weights,
     layers: weights.layers.map((layer) => ({
       ...layer,
-      qkv: pack(layer.qkv, hiddenSize, queryWidth + 2 * kvHeads * headDim),
-      output: pack(layer.output, queryWidth, hiddenSize),
-      gateUp: pack(layer.gateUp, hiddenSize, 2 * intermediateSize),
-      down: pack(layer.down, intermediateSize, hiddenSize),
+      ...mapLinears((name) => pack(layer[name])),
     })),
-    ...packHead(),
+    head: pack(weights.head),
   };
 }

@@ -1,256 +1,249 @@
-/** The decoder over packed sequences: a forward pass that keeps what the backward pass needs. */
-
-import { type F32, type I32, type Kernels, type Matrix, type Rows, slice } from "../kernels/kernels.js";
+import { type F32, from, type I32, type Kernels, type Rows } from "../kernels/kernels.js";
 import type { DecoderModel } from "./base-model.js";
-import type { LayerWeights } from "./decoder-weights.js";
-import { type AdaptedRows, from, linearForward } from "./linear.js";
-import type { LoraGroup, LoraLayer, LoraWeights } from "./lora.js";
-import type { ModelConfig } from "./model-config.js";
+import { type LinearName, mapLinears } from "./decoder-weights.js";
+import { type AdaptedRows, linearForward } from "./linear.js";
+import type { LoraGroup, LoraWeights } from "./lora.js";
+import { attentionWidths, type ModelConfig } from "./model-config.js";
 
-/** Rows of several sequences, one after another; sequence s owns rows offsets[s]..offsets[s+1]. */
-export interface PackedRows {
-  rows: number;
-  sequences: number;
-  tokens: I32;
-  positions: I32;
-  offsets: I32;
-  maxLength: number;
-}
-
-export interface Widths {
-  query: number;
-  key: number;
-  qkv: number;
-}
-
-export function widthsOf(config: ModelConfig): Widths {
-  const query = config.heads * config.headDim;
-  const key = config.kvHeads * config.headDim;
-  return { query, key, qkv: query + 2 * key };
-}
-
+/** Everything that one block computes; a backward pass reads most of it. */
 export interface LayerActivations {
   input: F32;
   inputRstd: F32;
   normedInput: F32;
   qkv: F32;
-  query: F32;
-  key: F32;
-  queryRstd: F32 | null;
-  keyRstd: F32 | null;
+  /** The parts of `qkv`: queries and keys as they were projected, and the values. */
+  projected: { query: Rows; key: Rows; value: Rows };
+  /** Queries and keys, normed and rotated. */
+  query: Rows;
+  key: Rows;
+  queryRstd: F32 | undefined;
+  keyRstd: F32 | undefined;
   attended: F32;
-  lse: F32;
+  logSumExp: F32;
+  /** The residual stream between attention and MLP. */
   middle: F32;
   middleRstd: F32;
   normedMiddle: F32;
   gateUp: F32;
   activated: F32;
-  /** scaling * x * A of each adapted layer. */
-  low: { [name in keyof LoraLayer]: F32 | null };
+  output: F32;
+  /** scaling * x * A of each adapted linear layer, where it is kept. */
+  lowRank: Record<LinearName, F32 | undefined>;
 }
 
-/** Everything lives on the kernels' scratch stack: release the mark taken before `decoderForward` to drop it. */
-export interface Activations {
-  packed: PackedRows;
-  layers: LayerActivations[];
-  final: F32;
-  finalRstd: F32;
-  /** The head's input. */
-  hidden: F32;
+/** Consecutive rows that go through the same adapter, or none. */
+export interface AdapterSpan {
+  lora: LoraWeights | undefined;
+  start: number;
+  rows: number;
 }
 
-export function packSequences(kernels: Kernels, sequences: Int32Array[]): PackedRows {
-  const rows = sequences.reduce((sum, tokens) => sum + tokens.length, 0);
-  const [tokens, positions] = [new Int32Array(rows), new Int32Array(rows)];
-  const offsets = new Int32Array(sequences.length + 1);
-  let at = 0;
-  let maxLength = 0;
-  sequences.forEach((sequence, index) => {
-    tokens.set(sequence, at);
-    for (let i = 0; i < sequence.length; i++) positions[at + i] = i;
-    at += sequence.length;
-    offsets[index + 1] = at;
-    maxLength = Math.max(maxLength, sequence.length);
-  });
-  return {
-    rows,
-    sequences: sequences.length,
-    tokens: scratchInts(kernels, tokens),
-    positions: scratchInts(kernels, positions),
-    offsets: scratchInts(kernels, offsets),
-    maxLength,
-  };
+/** The rows of one pass through the decoder, and what differs between passes: attention, and which activations are kept. */
+export interface DecoderPass {
+  rows: number;
+  tokens: I32;
+  positions: I32;
+  /** All positions are below this. */
+  maxLength: number;
+  adapters: AdapterSpan[];
+  /** Reads a layer's query, key and value, and writes `attended`. */
+  attend(layer: number, activations: LayerActivations): void;
+  /** Where a layer writes. */
+  activations(layer: number, input: F32): LayerActivations;
 }
 
-export function scratchInts(kernels: Kernels, data: Int32Array): I32 {
-  const buffer = kernels.scratchInts(data.length);
-  kernels.uploadInts(buffer, data);
-  return buffer;
-}
-
-/** The one adapter of a training pass, over all its rows. */
-export function wholeBatch(lora: LoraWeights | null, adapter: LoraGroup | null, rows: number): AdaptedRows {
-  return { adapter, rank: lora?.rank ?? 0, scaling: lora?.scaling ?? 1, start: 0, rows };
-}
-
-/** rows copies of a bias row (or of nothing): the start of a product that accumulates. */
-export function fillRows(kernels: Kernels, out: F32, bias: F32, rows: number): void {
-  const mark = kernels.mark();
-  const zeros = scratchInts(kernels, new Int32Array(rows));
-  kernels.gatherRows(out, bias, zeros, rows, bias.length);
-  kernels.release(mark);
-}
-
-const keepLow = (kernels: Kernels, rows: number, lora: LoraWeights | null, group: LoraGroup | null) =>
-  lora && group ? kernels.scratch(rows * group.b.length * lora.rank) : null;
-
-export const noAdapters: LoraLayer = { qkv: null, output: null, gateUp: null, down: null };
-
+/** All blocks, from tokens to the last block's output. Everything lives on the scratch stack. */
 export function decoderForward(
   kernels: Kernels,
   model: DecoderModel,
-  packed: PackedRows,
-  lora: LoraWeights | null,
-): Activations {
-  const { config, weights } = model;
-  const { hiddenSize } = config;
-  const { rows } = packed;
-  let x = kernels.scratch(rows * hiddenSize);
-  kernels.gatherRows(x, weights.embedding, packed.tokens, rows, hiddenSize);
-  const layers = weights.layers.map((layer, index) => {
-    const kept = layerForward(kernels, model, layer, packed, x, lora, lora?.layers[index] ?? noAdapters);
-    x = kept.output;
-    return kept.activations;
+  pass: DecoderPass,
+): { layers: LayerActivations[]; output: F32 } {
+  const { config, weights, rope } = model;
+  const { rows, tokens, positions } = pass;
+  const angles = { ...rope.upTo(pass.maxLength), positions };
+  let output = kernels.scratch(rows * config.hiddenSize);
+  kernels.gatherRows(output, weights.embedding, tokens, rows, config.hiddenSize);
+  const layers = weights.layers.map((_, index) => {
+    const activations = pass.activations(index, output);
+    blockForward(kernels, model, pass, angles, index, activations);
+    output = activations.output;
+    return activations;
   });
-  const finalRstd = kernels.scratch(rows);
-  const hidden = kernels.scratch(rows * hiddenSize);
-  kernels.rmsNorm(hidden, finalRstd, x, weights.finalNorm, rows, hiddenSize, config.rmsEps);
-  return { packed, layers, final: x, finalRstd, hidden };
+  return { layers, output };
 }
 
-function layerForward(
+function blockForward(
   kernels: Kernels,
-  model: DecoderModel,
-  layer: LayerWeights<Matrix>,
-  packed: PackedRows,
-  input: F32,
-  lora: LoraWeights | null,
-  adapters: LoraLayer,
-): { activations: LayerActivations; output: F32 } {
-  const { config } = model;
-  const { hiddenSize, heads, kvHeads, headDim, intermediateSize, rmsEps } = config;
-  const { rows, positions } = packed;
-  const width = widthsOf(config);
-  const take = (columns: number) => kernels.scratch(rows * columns);
-  const { cos, sin } = model.rope.upTo(packed.maxLength);
-  const low = {
-    qkv: keepLow(kernels, rows, lora, adapters.qkv),
-    output: keepLow(kernels, rows, lora, adapters.output),
-    gateUp: keepLow(kernels, rows, lora, adapters.gateUp),
-    down: keepLow(kernels, rows, lora, adapters.down),
-  };
-  const linear = (
-    out: F32,
-    x: F32,
-    weight: Matrix,
-    inputs: number,
-    outputs: number,
-    name: keyof LoraLayer,
-    accumulate: boolean,
-  ) =>
-    linearForward(
-      kernels,
+  { config, weights }: DecoderModel,
+  pass: DecoderPass,
+  angles: { cos: F32; sin: F32; positions: I32 },
+  index: number,
+  activations: LayerActivations,
+): void {
+  const { rows } = pass;
+  const { hiddenSize: cols, heads, kvHeads, headDim, intermediateSize, rmsEps: eps } = config;
+  const layer = weights.layers[index]!;
+  const linear = (name: LinearName, out: F32, x: F32, accumulate: boolean) =>
+    linearForward(kernels, {
+      layer: layer[name],
       out,
       x,
-      weight,
-      { rows, inputs, outputs },
-      [wholeBatch(lora, adapters[name], rows)],
-      { accumulate, keep: low[name] },
-    );
+      rows,
+      adapters: adaptersOf(pass.adapters, (lora) => lora.layers[index]![name]),
+      accumulate,
+      lowRank: activations.lowRank[name],
+    });
 
-  const inputRstd = take(1);
-  const normedInput = take(hiddenSize);
-  kernels.rmsNorm(normedInput, inputRstd, input, layer.inputNorm, rows, hiddenSize, rmsEps);
-  const qkv = take(width.qkv);
+  const { input, inputRstd, normedInput, qkv, projected, query, key } = activations;
+  kernels.rmsNorm({ out: normedInput, rstd: inputRstd, x: input, weight: layer.inputNorm, rows, cols, eps });
   if (layer.qkvBias) fillRows(kernels, qkv, layer.qkvBias, rows);
-  linear(qkv, normedInput, layer.qkv, hiddenSize, width.qkv, "qkv", layer.qkvBias !== null);
-
-  const query = take(width.query);
-  const key = take(width.key);
-  const queryRstd = layer.qNorm ? take(heads) : null;
-  const keyRstd = layer.kNorm ? take(kvHeads) : null;
-  const parts = splitQkv(qkv, width);
-  const queryRows = { data: query, stride: width.query };
-  const keyRows = { data: key, stride: width.key };
-  kernels.normRope(
-    queryRows,
-    queryRstd,
-    parts.query,
-    layer.qNorm,
-    cos,
-    sin,
-    positions,
-    rows,
+  linear("qkv", qkv, normedInput, layer.qkvBias !== undefined);
+  const shared = { angles, rows, headDim, eps };
+  kernels.normRope({
+    ...shared,
+    out: query,
+    rstd: activations.queryRstd,
+    x: projected.query,
+    weight: layer.queryNorm,
     heads,
-    headDim,
-    rmsEps,
-  );
-  kernels.normRope(
-    keyRows,
-    keyRstd,
-    parts.key,
-    layer.kNorm,
-    cos,
-    sin,
-    positions,
+  });
+  kernels.normRope({
+    ...shared,
+    out: key,
+    rstd: activations.keyRstd,
+    x: projected.key,
+    weight: layer.keyNorm,
+    heads: kvHeads,
+  });
+  pass.attend(index, activations);
+
+  const { attended, middle, middleRstd, normedMiddle, gateUp, activated, output } = activations;
+  if (layer.outputBias) {
+    fillRows(kernels, middle, layer.outputBias, rows);
+    kernels.add(middle, middle, input);
+  } else {
+    kernels.copy(middle, input);
+  }
+  linear("output", middle, attended, true);
+  kernels.rmsNorm({
+    out: normedMiddle,
+    rstd: middleRstd,
+    x: middle,
+    weight: layer.postNorm,
     rows,
-    kvHeads,
-    headDim,
-    rmsEps,
-  );
-  const attended = take(width.query);
-  const lse = take(heads);
-  const shape = attentionShape(config);
-  kernels.attention(attended, lse, queryRows, keyRows, parts.value, packed.offsets, packed.sequences, shape);
-
-  const middle = take(hiddenSize);
-  startResidual(kernels, middle, input, layer.outputBias, rows);
-  linear(middle, attended, layer.output, width.query, hiddenSize, "output", true);
-
-  const middleRstd = take(1);
-  const normedMiddle = take(hiddenSize);
-  kernels.rmsNorm(normedMiddle, middleRstd, middle, layer.postNorm, rows, hiddenSize, rmsEps);
-  const gateUp = take(2 * intermediateSize);
-  linear(gateUp, normedMiddle, layer.gateUp, hiddenSize, 2 * intermediateSize, "gateUp", false);
-  const activated = take(intermediateSize);
+    cols,
+    eps,
+  });
+  linear("gateUp", gateUp, normedMiddle, false);
   kernels.swiglu(activated, gateUp, rows, intermediateSize);
-  const output = take(hiddenSize);
-  kernels.copy(output, middle);
-  linear(output, activated, layer.down, intermediateSize, hiddenSize, "down", true);
-  return {
-    output,
-    activations: {
+  if (output !== middle) kernels.copy(output, middle);
+  linear("down", output, activated, true);
+}
+
+/** The adapters that one linear layer has on its rows. */
+export function adaptersOf(
+  spans: AdapterSpan[],
+  pick: (lora: LoraWeights) => LoraGroup | undefined,
+): AdaptedRows[] {
+  const adapters: AdaptedRows[] = [];
+  for (const { lora, start, rows } of spans) {
+    const adapter = lora && pick(lora);
+    if (adapter) adapters.push({ adapter, start, rows });
+  }
+  return adapters;
+}
+
+/** Buffers of its own for every layer, for a backward pass to read. */
+export function keptActivations(
+  kernels: Kernels,
+  config: ModelConfig,
+  rows: number,
+  lora: LoraWeights | undefined,
+): DecoderPass["activations"] {
+  const { hiddenSize, heads, kvHeads, intermediateSize, qkNorm } = config;
+  const width = attentionWidths(config);
+  const take = (columns: number) => kernels.scratch(rows * columns);
+  return (layer, input) => {
+    const adapters = lora?.layers[layer];
+    const qkv = take(width.qkv);
+    return {
       input,
-      inputRstd,
-      normedInput,
+      inputRstd: take(1),
+      normedInput: take(hiddenSize),
       qkv,
-      query,
-      key,
-      queryRstd,
-      keyRstd,
-      attended,
-      lse,
-      middle,
-      middleRstd,
-      normedMiddle,
-      gateUp,
-      activated,
-      low,
-    },
+      projected: splitQkv(qkv, config),
+      query: { data: take(width.query), stride: width.query },
+      key: { data: take(width.key), stride: width.key },
+      queryRstd: qkNorm ? take(heads) : undefined,
+      keyRstd: qkNorm ? take(kvHeads) : undefined,
+      attended: take(width.query),
+      logSumExp: take(heads),
+      middle: take(hiddenSize),
+      middleRstd: take(1),
+      normedMiddle: take(hiddenSize),
+      gateUp: take(2 * intermediateSize),
+      activated: take(intermediateSize),
+      output: take(hiddenSize),
+      lowRank: mapLinears((name) => {
+        const adapter = adapters?.[name];
+        return adapter && take(adapter.b.length * adapter.rank);
+      }),
+    };
   };
 }
 
-export function splitQkv(qkv: F32, width: Widths): { query: Rows; key: Rows; value: Rows } {
+/** The same buffers for every layer, where no backward pass follows. */
+export function reusedActivations(
+  kernels: Kernels,
+  config: ModelConfig,
+  rows: number,
+): DecoderPass["activations"] {
+  const { hiddenSize, heads, intermediateSize, qkNorm } = config;
+  const width = attentionWidths(config);
+  const take = (columns: number) => kernels.scratch(rows * columns);
+  const [normed, rstd, qkv] = [take(hiddenSize), take(heads), take(width.qkv)];
+  const shared = {
+    inputRstd: rstd,
+    normedInput: normed,
+    qkv,
+    projected: splitQkv(qkv, config),
+    query: { data: take(width.query), stride: width.query },
+    key: { data: take(width.key), stride: width.key },
+    queryRstd: qkNorm ? rstd : undefined,
+    keyRstd: qkNorm ? rstd : undefined,
+    attended: take(width.query),
+    logSumExp: rstd,
+    middleRstd: rstd,
+    normedMiddle: normed,
+    gateUp: take(2 * intermediateSize),
+    activated: take(intermediateSize),
+    lowRank: mapLinears(() => undefined),
+  };
+  let unused = take(hiddenSize);
+  return (_, input) => {
+    const output = unused;
+    // Free once this block has run: the next one writes there.
+    unused = input;
+    return { ...shared, input, middle: output, output };
+  };
+}
+
+/** The norm before the head. */
+export function finalNorm(
+  kernels: Kernels,
+  { config, weights }: DecoderModel,
+  x: F32,
+  rows: number,
+): { hidden: F32; rstd: F32 } {
+  const [hidden, rstd] = [kernels.scratch(rows * config.hiddenSize), kernels.scratch(rows)];
+  const { hiddenSize: cols, rmsEps: eps } = config;
+  kernels.rmsNorm({ out: hidden, rstd, x, weight: weights.finalNorm, rows, cols, eps });
+  return { hidden, rstd };
+}
+
+/** The columns of queries, keys and values inside rows of all three. */
+export function splitQkv(qkv: F32, config: ModelConfig): { query: Rows; key: Rows; value: Rows } {
+  const width = attentionWidths(config);
   return {
     query: { data: qkv, stride: width.qkv },
     key: { data: from(qkv, width.query), stride: width.qkv },
@@ -258,33 +251,29 @@ export function splitQkv(qkv: F32, width: Widths): { query: Rows; key: Rows; val
   };
 }
 
-export function attentionShape(config: ModelConfig) {
-  const { heads, kvHeads, headDim } = config;
+/** How the model's heads are cut. */
+export function attentionShape({ heads, kvHeads, headDim }: ModelConfig) {
   return { heads, kvHeads, headDim, scale: 1 / Math.sqrt(headDim) };
 }
 
-/** out = residual (+ bias), ready for a product to be added. */
-export function startResidual(
-  kernels: Kernels,
-  out: F32,
-  residual: F32,
-  bias: F32 | null,
-  rows: number,
-): void {
-  if (bias) {
-    fillRows(kernels, out, bias, rows);
-    kernels.add(out, out, residual);
-  } else {
-    kernels.copy(out, residual);
-  }
+/** Whole numbers on the scratch stack. */
+export function scratchInts(kernels: Kernels, data: Int32Array): I32 {
+  const buffer = kernels.scratchInts(data.length);
+  kernels.uploadInts(buffer, data);
+  return buffer;
 }
 
+/** Some rows of a matrix, on the scratch stack. */
 export function takeRows(kernels: Kernels, x: F32, indices: I32, cols: number): F32 {
   const out = kernels.scratch(indices.length * cols);
   kernels.gatherRows(out, x, indices, indices.length, cols);
   return out;
 }
 
-/** Part of the rows of a matrix. */
-export const rowsOf = (matrix: F32, start: number, rows: number, cols: number): F32 =>
-  slice(matrix, start * cols, rows * cols);
+/** `rows` copies of a bias row: the start of a product that accumulates. */
+function fillRows(kernels: Kernels, out: F32, bias: F32, rows: number): void {
+  const mark = kernels.mark();
+  const zeros = scratchInts(kernels, new Int32Array(rows));
+  kernels.gatherRows(out, bias, zeros, rows, bias.length);
+  kernels.release(mark);
+}

@@ -1,122 +1,104 @@
-/** A linear layer with low-rank adapters on it, forward and backward. */
-import { type F32, type I32, type Kernels, type Matrix, slice } from "../kernels/kernels.js";
+import { type F32, from, type Kernels, type Matrix, slice } from "../kernels/kernels.js";
 import type { LoraGroup } from "./lora.js";
-
-export const from = <T extends F32 | I32>(buffer: T, start: number): T =>
-  slice(buffer, start, buffer.length - start);
 
 /** Rows start..start+rows go through this adapter. */
 export interface AdaptedRows {
-  adapter: LoraGroup | null;
-  rank: number;
-  scaling: number;
+  adapter: LoraGroup;
   start: number;
   rows: number;
 }
 
-export interface LinearShape {
-  rows: number;
+/** A linear layer: `weight` is [inputs, outputs], or [outputs, inputs] when `transposed`. */
+export interface LinearLayer<M extends Matrix = Matrix> {
+  weight: M;
   inputs: number;
   outputs: number;
-  /** The weight is stored [outputs, inputs]. */
   transposed?: boolean;
 }
 
-/**
- * out = x * weight + scaling * (x * A) * B, or out += ... with `accumulate`.
- * `keep` (for one adapter over all rows) receives scaling * x * A, which the backward pass needs.
- */
-export function linearForward(
-  kernels: Kernels,
-  out: F32,
-  x: F32,
-  weight: Matrix,
-  shape: LinearShape,
-  adapted: AdaptedRows[],
-  options: { accumulate?: boolean; keep?: F32 | null } = {},
-): void {
-  const { rows, inputs, outputs, transposed = false } = shape;
-  kernels.matmul(out, x, weight, rows, outputs, inputs, {
-    transB: transposed,
-    accumulate: options.accumulate ?? false,
-  });
-  for (const part of adapted) {
-    if (!part.adapter || part.rows === 0) continue;
-    const width = part.adapter.b.length * part.rank;
+/** out = x * weight + scaling * (x * A) * B, or out += ... with `accumulate`. */
+export interface LinearForward {
+  layer: LinearLayer;
+  out: F32;
+  x: F32;
+  rows: number;
+  adapters: AdaptedRows[];
+  accumulate?: boolean;
+  /** Receives scaling * x * A, which the backward pass needs; for one adapter over all rows. */
+  lowRank?: F32 | undefined;
+}
+
+/** A linear layer with low-rank adapters on it. */
+export function linearForward(kernels: Kernels, operation: LinearForward): void {
+  const { layer, out, x, rows, adapters, accumulate = false } = operation;
+  const { weight, inputs, outputs, transposed = false } = layer;
+  kernels.matmul(out, x, weight, rows, outputs, inputs, { transB: transposed, accumulate });
+  for (const { adapter, start, rows: adaptedRows } of adapters) {
+    if (adaptedRows === 0) continue;
+    const { rank, scaling } = adapter;
+    const width = adapter.b.length * rank;
     const mark = kernels.mark();
-    const low = options.keep ?? kernels.scratch(part.rows * width);
-    kernels.matmul(low, from(x, part.start * inputs), part.adapter.a, part.rows, width, inputs);
-    if (part.scaling !== 1) kernels.scale(slice(low, 0, part.rows * width), part.scaling);
-    part.adapter.b.forEach(({ matrix, column, cols }, index) => {
-      kernels.matmul(
-        from(out, part.start * outputs + column),
-        from(low, index * part.rank),
-        matrix,
-        part.rows,
-        cols,
-        part.rank,
-        { accumulate: true, lda: width, ldc: outputs },
-      );
+    const lowRank = operation.lowRank ?? kernels.scratch(adaptedRows * width);
+    kernels.matmul(lowRank, from(x, start * inputs), adapter.a, adaptedRows, width, inputs);
+    if (scaling !== 1) kernels.scale(slice(lowRank, 0, adaptedRows * width), scaling);
+    adapter.b.forEach(({ matrix, column, cols }, index) => {
+      const part = from(out, start * outputs + column);
+      kernels.matmul(part, from(lowRank, index * rank), matrix, adaptedRows, cols, rank, {
+        accumulate: true,
+        lda: width,
+        ldc: outputs,
+      });
     });
     kernels.release(mark);
   }
 }
 
-export interface LinearGradients {
-  /** Gradient of the frozen weight, when it is not frozen. */
-  weight: F32 | null;
-  adapter: LoraGroup | null;
+/** Adds to the gradients, and writes dx = dout * weight^T + ... unless it is absent. */
+export interface LinearBackward {
+  layer: LinearLayer;
+  dx?: F32 | undefined;
+  dout: F32;
+  x: F32;
+  rows: number;
+  adapter?: LoraGroup | undefined;
+  /** What the forward pass wrote there. */
+  lowRank?: F32 | undefined;
+  /** Absent where the weight is frozen. */
+  weightGradient?: F32 | undefined;
+  adapterGradient?: LoraGroup | undefined;
 }
 
-/** Adds to the gradients; dx = (or, with `accumulate`, +=) dy * weight^T + ..., unless it is null. */
-export function linearBackward(
-  kernels: Kernels,
-  dx: F32 | null,
-  dy: F32,
-  x: F32,
-  weight: Matrix,
-  shape: LinearShape,
-  adapted: AdaptedRows,
-  kept: F32 | null,
-  gradients: LinearGradients,
-  options: { accumulate?: boolean } = {},
-): void {
-  const { rows, inputs, outputs, transposed = false } = shape;
-  if (gradients.weight) {
-    if (transposed) {
-      kernels.matmul(gradients.weight, dy, x, outputs, inputs, rows, { transA: true, accumulate: true });
-    } else {
-      kernels.matmul(gradients.weight, x, dy, inputs, outputs, rows, { transA: true, accumulate: true });
-    }
+/** The backward pass of `linearForward` with one adapter over all rows. */
+export function linearBackward(kernels: Kernels, operation: LinearBackward): void {
+  const { layer, dx, dout, x, rows, adapter, lowRank, weightGradient, adapterGradient } = operation;
+  const { weight, inputs, outputs, transposed = false } = layer;
+  const addProduct = { transA: true, accumulate: true };
+  if (weightGradient) {
+    if (transposed) kernels.matmul(weightGradient, dout, x, outputs, inputs, rows, addProduct);
+    else kernels.matmul(weightGradient, x, dout, inputs, outputs, rows, addProduct);
   }
-  if (dx) {
-    kernels.matmul(dx, dy, weight, rows, inputs, outputs, {
-      transB: !transposed,
-      accumulate: options.accumulate ?? false,
-    });
-  }
-  const { adapter, rank, scaling } = adapted;
-  if (!adapter || !gradients.adapter || !kept) return;
+  if (dx) kernels.matmul(dx, dout, weight, rows, inputs, outputs, { transB: !transposed });
+  if (!adapter || !adapterGradient || !lowRank) return;
+  const { rank, scaling } = adapter;
   const width = adapter.b.length * rank;
   const mark = kernels.mark();
-  const dlow = kernels.scratch(rows * width);
+  const dlowRank = kernels.scratch(rows * width);
   adapter.b.forEach(({ matrix, column, cols }, index) => {
-    const gradient = gradients.adapter!.b[index]!.matrix;
-    const dyPart = from(dy, column);
-    kernels.matmul(gradient, from(kept, index * rank), dyPart, rank, cols, rows, {
-      transA: true,
-      accumulate: true,
+    const gradient = adapterGradient.b[index]!.matrix;
+    const part = from(dout, column);
+    kernels.matmul(gradient, from(lowRank, index * rank), part, rank, cols, rows, {
+      ...addProduct,
       lda: width,
       ldb: outputs,
     });
-    kernels.matmul(from(dlow, index * rank), dyPart, matrix, rows, rank, cols, {
+    kernels.matmul(from(dlowRank, index * rank), part, matrix, rows, rank, cols, {
       transB: true,
       lda: outputs,
       ldc: width,
     });
   });
-  if (scaling !== 1) kernels.scale(dlow, scaling);
-  kernels.matmul(gradients.adapter.a, x, dlow, inputs, width, rows, { transA: true, accumulate: true });
-  if (dx) kernels.matmul(dx, dlow, adapter.a, rows, inputs, width, { transB: true, accumulate: true });
+  if (scaling !== 1) kernels.scale(dlowRank, scaling);
+  kernels.matmul(adapterGradient.a, x, dlowRank, inputs, width, rows, addProduct);
+  if (dx) kernels.matmul(dx, dlowRank, adapter.a, rows, inputs, width, { transB: true, accumulate: true });
   kernels.release(mark);
 }

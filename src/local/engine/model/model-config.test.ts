@@ -18,7 +18,7 @@ describe("config.json", () => {
       kvHeads: 4,
       headDim: 16,
       ropeTheta: 10000,
-      ropeScaling: null,
+      ropeScaling: undefined,
       tiedHead: false,
       qkNorm: false,
       qkvBias: false,
@@ -48,7 +48,7 @@ describe("config.json", () => {
     const current = parse({ rope_parameters: { rope_type: "llama3", rope_theta: 5e5, ...scaling } });
     expect(old).toEqual(current);
     expect(old.ropeTheta).toBe(5e5);
-    const [plain, scaled] = [inverseFrequencies({ ...old, ropeScaling: null }), inverseFrequencies(old)];
+    const [plain, scaled] = [inverseFrequencies({ ...old, ropeScaling: undefined }), inverseFrequencies(old)];
     expect(scaled[0]).toBe(plain[0]);
     expect(scaled.at(-1)! / plain.at(-1)!).toBeCloseTo(1 / 8, 5);
     const linear = parse({ rope_scaling: { type: "linear", factor: 4 } });
@@ -68,7 +68,7 @@ describe("config.json", () => {
   it("rounds frequencies as PyTorch does: far positions turn by many times the difference", () => {
     const frequencies = inverseFrequencies({
       ...parse({ head_dim: 128, rope_theta: 1e6 }),
-      ropeScaling: null,
+      ropeScaling: undefined,
     });
     // 1 / (1e6 ** (torch.arange(0, 128, 2).float() / 128))
     expect([1, 3, 7, 10, 11, 12].map((index) => frequencies[index])).toEqual([

@@ -1,9 +1,9 @@
-/** Reads the `config.json` of Llama- and Qwen-family models into what the decoder needs to know. */
 import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { z } from "zod";
 import { EngineInputError } from "../engine.js";
 
+/** How rotary angles are stretched beyond the lengths a model was first trained on. */
 export type RopeScaling =
   | { type: "linear"; factor: number }
   | {
@@ -14,6 +14,7 @@ export type RopeScaling =
       originalMaxPositions: number;
     };
 
+/** What the decoder needs to know of a model. */
 export interface ModelConfig {
   arch: "llama" | "mistral" | "qwen2" | "qwen3";
   hiddenSize: number;
@@ -26,7 +27,7 @@ export interface ModelConfig {
   maxPositions: number;
   rmsEps: number;
   ropeTheta: number;
-  ropeScaling: RopeScaling | null;
+  ropeScaling: RopeScaling | undefined;
   tiedHead: boolean;
   qkNorm: boolean;
   qkvBias: boolean;
@@ -34,33 +35,35 @@ export interface ModelConfig {
   eosTokenIds: number[];
 }
 
-const size = z.number().int().positive().max(1_000_000_000);
-const tokenIds = z.union([z.number().int().nonnegative(), z.array(z.number().int().nonnegative())]).nullish();
-const ropeSettings = z.looseObject({
+const SIZE = z.number().int().positive().max(1_000_000_000);
+const TOKEN_IDS = z
+  .union([z.number().int().nonnegative(), z.array(z.number().int().nonnegative())])
+  .nullish();
+const ROPE_SETTINGS = z.looseObject({
   rope_type: z.string().optional(),
   type: z.string().optional(),
   rope_theta: z.number().positive().optional(),
   factor: z.number().positive().optional(),
   low_freq_factor: z.number().positive().optional(),
   high_freq_factor: z.number().positive().optional(),
-  original_max_position_embeddings: size.optional(),
+  original_max_position_embeddings: SIZE.optional(),
   partial_rotary_factor: z.number().nullish(),
 });
-const architectures = ["llama", "mistral", "qwen2", "qwen3"] as const;
-const configFile = z.looseObject({
-  model_type: z.enum(architectures),
-  hidden_size: size,
-  num_hidden_layers: size,
-  num_attention_heads: size,
-  num_key_value_heads: size.nullish(),
-  head_dim: size.nullish(),
-  intermediate_size: size,
-  vocab_size: size,
-  max_position_embeddings: size.default(2048),
+const ARCHITECTURES = ["llama", "mistral", "qwen2", "qwen3"] as const;
+const CONFIG_FILE = z.looseObject({
+  model_type: z.enum(ARCHITECTURES),
+  hidden_size: SIZE,
+  num_hidden_layers: SIZE,
+  num_attention_heads: SIZE,
+  num_key_value_heads: SIZE.nullish(),
+  head_dim: SIZE.nullish(),
+  intermediate_size: SIZE,
+  vocab_size: SIZE,
+  max_position_embeddings: SIZE.default(2048),
   rms_norm_eps: z.number().positive().default(1e-6),
   rope_theta: z.number().positive().optional(),
-  rope_scaling: ropeSettings.nullish(),
-  rope_parameters: ropeSettings.nullish(),
+  rope_scaling: ROPE_SETTINGS.nullish(),
+  rope_parameters: ROPE_SETTINGS.nullish(),
   tie_word_embeddings: z.boolean().optional(),
   attention_bias: z.boolean().optional(),
   mlp_bias: z.boolean().optional(),
@@ -70,29 +73,31 @@ const configFile = z.looseObject({
   layer_types: z.array(z.string()).nullish(),
   partial_rotary_factor: z.number().nullish(),
   quantization_config: z.unknown().optional(),
-  eos_token_id: tokenIds,
+  eos_token_id: TOKEN_IDS,
 });
 
+/** Reads `config.json`, and the end-of-sequence tokens of `generation_config.json` where a folder has one. */
 export function readModelConfig(folder: string): ModelConfig {
   const config = parseModelConfig(readJson(join(folder, "config.json")), folder);
   const generation = join(folder, "generation_config.json");
   if (existsSync(generation)) {
-    const parsed = z.looseObject({ eos_token_id: tokenIds }).safeParse(readJson(generation));
+    const parsed = z.looseObject({ eos_token_id: TOKEN_IDS }).safeParse(readJson(generation));
     const ids = parsed.success ? listOf(parsed.data.eos_token_id) : [];
     if (ids.length > 0) config.eosTokenIds = ids;
   }
   return config;
 }
 
+/** Takes what the decoder needs from the `config.json` of a Llama- or Qwen-family model, and refuses what it cannot compute. */
 export function parseModelConfig(json: unknown, where: string): ModelConfig {
   const named = z.looseObject({ model_type: z.string() }).safeParse(json);
   // Alone: what else such a config lacks or has says nothing to anybody.
-  if (named.success && !architectures.some((known) => known === named.data.model_type)) {
+  if (named.success && !ARCHITECTURES.some((known) => known === named.data.model_type)) {
     throw new EngineInputError(
-      `${where}/config.json: model_type ${named.data.model_type} is not supported, only ${architectures.join(", ")} are`,
+      `${where}/config.json: model_type ${named.data.model_type} is not supported, only ${ARCHITECTURES.join(", ")} are`,
     );
   }
-  const parsed = configFile.safeParse(json);
+  const parsed = CONFIG_FILE.safeParse(json);
   if (!parsed.success) throw new EngineInputError(`${where}/config.json: ${z.prettifyError(parsed.error)}`);
   const file = parsed.data;
   const refuse = (what: string): never => {
@@ -111,7 +116,7 @@ export function parseModelConfig(json: unknown, where: string): ModelConfig {
   if (file.num_attention_heads % kvHeads !== 0) {
     refuse(`num_attention_heads ${file.num_attention_heads} with num_key_value_heads ${kvHeads}`);
   }
-  const rope = file.rope_parameters ?? file.rope_scaling ?? null;
+  const rope = file.rope_parameters ?? file.rope_scaling ?? undefined;
   const rotated = rope?.partial_rotary_factor ?? file.partial_rotary_factor ?? 1;
   if (rotated !== 1) refuse(`partial_rotary_factor ${rotated}`);
   const qwen2 = file.model_type === "qwen2";
@@ -127,7 +132,7 @@ export function parseModelConfig(json: unknown, where: string): ModelConfig {
     maxPositions: file.max_position_embeddings,
     rmsEps: file.rms_norm_eps,
     ropeTheta: rope?.rope_theta ?? file.rope_theta ?? 10000,
-    ropeScaling: rope ? parseRopeScaling(rope, file.max_position_embeddings, refuse) : null,
+    ropeScaling: rope ? parseRopeScaling(rope, file.max_position_embeddings, refuse) : undefined,
     tiedHead: file.tie_word_embeddings ?? false,
     qkNorm: file.model_type === "qwen3",
     qkvBias: qwen2 || (file.attention_bias ?? false),
@@ -137,7 +142,7 @@ export function parseModelConfig(json: unknown, where: string): ModelConfig {
 }
 
 /** How far back attention looks, as transformers reads the same file. */
-function windowOf(file: z.infer<typeof configFile>): number {
+function windowOf(file: z.infer<typeof CONFIG_FILE>): number {
   const unlimited = Number.POSITIVE_INFINITY;
   switch (file.model_type) {
     case "llama":
@@ -154,12 +159,12 @@ function windowOf(file: z.infer<typeof configFile>): number {
 }
 
 function parseRopeScaling(
-  rope: z.infer<typeof ropeSettings>,
+  rope: z.infer<typeof ROPE_SETTINGS>,
   maxPositions: number,
   refuse: (what: string) => never,
-): RopeScaling | null {
+): RopeScaling | undefined {
   const type = rope.rope_type ?? rope.type ?? "default";
-  if (type === "default") return null;
+  if (type === "default") return undefined;
   if (type !== "linear" && type !== "llama3") throw refuse(`rope_scaling of type ${type}`);
   const needed = <T>(key: string, value: T | undefined): T => {
     if (value === undefined) throw refuse(`rope_scaling of type ${type} without ${key}`);
@@ -174,6 +179,13 @@ function parseRopeScaling(
     highFreqFactor: needed("high_freq_factor", rope.high_freq_factor),
     originalMaxPositions: rope.original_max_position_embeddings ?? maxPositions,
   };
+}
+
+/** Widths of a row of queries, of keys (or values), and of all three side by side. */
+export function attentionWidths(config: ModelConfig): { query: number; key: number; qkv: number } {
+  const query = config.heads * config.headDim;
+  const key = config.kvHeads * config.headDim;
+  return { query, key, qkv: query + 2 * key };
 }
 
 function listOf(ids: number | number[] | null | undefined): number[] {

@@ -1,10 +1,9 @@
-/** Rotary embedding angles as Hugging Face computes them: every step is rounded to float32, which far positions feel. */
-
 import type { F32, Kernels } from "../kernels/kernels.js";
 import type { ModelConfig } from "./model-config.js";
 
 const f32 = Math.fround;
 
+/** Frequencies as Hugging Face computes them: every step is rounded to float32, which far positions feel. */
 export function inverseFrequencies(config: ModelConfig): Float32Array {
   const half = config.headDim / 2;
   const frequencies = new Float32Array(half);
@@ -31,8 +30,7 @@ export class RopeTables {
   readonly #frequencies: Float32Array;
   readonly #maxPositions: number;
   #positions = 0;
-  #cos: F32 | null = null;
-  #sin: F32 | null = null;
+  #tables: { cos: F32; sin: F32 } | undefined;
 
   constructor(kernels: Kernels, config: ModelConfig) {
     this.#kernels = kernels;
@@ -40,9 +38,10 @@ export class RopeTables {
     this.#maxPositions = config.maxPositions;
   }
 
+  /** Cosines and sines of all positions below `length`, and perhaps more. */
   upTo(length: number): { cos: F32; sin: F32 } {
-    if (!this.#cos || !this.#sin || length > this.#positions) {
-      this.close();
+    if (!this.#tables || length > this.#positions) {
+      this.#free();
       const wanted = 1 << Math.ceil(Math.log2(Math.max(length, 256)));
       this.#positions = Math.max(length, Math.min(wanted, this.#maxPositions));
       const half = this.#frequencies.length;
@@ -55,18 +54,21 @@ export class RopeTables {
           sin[position * half + i] = Math.sin(angle);
         }
       }
-      this.#cos = this.#kernels.alloc(cos.length);
-      this.#sin = this.#kernels.alloc(sin.length);
-      this.#kernels.upload(this.#cos, cos);
-      this.#kernels.upload(this.#sin, sin);
+      this.#tables = { cos: this.#store(cos), sin: this.#store(sin) };
     }
-    return { cos: this.#cos, sin: this.#sin };
+    return this.#tables;
   }
 
-  close(): void {
-    if (this.#cos) this.#kernels.free(this.#cos);
-    if (this.#sin) this.#kernels.free(this.#sin);
-    this.#cos = null;
-    this.#sin = null;
+  #store(values: Float32Array): F32 {
+    const buffer = this.#kernels.alloc(values.length);
+    this.#kernels.upload(buffer, values);
+    return buffer;
+  }
+
+  #free(): void {
+    if (!this.#tables) return;
+    this.#kernels.free(this.#tables.cos);
+    this.#kernels.free(this.#tables.sin);
+    this.#tables = undefined;
   }
 }

@@ -1,45 +1,47 @@
-/** Samples for many requests at once: every step advances each running sample by one token and prompts by a chunk. */
-
 import { CancelledError, EngineInputError, type SampleCall, type SampleResult } from "../engine.js";
 import type { Kernels } from "../kernels/kernels.js";
 import type { BaseModel } from "../model/base-model.js";
 import type { Adapter } from "../training/adapter.js";
-import { PagePool, type PrefixNode, pageSize } from "./page-pool.js";
-import { pagedForward, type RowSpan } from "./paged-forward.js";
+import { PAGE_SIZE, PagePool, type PrefixNode } from "./page-pool.js";
+import { logitRowsOf, pagedForward, type SequenceRows } from "./paged-forward.js";
 import { SampleProgress, SequenceRecord } from "./sample-progress.js";
+import type { Decode } from "./stop-condition.js";
 
+/** What a sampler needs beside its model. */
 export interface BatchSamplerOptions {
   cacheBytes: number;
-  /** null where the model has no tokenizer. */
-  decode: ((tokens: number[]) => string) | null;
+  /** Absent where the model has no tokenizer. */
+  decode: Decode | undefined;
   freshSeed: () => number;
 }
 
 /** Samples that run at the same time, over all requests. */
-const maxRunning = 128;
+const MAX_RUNNING_SAMPLES = 128;
 /** Prompt rows in one step, so that a long prompt does not hold up the others for long. */
-const promptRows = 256;
+const MAX_PROMPT_ROWS = 256;
 /** Prompt rows whose logits are wanted hold at most this many values at a time. */
-const logitValues = 1 << 21;
+const MAX_LOGIT_VALUES = 1 << 21;
 
-interface Running {
+interface RunningSample {
   request: SampleProgress;
   index: number;
   record: SequenceRecord;
   tokens: number[];
   pages: number[];
   node: PrefixNode;
-  /** Its own reservation; null when it uses the one its request came in with. */
-  reservedPages: number | null;
+  /** Its own reservation; absent when it uses the one its request came in with. */
+  reservedPages: number | undefined;
 }
 
-interface Planned {
+/** Rows of the next forward pass, and who waits for them. */
+interface PlannedRows {
   request: SampleProgress;
-  span: RowSpan;
+  rows: SequenceRows;
   version: number;
-  consume(logits: (row: number) => Float32Array, lse: (row: number) => number): void;
+  consume(logits: (row: number) => Float32Array, logSumExp: (row: number) => number): void;
 }
 
+/** Samples for many requests at once: every step advances each running sample by one token and prompts by a chunk. */
 export class BatchSampler {
   readonly #kernels: Kernels;
   readonly #model: BaseModel;
@@ -48,7 +50,7 @@ export class BatchSampler {
   #waiting: SampleProgress[] = [];
   /** Admitted, in order: prompts being computed, then samples being started. */
   #active: SampleProgress[] = [];
-  #running: Running[] = [];
+  #running: RunningSample[] = [];
   #reservedPages = 0;
 
   constructor(kernels: Kernels, model: BaseModel, options: BatchSamplerOptions) {
@@ -60,21 +62,21 @@ export class BatchSampler {
 
   /** Tokens of the longest sequence, prompt and sample together, that the key-value cache holds. */
   get maxSequenceTokens(): number {
-    return (this.#pool.maxPages - 1) * pageSize;
+    return (this.#pool.maxPages - 1) * PAGE_SIZE;
   }
 
   get hasWork(): boolean {
     return this.#waiting.length + this.#active.length + this.#running.length > 0;
   }
 
-  submit(call: SampleCall, adapter: Adapter | null): Promise<SampleResult> {
+  submit(call: SampleCall, adapter: Adapter | undefined): Promise<SampleResult> {
     const { decode, freshSeed } = this.#options;
     const request = new SampleProgress(call, adapter, this.#model.config, decode, freshSeed);
     const needed = request.pagesAtLeast;
     if (needed > this.#pool.maxPages) {
       throw new EngineInputError(
-        `prompt and max_tokens together take ${needed * pageSize} tokens of key-value cache, there is room for ${
-          this.#pool.maxPages * pageSize
+        `prompt and sample together take ${needed * PAGE_SIZE} tokens of key-value cache, there is room for ${
+          this.#pool.maxPages * PAGE_SIZE
         }`,
       );
     }
@@ -119,7 +121,7 @@ export class BatchSampler {
     this.#pool.close();
   }
 
-  async #forward(planned: Planned[]): Promise<void> {
+  async #forward(planned: PlannedRows[]): Promise<void> {
     const kernels = this.#kernels;
     const mark = kernels.mark();
     try {
@@ -127,21 +129,20 @@ export class BatchSampler {
         kernels,
         this.#model,
         this.#pool,
-        planned.map((plan) => plan.span),
+        planned.map((plan) => plan.rows),
       );
       if (out.rows === 0) {
         for (const plan of planned) plan.consume(noRow, noRow);
         return;
       }
       const logits = await kernels.download(out.logits);
-      const lse = await kernels.download(out.lse);
+      const logSumExp = await kernels.download(out.logSumExp);
       const { vocabSize } = this.#model.config;
       let row = 0;
       for (const plan of planned) {
         const first = row;
-        const { start, count, logitsFrom } = plan.span;
-        row += Math.max(0, start + count - Math.max(start, logitsFrom));
-        if (!lse.subarray(first, row).every(Number.isFinite)) {
+        row += logitRowsOf(plan.rows);
+        if (!logSumExp.subarray(first, row).every(Number.isFinite)) {
           const what =
             "the model's logits are not finite: the adapter has diverged, or the weights are damaged";
           if (!plan.request.settled) plan.request.fail(new EngineInputError(what));
@@ -149,7 +150,7 @@ export class BatchSampler {
         }
         plan.consume(
           (index) => logits.subarray((first + index) * vocabSize, (first + index + 1) * vocabSize),
-          (index) => lse[first + index]!,
+          (index) => logSumExp[first + index]!,
         );
       }
     } finally {
@@ -157,8 +158,8 @@ export class BatchSampler {
     }
   }
 
-  #planSamples(): Planned[] {
-    const planned: Planned[] = [];
+  #planSamples(): PlannedRows[] {
+    const planned: PlannedRows[] = [];
     for (const sample of this.#running) {
       const position = sample.tokens.length - 1;
       const { request } = sample;
@@ -167,17 +168,17 @@ export class BatchSampler {
       planned.push({
         request,
         version: adapter?.version ?? 0,
-        span: {
-          lora: adapter?.weights ?? null,
+        rows: {
+          lora: adapter?.weights,
           pages: sample.pages,
           tokens: sample.tokens,
           start: position,
           count: 1,
           logitsFrom: 0,
         },
-        consume: (logits, lse) => {
+        consume: (logits, logSumExp) => {
           sample.node = this.#registerFull(sample.node, sample.tokens, position, position + 1, sample.pages);
-          this.#extend(sample, logits(0), lse(0));
+          this.#extend(sample, logits(0), logSumExp(0));
         },
       });
     }
@@ -186,7 +187,7 @@ export class BatchSampler {
 
   /** Makes `pages` hold so many tokens. Where memory has run out, the newest requests end until it suffices. */
   #takePages(request: SampleProgress, pages: number[], tokens: number): boolean {
-    while (!request.settled && pages.length * pageSize < tokens) {
+    while (!request.settled && pages.length * PAGE_SIZE < tokens) {
       try {
         pages.push(this.#pool.take());
       } catch (error) {
@@ -197,15 +198,15 @@ export class BatchSampler {
     return !request.settled;
   }
 
-  #planPrompts(): Planned[] {
-    const planned: Planned[] = [];
-    let budget = promptRows;
+  #planPrompts(): PlannedRows[] {
+    const planned: PlannedRows[] = [];
+    let budget = MAX_PROMPT_ROWS;
     for (const request of this.#active) {
       if (request.settled || request.computed === request.length) continue;
       const start = request.computed;
       let count = Math.min(budget, request.length - start);
       if (request.logitsFrom < request.length - 1) {
-        count = Math.min(count, Math.max(1, Math.floor(logitValues / this.#model.config.vocabSize)));
+        count = Math.min(count, Math.max(1, Math.floor(MAX_LOGIT_VALUES / this.#model.config.vocabSize)));
       }
       if (count === 0) break;
       budget -= count;
@@ -215,13 +216,13 @@ export class BatchSampler {
       planned.push({
         request,
         version: adapter?.version ?? 0,
-        span: { lora: adapter?.weights ?? null, pages: request.pages, tokens, start, count, logitsFrom },
-        consume: (logits, lse) => {
+        rows: { lora: adapter?.weights, pages: request.pages, tokens, start, count, logitsFrom },
+        consume: (logits, logSumExp) => {
           request.computed = start + count;
           request.node = this.#registerFull(request.node, tokens, start, start + count, request.pages);
           const first = Math.max(start, logitsFrom);
           for (let position = first; position < start + count; position++) {
-            request.scorePrompt(position, logits(position - first), lse(position - first));
+            request.scorePrompt(position, logits(position - first), logSumExp(position - first));
           }
         },
       });
@@ -238,24 +239,24 @@ export class BatchSampler {
     pages: number[],
   ): PrefixNode {
     let last = node;
-    for (let page = Math.floor(before / pageSize); (page + 1) * pageSize <= after; page++) {
-      last = this.#pool.register(last, tokens, page * pageSize, pages[page]!);
+    for (let page = Math.floor(before / PAGE_SIZE); (page + 1) * PAGE_SIZE <= after; page++) {
+      last = this.#pool.register(last, tokens, page * PAGE_SIZE, pages[page]!);
     }
     return last;
   }
 
   #admit(): void {
-    while (this.#waiting.length > 0 && this.#active.length + this.#running.length < maxRunning) {
+    while (this.#waiting.length > 0 && this.#active.length + this.#running.length < MAX_RUNNING_SAMPLES) {
       const request = this.#waiting[0]!;
       if (this.#reservedPages + request.pagesAtLeast > this.#pool.maxPages) return;
       this.#waiting.shift();
       this.#reservedPages += request.pagesAtLeast;
       const root = this.#pool.root(request.adapter?.version ?? 0);
       const limit = Math.min(request.length - 1, request.logitsFrom);
-      const found = this.#pool.find(root, request.call.prompt, limit);
-      request.pages = found.pages;
-      request.node = found.node;
-      request.computed = found.pages.length * pageSize;
+      const prefix = this.#pool.find(root, request.call.prompt, limit);
+      request.pages = prefix.pages;
+      request.node = prefix.node;
+      request.computed = prefix.pages.length * PAGE_SIZE;
       request.cacheHitTokens = request.computed;
       this.#active.push(request);
     }
@@ -264,13 +265,13 @@ export class BatchSampler {
   #startSamples(): void {
     for (const request of this.#active) {
       while (request.last && !request.settled && request.startedSamples < request.call.numSamples) {
-        if (this.#running.length >= maxRunning) return;
+        if (this.#running.length >= MAX_RUNNING_SAMPLES) return;
         if (!this.#startSample(request, request.last)) break;
       }
     }
   }
 
-  #startSample(request: SampleProgress, last: { logits: Float32Array; lse: number }): boolean {
+  #startSample(request: SampleProgress, last: { logits: Float32Array; logSumExp: number }): boolean {
     const index = request.startedSamples;
     const record = new SequenceRecord(request.call.topkSampleLogprobs);
     if (request.maxTokens === 0) {
@@ -278,15 +279,15 @@ export class BatchSampler {
       request.finishSample(index, record.finish("length"));
       return true;
     }
-    const reservedPages = request.ownReservationFree ? null : request.pagesPerSample;
+    const reservedPages = request.ownReservationFree ? undefined : request.pagesPerSample;
     if (this.#reservedPages + (reservedPages ?? 0) > this.#pool.maxPages) return false;
     request.startedSamples += 1;
-    if (reservedPages === null) request.ownReservationFree = false;
+    if (reservedPages === undefined) request.ownReservationFree = false;
     else this.#reservedPages += reservedPages;
     const shared = request.pages.slice(0, request.sharedPages);
     for (const page of shared) this.#pool.hold(page);
     const pages = [...shared];
-    const sample: Running = {
+    const sample: RunningSample = {
       request,
       index,
       record,
@@ -297,19 +298,19 @@ export class BatchSampler {
     };
     this.#running.push(sample);
     if (!this.#takePages(request, pages, request.length)) return false;
-    if (request.length % pageSize > 0) {
+    if (request.length % PAGE_SIZE > 0) {
       this.#pool.copyPage(request.pages[request.sharedPages]!, pages[request.sharedPages]!);
     }
-    this.#extend(sample, last.logits, last.lse);
+    this.#extend(sample, last.logits, last.logSumExp);
     return true;
   }
 
   /** Takes the next token of a sample and finishes it when that was the last one. */
-  #extend(sample: Running, logits: Float32Array, lse: number): void {
+  #extend(sample: RunningSample, logits: Float32Array, logSumExp: number): void {
     const { request, record } = sample;
     if (request.settled) return;
     const token = request.choose(logits, sample.index, record.generated.length);
-    record.push(token, logits, lse);
+    record.push(token, logits, logSumExp);
     sample.tokens.push(token);
     const stopped = request.stop.reached(record.generated);
     if (!stopped && record.generated.length < request.maxTokens) return;
@@ -318,9 +319,9 @@ export class BatchSampler {
     request.finishSample(sample.index, record.finish(stopped ? "stop" : "length"));
   }
 
-  #drop(sample: Running): void {
+  #drop(sample: RunningSample): void {
     this.#pool.release(sample.pages);
-    if (sample.reservedPages === null) sample.request.ownReservationFree = true;
+    if (sample.reservedPages === undefined) sample.request.ownReservationFree = true;
     else this.#reservedPages -= sample.reservedPages;
   }
 

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { createReferenceKernels } from "../kernels/reference.js";
 import { parseModelConfig } from "../model/model-config.js";
-import { PagePool, pageSize } from "./page-pool.js";
+import { PAGE_SIZE, PagePool } from "./page-pool.js";
 
 const config = parseModelConfig(
   {
@@ -14,15 +14,15 @@ const config = parseModelConfig(
   },
   "x",
 );
-const pageBytes = 2 * 4 * pageSize * 8;
+const pageBytes = 2 * 4 * PAGE_SIZE * 8;
 const tokens = (seed: number, pages: number) =>
-  Array.from({ length: pages * pageSize }, (_, i) => (i * seed) % 7);
+  Array.from({ length: pages * PAGE_SIZE }, (_, i) => (i * seed) % 7);
 
 function store(pool: PagePool, sequence: number[], root: number): number[] {
   let node = root;
-  return Array.from({ length: sequence.length / pageSize }, (_, index) => {
+  return Array.from({ length: sequence.length / PAGE_SIZE }, (_, index) => {
     const page = pool.take();
-    node = pool.register(node, sequence, index * pageSize, page);
+    node = pool.register(node, sequence, index * PAGE_SIZE, page);
     return page;
   });
 }
@@ -34,9 +34,9 @@ describe("pages of keys and values", () => {
     const pages = store(pool, sequence, pool.root(1));
     pool.release(pages);
     expect(pool.heldPages).toBe(0);
-    const other = [...sequence.slice(0, 2 * pageSize), ...tokens(5, 2)];
+    const other = [...sequence.slice(0, 2 * PAGE_SIZE), ...tokens(5, 2)];
     expect(pool.find(pool.root(1), other, other.length).pages).toEqual(pages.slice(0, 2));
-    expect(pool.find(pool.root(1), sequence, 3 * pageSize - 1).pages).toEqual(pages.slice(0, 2));
+    expect(pool.find(pool.root(1), sequence, 3 * PAGE_SIZE - 1).pages).toEqual(pages.slice(0, 2));
     expect(pool.find(pool.root(2), sequence, sequence.length).pages).toEqual([]);
     expect(pool.heldPages).toBe(2);
   });
@@ -56,12 +56,12 @@ describe("pages of keys and values", () => {
     const kernels = createReferenceKernels();
     const pool = new PagePool(kernels, config, 200 * pageBytes);
     const page = pool.take();
-    kernels.view(pool.keys(0)).fill(7, page * pageSize * 8, (page + 1) * pageSize * 8);
+    kernels.view(pool.keys(0)).fill(7, page * PAGE_SIZE * 8, (page + 1) * PAGE_SIZE * 8);
     for (let i = 0; i < 100; i++) pool.take();
-    const view = kernels.view(pool.keys(0)).subarray(page * pageSize * 8, (page + 1) * pageSize * 8);
+    const view = kernels.view(pool.keys(0)).subarray(page * PAGE_SIZE * 8, (page + 1) * PAGE_SIZE * 8);
     expect(view.every((value) => value === 7)).toBe(true);
     const before = kernels.allocatedBytes;
     pool.close();
-    expect(kernels.allocatedBytes).toBe(before - 2 * 4 * pageSize * 8 * 128);
+    expect(kernels.allocatedBytes).toBe(before - 2 * 4 * PAGE_SIZE * 8 * 128);
   });
 });

@@ -1,11 +1,9 @@
-/** Keys and values of all sequences of one model in pages of a few tokens; full pages are shared by equal prefixes. */
-
 import { EngineInputError } from "../engine.js";
 import { allocAll, type F32, type Kernels, slice } from "../kernels/kernels.js";
-import { widthsOf } from "../model/decoder.js";
-import type { ModelConfig } from "../model/model-config.js";
+import { attentionWidths, type ModelConfig } from "../model/model-config.js";
 
-export const pageSize = 16;
+/** Tokens in a page. */
+export const PAGE_SIZE = 16;
 
 /** A point in the tree of known prefixes; the root is one for each version of the weights. */
 export type PrefixNode = number;
@@ -13,9 +11,10 @@ export type PrefixNode = number;
 interface Page {
   references: number;
   /** Its key in the tree of prefixes, once full and registered. */
-  key: string | null;
+  key: string | undefined;
 }
 
+/** Keys and values of all sequences of one model in pages of a few tokens; full pages are shared by equal prefixes. */
 export class PagePool {
   readonly #kernels: Kernels;
   readonly #layers: number;
@@ -34,8 +33,8 @@ export class PagePool {
   constructor(kernels: Kernels, config: ModelConfig, maxBytes: number) {
     this.#kernels = kernels;
     this.#layers = config.layers;
-    this.#width = widthsOf(config).key;
-    this.maxPages = Math.max(1, Math.floor(maxBytes / (2 * 4 * config.layers * pageSize * this.#width)));
+    this.#width = attentionWidths(config).key;
+    this.maxPages = Math.max(1, Math.floor(maxBytes / (2 * 4 * config.layers * PAGE_SIZE * this.#width)));
   }
 
   keys(layer: number): F32 {
@@ -60,10 +59,10 @@ export class PagePool {
     const page = this.#free.pop() ?? this.#fresh() ?? this.#dropOldest();
     if (page === undefined) {
       throw new EngineInputError(
-        `there is no memory left for keys and values: ${this.heldPages * pageSize} tokens are being sampled`,
+        `there is no memory left for keys and values: ${this.heldPages * PAGE_SIZE} tokens are being sampled`,
       );
     }
-    this.#pages[page] = { references: 1, key: null };
+    this.#pages[page] = { references: 1, key: undefined };
     return page;
   }
 
@@ -79,7 +78,7 @@ export class PagePool {
       const page = this.#pages[index]!;
       page.references -= 1;
       if (page.references > 0) continue;
-      if (page.key === null) this.#free.push(index);
+      if (page.key === undefined) this.#free.push(index);
       else this.#idle.add(index);
     }
   }
@@ -88,8 +87,8 @@ export class PagePool {
   find(root: PrefixNode, tokens: ArrayLike<number>, limit: number): { pages: number[]; node: PrefixNode } {
     const pages: number[] = [];
     let node = root;
-    while ((pages.length + 1) * pageSize <= limit) {
-      const found = this.#nodes.get(keyOf(node, tokens, pages.length * pageSize));
+    while ((pages.length + 1) * PAGE_SIZE <= limit) {
+      const found = this.#nodes.get(keyOf(node, tokens, pages.length * PAGE_SIZE));
       if (!found) break;
       this.hold(found.page);
       pages.push(found.page);
@@ -110,7 +109,7 @@ export class PagePool {
   }
 
   copyPage(from: number, to: number): void {
-    const length = pageSize * this.#width;
+    const length = PAGE_SIZE * this.#width;
     for (const buffers of [this.#keys, this.#values]) {
       for (const buffer of buffers) {
         this.#kernels.copy(slice(buffer, to * length, length), slice(buffer, from * length, length));
@@ -128,7 +127,7 @@ export class PagePool {
     if (this.#pages.length === this.maxPages) return undefined;
     // Cached prefixes are worth memory up to the bound, so growing comes before dropping.
     if (this.#pages.length === this.#capacity && !this.#grow()) return undefined;
-    this.#pages.push({ references: 0, key: null });
+    this.#pages.push({ references: 0, key: undefined });
     return this.#pages.length - 1;
   }
 
@@ -138,7 +137,7 @@ export class PagePool {
     const old = [...this.#keys, ...this.#values];
     let larger: F32[];
     try {
-      larger = allocAll(this.#kernels, capacity * pageSize * this.#width, 2 * this.#layers);
+      larger = allocAll(this.#kernels, capacity * PAGE_SIZE * this.#width, 2 * this.#layers);
     } catch (error) {
       if (error instanceof RangeError) return false;
       throw error;
@@ -165,6 +164,6 @@ export class PagePool {
 
 function keyOf(parent: PrefixNode, tokens: ArrayLike<number>, start: number): string {
   let key = `${parent}`;
-  for (let i = start; i < start + pageSize; i++) key += `,${tokens[i]}`;
+  for (let i = start; i < start + PAGE_SIZE; i++) key += `,${tokens[i]}`;
   return key;
 }

@@ -1,5 +1,3 @@
-/** One sampling request on its way: what is asked, what has been computed of the prompt, and the samples so far. */
-
 import {
   EngineInputError,
   type SampleCall,
@@ -10,17 +8,18 @@ import {
 import type { ModelConfig } from "../model/model-config.js";
 import { uniform } from "../philox.js";
 import type { Adapter } from "../training/adapter.js";
-import { type PrefixNode, pageSize } from "./page-pool.js";
-import { StopCondition } from "./stop-condition.js";
+import { PAGE_SIZE, type PrefixNode } from "./page-pool.js";
+import { type Decode, StopCondition } from "./stop-condition.js";
 import { chooseToken, emptyTopTokens, writeTopTokens } from "./token-choice.js";
 
 /** Streams of random numbers: the fourth word of the counter. */
-const sampleStream = 0;
-const alternativeStream = 1;
+const SAMPLE_STREAM = 0;
+const ALTERNATIVE_STREAM = 1;
 
+/** One sampling request on its way: what is asked, what has been computed of the prompt, and the samples so far. */
 export class SampleProgress {
   readonly call: SampleCall;
-  readonly adapter: Adapter | null;
+  readonly adapter: Adapter | undefined;
   readonly stop: StopCondition;
   readonly seed: number;
   readonly maxTokens: number;
@@ -35,7 +34,7 @@ export class SampleProgress {
   ownReservationFree = true;
   cacheHitTokens = 0;
   /** Logits behind the last prompt token, from which every sample begins. */
-  last: { logits: Float32Array; lse: number } | null = null;
+  last: { logits: Float32Array; logSumExp: number } | undefined;
   startedSamples = 0;
   settled = false;
   readonly #sequences: SampledSequence[] = [];
@@ -46,12 +45,16 @@ export class SampleProgress {
 
   constructor(
     call: SampleCall,
-    adapter: Adapter | null,
+    adapter: Adapter | undefined,
     config: ModelConfig,
-    decode: ((tokens: number[]) => string) | null,
+    decode: Decode | undefined,
     freshSeed: () => number,
   ) {
-    checkSampleCall(call, config, decode !== null);
+    if (call.stopStrings.length > 0 && !decode) {
+      throw new EngineInputError(
+        "stop strings need a tokenizer.json in the model's folder, and there is none",
+      );
+    }
     this.call = call;
     this.adapter = adapter;
     this.stop = new StopCondition(call.stopTokens ?? config.eosTokenIds, call.stopStrings, decode);
@@ -86,12 +89,12 @@ export class SampleProgress {
 
   /** Pages of the prompt that all samples share. */
   get sharedPages(): number {
-    return Math.floor(this.length / pageSize);
+    return Math.floor(this.length / PAGE_SIZE);
   }
 
   /** Pages that one sample needs beside the shared ones. */
   get pagesPerSample(): number {
-    return Math.ceil((this.length + this.maxTokens) / pageSize) - this.sharedPages;
+    return Math.ceil((this.length + this.maxTokens) / PAGE_SIZE) - this.sharedPages;
   }
 
   /** What must be set aside before the request starts: the prompt and one sample. */
@@ -100,17 +103,17 @@ export class SampleProgress {
   }
 
   /** The logits behind prompt position `position` have been computed. */
-  scorePrompt(position: number, logits: Float32Array, lse: number): void {
+  scorePrompt(position: number, logits: Float32Array, logSumExp: number): void {
     if (position === this.length - 1) {
-      this.last = { logits: logits.slice(), lse };
+      this.last = { logits: logits.slice(), logSumExp };
       return;
     }
     const { call } = this;
     const { promptLogprobs, topkPrompt, targetPrompt, alt } = this.#result;
-    const logprob = (token: number) => Math.fround(logits[token]! - lse);
+    const logprob = (token: number) => Math.fround(logits[token]! - logSumExp);
     const scored = position + 1 >= this.length - (call.promptLogprobsLastN ?? this.length);
     if (promptLogprobs && scored) promptLogprobs[position + 1] = logprob(call.prompt[position + 1]!);
-    if (topkPrompt && scored) writeTopTokens(topkPrompt, position + 1, logits, lse);
+    if (topkPrompt && scored) writeTopTokens(topkPrompt, position + 1, logits, logSumExp);
     if (targetPrompt && call.targetPromptTokens) {
       const { ids, columns } = call.targetPromptTokens;
       for (let cell = position * columns; cell < (position + 1) * columns; cell++) {
@@ -120,7 +123,7 @@ export class SampleProgress {
     if (alt) {
       const choice = { temperature: call.temperature, topK: -1, topP: 1 };
       for (let column = 0; column < alt.columns; column++) {
-        const random = () => uniform(this.seed, [position + 1, column, 0, alternativeStream]);
+        const random = () => uniform(this.seed, [position + 1, column, 0, ALTERNATIVE_STREAM]);
         const token = chooseToken(logits, choice, random);
         alt.tokens[position * alt.columns + column] = token;
         alt.logprobs[position * alt.columns + column] = logprob(token);
@@ -130,7 +133,7 @@ export class SampleProgress {
 
   /** The token that sample `index` takes as its `count`-th; depends on nothing but the logits, the seed and these. */
   choose(logits: Float32Array, index: number, count: number): number {
-    return chooseToken(logits, this.call, () => uniform(this.seed, [count, index, 0, sampleStream]));
+    return chooseToken(logits, this.call, () => uniform(this.seed, [count, index, 0, SAMPLE_STREAM]));
   }
 
   finishSample(index: number, sequence: SampledSequence): void {
@@ -152,20 +155,20 @@ export class SampleProgress {
 export class SequenceRecord {
   readonly generated: number[] = [];
   readonly #logprobs: number[] = [];
-  readonly #topk: { tokens: number[]; logprobs: number[] } | null;
+  readonly #topk: { tokens: number[]; logprobs: number[] } | undefined;
   readonly #columns: number;
 
   constructor(topkColumns: number) {
     this.#columns = topkColumns;
-    this.#topk = topkColumns > 0 ? { tokens: [], logprobs: [] } : null;
+    this.#topk = topkColumns > 0 ? { tokens: [], logprobs: [] } : undefined;
   }
 
-  push(token: number, logits: Float32Array, lse: number): void {
+  push(token: number, logits: Float32Array, logSumExp: number): void {
     this.generated.push(token);
-    this.#logprobs.push(Math.fround(logits[token]! - lse));
+    this.#logprobs.push(Math.fround(logits[token]! - logSumExp));
     if (!this.#topk) return;
     const row = emptyTopTokens(1, this.#columns);
-    writeTopTokens(row, 0, logits, lse);
+    writeTopTokens(row, 0, logits, logSumExp);
     this.#topk.tokens.push(...row.tokens);
     this.#topk.logprobs.push(...row.logprobs);
   }
@@ -186,51 +189,5 @@ export class SequenceRecord {
       stopReason,
       ...topk,
     };
-  }
-}
-
-function checkSampleCall(call: SampleCall, config: ModelConfig, hasTokenizer: boolean): void {
-  const { prompt } = call;
-  const refuse = (what: string) => {
-    throw new EngineInputError(what);
-  };
-  if (prompt.length === 0) refuse("prompt is empty");
-  if (prompt.length > config.maxPositions) {
-    refuse(`prompt has ${prompt.length} tokens, the model's context is ${config.maxPositions}`);
-  }
-  const bad = prompt.findIndex((token) => token < 0 || token >= config.vocabSize);
-  if (bad >= 0) refuse(`prompt[${bad}] is token ${prompt[bad]}, the vocabulary has ${config.vocabSize}`);
-  if (!Number.isInteger(call.numSamples) || call.numSamples < 1) {
-    refuse(`num_samples must be a whole number of at least 1, got ${call.numSamples}`);
-  }
-  if (!Number.isInteger(call.maxTokens) || call.maxTokens < 0) {
-    refuse(`max_tokens must be a whole number of at least 0, got ${call.maxTokens}`);
-  }
-  if (!(call.temperature >= 0)) refuse(`temperature must be at least 0, got ${call.temperature}`);
-  if (!(call.topP > 0 && call.topP <= 1)) refuse(`top_p must be above 0 and at most 1, got ${call.topP}`);
-  if (call.stopStrings.length > 0 && !hasTokenizer) {
-    refuse("stop strings need a tokenizer.json in the model's folder, and there is none");
-  }
-  for (const [name, columns] of [
-    ["topk_prompt_logprobs", call.topkPromptLogprobs],
-    ["topk_sample_logprobs", call.topkSampleLogprobs],
-    ["prompt_alt_tokens_k", call.promptAltTokens],
-  ] as const) {
-    if (!Number.isInteger(columns) || columns < 0 || columns > 1024) {
-      refuse(`${name} must be a whole number from 0 to 1024, got ${columns}`);
-    }
-  }
-  const target = call.targetPromptTokens;
-  if (!target) return;
-  if (target.ids.length !== (prompt.length - 1) * target.columns) {
-    refuse(
-      `target_prompt_logprobs must have ${prompt.length - 1} rows of ${target.columns}, got ${target.ids.length} cells`,
-    );
-  }
-  const wrong = target.ids.findIndex((token) => token < -1 || token >= config.vocabSize);
-  if (wrong >= 0) {
-    refuse(
-      `target_prompt_logprobs cell ${wrong} is token ${target.ids[wrong]}, the vocabulary has ${config.vocabSize}`,
-    );
   }
 }

@@ -6,7 +6,7 @@ const decode = (tokens: number[]) =>
 const codes = (text: string) => [...text].map((letter) => letter.charCodeAt(0));
 
 it("stops at tokens", () => {
-  const stop = new StopCondition([5], [], null);
+  const stop = new StopCondition([5], [], undefined);
   expect(stop.reached([1, 5])).toBe(true);
   expect(stop.reached([5, 1])).toBe(false);
 });

@@ -9,10 +9,10 @@ export type Decode = (tokens: number[]) => string;
 export class StopCondition {
   readonly #tokens: Set<number>;
   readonly #strings: string[];
-  readonly #decode: Decode | null;
+  readonly #decode: Decode | undefined;
   readonly #longest: number;
 
-  constructor(tokens: number[], strings: string[], decode: Decode | null) {
+  constructor(tokens: number[], strings: string[], decode: Decode | undefined) {
     this.#tokens = new Set(tokens);
     this.#strings = strings.filter((text) => text.length > 0);
     this.#decode = decode;
@@ -35,9 +35,9 @@ export class StopCondition {
 }
 
 /** Turns tokens into text for stop strings; the tokenizer is read when the first one is asked for. */
-export function tokenizerDecode(folder: string): Decode | null {
-  if (!existsSync(join(folder, "tokenizer.json"))) return null;
-  let tokenizer: TextTokenizer | null = null;
+export function tokenizerDecode(folder: string): Decode | undefined {
+  if (!existsSync(join(folder, "tokenizer.json"))) return undefined;
+  let tokenizer: TextTokenizer | null | undefined;
   return (tokens) => {
     tokenizer ??= readTokenizer(folder);
     return tokenizer?.decode(tokens) ?? "";

@@ -1,6 +1,6 @@
-/** From a row of logits to tokens: drawing one, and listing the likeliest. */
 import type { TopTokens } from "../engine.js";
 
+/** How a token is drawn. */
 export interface Choice {
   temperature: number;
   /** -1 or 0 = off. */
@@ -9,11 +9,11 @@ export interface Choice {
 }
 
 /** Below this a temperature means "the likeliest token". */
-const greedyTemperature = 1e-5;
+const MAX_GREEDY_TEMPERATURE = 1e-5;
 
 /** Lighter than this a token is never drawn: the random number has no step so fine. */
-const lowestExponent = -45;
-const powersOfHalf = Float64Array.from({ length: 66 }, (_, power) => 2 ** -power);
+const MIN_EXPONENT = -45;
+const POWERS_OF_HALF = Float64Array.from({ length: 66 }, (_, power) => 2 ** -power);
 
 /**
  * e^x for -45 <= x <= 0 to eleven digits: several times as fast as Math.exp, over a whole vocabulary for every token, and the
@@ -27,17 +27,17 @@ export function exponential(x: number): number {
   const low = 1 + r + r2 * (1 / 2 + r * (1 / 6));
   const middle = 1 / 24 + r * (1 / 120) + r2 * (1 / 720 + r * (1 / 5040));
   const series = low + r2 * r2 * (middle + r2 * r2 * (1 / 40320 + r * (1 / 362880)));
-  return series * powersOfHalf[halvings]!;
+  return series * POWERS_OF_HALF[halvings]!;
 }
 
 /** Serves one draw after another: a fresh array for each would cost as much as filling it. */
 let reusedWeights = new Float64Array(0);
 
-/** `random` is uniform in [0, 1). */
+/** Draws a token; `random` is uniform in [0, 1). */
 export function chooseToken(logits: Float32Array, choice: Choice, random: () => number): number {
   const best = indexOfMaximum(logits);
   const { temperature } = choice;
-  if (temperature < greedyTemperature) return best;
+  if (temperature < MAX_GREEDY_TEMPERATURE) return best;
   if (reusedWeights.length !== logits.length) reusedWeights = new Float64Array(logits.length);
   const weights = reusedWeights;
   const largest = logits[best]!;
@@ -45,14 +45,14 @@ export function chooseToken(logits: Float32Array, choice: Choice, random: () => 
   let total = 0;
   for (let i = 0; i < logits.length; i++) {
     const exponent = (logits[i]! - largest) * sharpness;
-    const weight = exponent < lowestExponent ? 0 : exponential(exponent);
+    const weight = exponent < MIN_EXPONENT ? 0 : exponential(exponent);
     weights[i] = weight;
     total += weight;
   }
   const limited = (choice.topK > 0 && choice.topK < logits.length) || choice.topP < 1;
-  if (!limited) return draw(weights, null, total, random());
-  const { order, kept } = nucleus(weights, total, choice);
-  return draw(weights, order, kept, random());
+  if (!limited) return draw(weights, undefined, total, random());
+  const { order, mass } = nucleus(weights, total, choice);
+  return draw(weights, order, mass, random());
 }
 
 function indexOfMaximum(logits: Float32Array): number {
@@ -68,7 +68,7 @@ function indexOfMaximum(logits: Float32Array): number {
 }
 
 /** Tokens that top-k, then top-p leave over, likeliest first, and their weight together. */
-function nucleus(weights: Float64Array, total: number, choice: Choice): { order: number[]; kept: number } {
+function nucleus(weights: Float64Array, total: number, choice: Choice): { order: number[]; mass: number } {
   let candidates: number[] = [];
   if (choice.topK > 0 && choice.topK < weights.length) {
     const least = weights.slice().sort()[weights.length - choice.topK]!;
@@ -79,21 +79,21 @@ function nucleus(weights: Float64Array, total: number, choice: Choice): { order:
     for (let i = 0; i < weights.length; i++) if (weights[i]! >= least) candidates.push(i);
   }
   candidates.sort((a, b) => weights[b]! - weights[a]! || a - b);
-  let mass = total;
+  let candidateMass = total;
   if (choice.topK > 0 && choice.topK < weights.length) {
     candidates = candidates.slice(0, choice.topK);
-    mass = candidates.reduce((sum, token) => sum + weights[token]!, 0);
+    candidateMass = candidates.reduce((sum, token) => sum + weights[token]!, 0);
   }
-  let kept = 0;
+  let mass = 0;
   let count = 0;
-  while (count < candidates.length && (count === 0 || kept < choice.topP * mass)) {
-    kept += weights[candidates[count]!]!;
+  while (count < candidates.length && (count === 0 || mass < choice.topP * candidateMass)) {
+    mass += weights[candidates[count]!]!;
     count += 1;
   }
-  return { order: candidates.slice(0, count), kept };
+  return { order: candidates.slice(0, count), mass };
 }
 
-function draw(weights: Float64Array, order: number[] | null, total: number, random: number): number {
+function draw(weights: Float64Array, order: number[] | undefined, total: number, random: number): number {
   const threshold = random * total;
   const count = order ? order.length : weights.length;
   let sum = 0;
@@ -118,7 +118,7 @@ export function emptyTopTokens(rows: number, columns: number): TopTokens {
 }
 
 /** Writes the likeliest tokens of one row of logits into row `row`, equal ones by number. */
-export function writeTopTokens(table: TopTokens, row: number, logits: Float32Array, lse: number): void {
+export function writeTopTokens(table: TopTokens, row: number, logits: Float32Array, logSumExp: number): void {
   const columns = Math.min(table.columns, logits.length);
   const best: number[] = [];
   for (let token = 0; token < logits.length; token++) {
@@ -130,6 +130,6 @@ export function writeTopTokens(table: TopTokens, row: number, logits: Float32Arr
   }
   best.forEach((token, column) => {
     table.tokens[row * table.columns + column] = token;
-    table.logprobs[row * table.columns + column] = Math.fround(logits[token]! - lse);
+    table.logprobs[row * table.columns + column] = Math.fround(logits[token]! - logSumExp);
   });
 }

@@ -1,13 +1,18 @@
-/** One adapter: its low-rank weights, the gradients gathered since the last step, and the optimizer's moments. */
-
 import { type AdamSettings, type AdapterState, EngineInputError, type LoraSettings } from "../engine.js";
 import { allocAll, type F32, type Kernels } from "../kernels/kernels.js";
 import type { BaseModel } from "../model/base-model.js";
 import { initialiseLora, type LoraLayout, type LoraWeights, loraLayout } from "../model/lora.js";
-import { readPiece, readPieces, writePiece } from "../model/tensor-layout.js";
+import {
+  type FileTensor,
+  readTensors,
+  sizeOf,
+  type TensorPlace,
+  writeTensors,
+} from "../model/tensor-layout.js";
 
-let versions = 0;
+let lastVersion = 0;
 
+/** One adapter: its low-rank weights, the gradients gathered since the last step, and the optimizer's moments. */
 export class Adapter {
   readonly model: BaseModel;
   readonly lora: LoraSettings;
@@ -16,7 +21,7 @@ export class Adapter {
   readonly #layout: LoraLayout;
   readonly #flat: F32;
   /** Allocated when first needed: an adapter that only samples holds weights alone. */
-  #training: { grad: F32; gradients: LoraWeights; first: F32; second: F32 } | null = null;
+  #training: { gradients: F32; first: F32; second: F32 } | undefined;
   #step = 0;
   #version = 0;
 
@@ -30,12 +35,14 @@ export class Adapter {
     this.#changed();
   }
 
+  /** A new one, which changes nothing of what the model computes. */
   static create(kernels: Kernels, model: BaseModel, lora: LoraSettings): Adapter {
     const adapter = new Adapter(kernels, model, lora);
     initialiseLora(kernels, adapter.#flat, adapter.#layout, lora.seed);
     return adapter;
   }
 
+  /** A saved one, with or without its optimizer state. */
   static restore(kernels: Kernels, model: BaseModel, state: AdapterState, optimizer: boolean): Adapter {
     const adapter = new Adapter(kernels, model, state.lora);
     try {
@@ -58,7 +65,7 @@ export class Adapter {
 
   /** Where a backward pass adds to. */
   get gradients(): LoraWeights {
-    return this.#state().gradients;
+    return this.#layout.bind(this.#trainingState().gradients);
   }
 
   /** A copy that samples: weights only. */
@@ -68,63 +75,58 @@ export class Adapter {
     return copy;
   }
 
-  step(adam: AdamSettings): { gradNorm: number } {
-    const { grad, first, second } = this.#state();
-    const gradNorm = Math.sqrt(this.#kernels.sumSquares(grad));
+  /** One optimizer step along the gradients, which are zero afterwards. */
+  async step(adam: AdamSettings): Promise<{ gradNorm: number }> {
+    const { gradients, first, second } = this.#trainingState();
+    const gradNorm = Math.sqrt(await this.#kernels.sumSquares(gradients));
     this.#step += 1;
-    this.#kernels.adamw(this.#flat, grad, first, second, {
+    this.#kernels.adamw(this.#flat, gradients, first, second, {
       ...adam,
       step: this.#step,
       gradScale: clipScale(gradNorm, adam.gradClipNorm),
     });
-    this.#kernels.zero(grad);
+    this.#kernels.zero(gradients);
     this.#changed();
     return { gradNorm };
   }
 
-  export(options: { optimizer: boolean }): AdapterState {
-    const flat = this.#kernels.view(this.#flat);
-    const { pieces } = this.#layout;
-    const state: AdapterState = {
-      lora: this.lora,
-      tensors: Object.fromEntries(
-        pieces.map((piece) => [piece.name, { shape: piece.shape, data: readPiece(flat, piece) }]),
-      ),
-    };
+  /** The weights by PEFT name, and the optimizer's moments where they are asked for. */
+  async export(options: { optimizer: boolean }): Promise<AdapterState> {
+    const state: AdapterState = { lora: this.lora, tensors: await this.#read(this.#flat) };
     if (options.optimizer) {
-      const moments = this.#training;
-      const empty = () =>
-        Object.fromEntries(pieces.map((piece) => [piece.name, new Float32Array(sizeOf(piece))]));
-      state.optimizer = {
-        step: this.#step,
-        first: moments ? readPieces(this.#kernels, moments.first, pieces) : empty(),
-        second: moments ? readPieces(this.#kernels, moments.second, pieces) : empty(),
-      };
+      const step = this.#step;
+      const first = valuesOf(await this.#read(this.#training?.first));
+      state.optimizer = { step, first, second: valuesOf(await this.#read(this.#training?.second)) };
     }
     return state;
   }
 
   /** What has been gathered since the last step, by PEFT name. */
-  exportGradients(): Record<string, Float32Array> {
-    return readPieces(this.#kernels, this.#state().grad, this.#layout.pieces);
+  async exportGradients(): Promise<Record<string, Float32Array>> {
+    return valuesOf(await this.#read(this.#trainingState().gradients));
   }
 
   close(): void {
     this.#kernels.free(this.#flat);
-    if (this.#training) {
-      for (const buffer of [this.#training.grad, this.#training.first, this.#training.second]) {
-        this.#kernels.free(buffer);
-      }
-    }
-    this.#training = null;
+    for (const buffer of Object.values(this.#training ?? {})) this.#kernels.free(buffer);
+    this.#training = undefined;
   }
 
-  #state() {
+  #trainingState() {
     if (!this.#training) {
-      const [grad, first, second] = this.#alloc(3) as [F32, F32, F32];
-      this.#training = { grad, gradients: this.#layout.bind(grad), first, second };
+      const [gradients, first, second] = this.#alloc(3) as [F32, F32, F32];
+      this.#training = { gradients, first, second };
     }
     return this.#training;
+  }
+
+  /** Zeros where there is no buffer yet. */
+  async #read(flat: F32 | undefined): Promise<Record<string, FileTensor>> {
+    const { places } = this.#layout;
+    if (flat) return readTensors(this.#kernels, flat, places);
+    return Object.fromEntries(
+      places.map((place) => [place.name, { shape: place.shape, data: new Float32Array(sizeOf(place)) }]),
+    );
   }
 
   /** Nothing has changed when there is no memory, so that this is no failure of the engine. */
@@ -138,43 +140,52 @@ export class Adapter {
   }
 
   #load(state: AdapterState, optimizer: boolean): void {
-    const { pieces } = this.#layout;
-    const known = new Set(pieces.map((piece) => piece.name));
+    const known = new Set(this.#layout.places.map((place) => place.name));
     const unknown = Object.keys(state.tensors).find((name) => !known.has(name));
     if (unknown) throw new EngineInputError(`the adapter has a tensor this model cannot place: ${unknown}`);
-    for (const piece of pieces) {
-      const tensor = state.tensors[piece.name];
-      if (!tensor) throw new EngineInputError(`the adapter lacks the tensor ${piece.name}`);
-      writePiece(this.#kernels.view(this.#flat), piece, tensor);
-    }
+    this.#write(this.#flat, ({ name }) => {
+      const tensor = state.tensors[name];
+      if (!tensor) throw new EngineInputError(`the adapter lacks the tensor ${name}`);
+      return tensor;
+    });
     if (!optimizer) return;
     if (!state.optimizer) throw new EngineInputError("the checkpoint has no optimizer state");
-    const { first, second } = this.#state();
+    const { first, second } = this.#trainingState();
     for (const [buffer, moments] of [
       [first, state.optimizer.first],
       [second, state.optimizer.second],
     ] as const) {
-      for (const piece of pieces) {
-        const data = moments[piece.name];
-        if (!data) throw new EngineInputError(`the optimizer state lacks ${piece.name}`);
-        if (data.length !== sizeOf(piece)) {
+      this.#write(buffer, (place) => {
+        const { name, shape } = place;
+        const data = moments[name];
+        if (!data) throw new EngineInputError(`the optimizer state lacks ${name}`);
+        if (data.length !== sizeOf(place)) {
           throw new EngineInputError(
-            `the optimizer state of ${piece.name} has ${data.length} values, expected ${sizeOf(piece)}`,
+            `the optimizer state of ${name} has ${data.length} values, expected ${sizeOf(place)}`,
           );
         }
-        writePiece(this.#kernels.view(buffer), piece, { shape: piece.shape, data });
-      }
+        return { shape, data };
+      });
     }
     this.#step = state.optimizer.step;
   }
 
+  #write(flat: F32, tensorOf: (place: TensorPlace) => FileTensor): void {
+    writeTensors(
+      this.#kernels,
+      flat,
+      this.#layout.places.map((place) => [place, tensorOf(place)] as const),
+    );
+  }
+
   #changed(): void {
-    versions += 1;
-    this.#version = versions;
+    lastVersion += 1;
+    this.#version = lastVersion;
   }
 }
 
-const sizeOf = (piece: { shape: number[] }) => piece.shape.reduce((product, size) => product * size, 1);
+const valuesOf = (tensors: Record<string, FileTensor>) =>
+  Object.fromEntries(Object.entries(tensors).map(([name, { data }]) => [name, data]));
 
 /** Global-norm clipping as torch.nn.utils.clip_grad_norm_ does it. */
 export function clipScale(gradNorm: number, maxNorm: number): number {

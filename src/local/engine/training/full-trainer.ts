@@ -1,20 +1,25 @@
-/** Pretraining: the same decoder with every weight trainable, saved as a Hugging Face folder that can be continued. */
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { decodeSafetensors, encodeSafetensors } from "../../../checkpoints/safetensors.js";
 import type { AdamSettings } from "../engine.js";
 import { type F32, type Kernels, slice } from "../kernels/kernels.js";
 import { type DecoderModel, readWeights } from "../model/base-model.js";
-import { decoderForward, packSequences } from "../model/decoder.js";
-import { decoderBackward } from "../model/decoder-backward.js";
 import { type DecoderLayout, type DecoderWeights, decoderLayout } from "../model/decoder-weights.js";
 import { type ModelConfig, parseModelConfig, readModelConfig } from "../model/model-config.js";
 import { RopeTables } from "../model/rope.js";
-import { readPiece, readPieces, writePiece } from "../model/tensor-layout.js";
+import {
+  type FileTensor,
+  readTensors,
+  sizeOf,
+  type TensorPlace,
+  writeTensors,
+} from "../model/tensor-layout.js";
 import { normalArray } from "../philox.js";
 import { clipScale } from "./adapter.js";
-import { lossHead, uniformWeights } from "./loss-head.js";
+import { forwardBackwardStep } from "./forward-backward-step.js";
+import { crossEntropyInputs } from "./token-losses.js";
 
+/** One sequence to learn from. */
 export interface FullExample {
   tokens: Int32Array;
   /** The token wanted after each of `tokens`. */
@@ -23,6 +28,7 @@ export interface FullExample {
   weights?: Float32Array;
 }
 
+/** What an optimizer step came to. */
 export interface FullStep {
   /** Mean over the weighted targets. */
   loss: number;
@@ -30,25 +36,27 @@ export interface FullStep {
   gradNorm: number;
 }
 
+/** How a trainer divides its work. */
 export interface FullTrainerOptions {
   /** Tokens in one forward and backward pass; more need more memory. */
   microTokens?: number;
 }
 
-const stateFile = "training-state.safetensors";
+const STATE_FILE = "training-state.safetensors";
 
+/** Pretraining: the same decoder with every weight trainable, saved as a Hugging Face folder that can be continued. */
 export class FullTrainer {
   readonly model: DecoderModel;
   readonly #kernels: Kernels;
   readonly #configJson: Record<string, unknown>;
   readonly #layout: DecoderLayout;
   readonly #flat: F32;
-  readonly #grad: F32;
+  readonly #flatGradients: F32;
   readonly #first: F32;
   readonly #second: F32;
   readonly #gradients: DecoderWeights;
   /** With a tied head its part of the embedding's gradient is kept apart, so that splitting a batch changes nothing. */
-  readonly #tiedHeadGradient: F32 | null;
+  readonly #tiedHeadGradient: F32 | undefined;
   readonly #microTokens: number;
   #step = 0;
 
@@ -62,11 +70,13 @@ export class FullTrainer {
     this.#configJson = configJson;
     this.#layout = decoderLayout(config);
     this.#flat = kernels.alloc(this.#layout.length);
-    this.#grad = kernels.alloc(this.#layout.length);
+    this.#flatGradients = kernels.alloc(this.#layout.length);
     this.#first = kernels.alloc(this.#layout.length);
     this.#second = kernels.alloc(this.#layout.length);
-    this.#gradients = this.#layout.bind(this.#grad);
-    this.#tiedHeadGradient = config.tiedHead ? kernels.alloc(config.vocabSize * config.hiddenSize) : null;
+    this.#gradients = this.#layout.bind(this.#flatGradients);
+    this.#tiedHeadGradient = config.tiedHead
+      ? kernels.alloc(config.vocabSize * config.hiddenSize)
+      : undefined;
     this.#microTokens = options.microTokens ?? 2048;
     this.model = {
       config,
@@ -84,23 +94,19 @@ export class FullTrainer {
     const config = parseModelConfig(configJson, "new model");
     const trainer = new FullTrainer(kernels, configJson, config, options);
     const { seed, deviation = 0.02 } = options;
-    const flat = kernels.view(trainer.#flat);
-    trainer.#layout.pieces.forEach((piece, index) => {
-      const length = piece.shape.reduce((product, size) => product * size, 1);
-      let data: Float32Array;
-      if (piece.shape.length === 2) {
-        const residual = /\.(o_proj|down_proj)\.weight$/.test(piece.name);
-        data = normalArray(
-          length,
-          residual ? deviation / Math.sqrt(2 * config.layers) : deviation,
-          seed,
-          index,
-        );
-      } else {
-        data = new Float32Array(length).fill(piece.name.endsWith(".bias") ? 0 : 1);
+    function* initialTensors() {
+      for (const [index, place] of trainer.#layout.places.entries()) {
+        const { name, shape } = place;
+        const isResidual = /\.(o_proj|down_proj)\.weight$/.test(name);
+        const spread = isResidual ? deviation / Math.sqrt(2 * config.layers) : deviation;
+        const data =
+          shape.length === 2
+            ? normalArray(sizeOf(place), spread, seed, index)
+            : new Float32Array(sizeOf(place)).fill(name.endsWith(".bias") ? 0 : 1);
+        yield [place, { shape, data }] as const;
       }
-      writePiece(flat, piece, { shape: piece.shape, data });
-    });
+    }
+    writeTensors(kernels, trainer.#flat, initialTensors());
     return trainer;
   }
 
@@ -111,24 +117,20 @@ export class FullTrainer {
       unknown
     >;
     const trainer = new FullTrainer(kernels, configJson, readModelConfig(folder), options);
-    const { pieces } = trainer.#layout;
-    const state = join(folder, stateFile);
+    const { places } = trainer.#layout;
+    const state = join(folder, STATE_FILE);
     if (!existsSync(state)) {
-      readWeights(folder, pieces, kernels.view(trainer.#flat));
+      writeTensors(kernels, trainer.#flat, readWeights(folder, places));
       return trainer;
     }
     const { tensors, metadata } = decodeSafetensors(readFileSync(state));
-    const parts = [
-      ["weights", trainer.#flat],
-      ["first", trainer.#first],
-      ["second", trainer.#second],
-    ] as const;
-    for (const [prefix, buffer] of parts) {
-      for (const piece of pieces) {
-        const tensor = tensors[`${prefix}.${piece.name}`];
-        if (!tensor) throw new Error(`${state} lacks ${prefix}.${piece.name}`);
-        writePiece(kernels.view(buffer), piece, tensor);
-      }
+    for (const [prefix, buffer] of trainer.#savedBuffers()) {
+      const placed = places.map((place): readonly [TensorPlace, FileTensor] => {
+        const tensor = tensors[`${prefix}.${place.name}`];
+        if (!tensor) throw new Error(`${state} lacks ${prefix}.${place.name}`);
+        return [place, tensor];
+      });
+      writeTensors(kernels, buffer, placed);
     }
     trainer.#step = Number(metadata["step"]);
     return trainer;
@@ -151,7 +153,7 @@ export class FullTrainer {
       kernels.add(this.#gradients.embedding, this.#gradients.embedding, this.#tiedHeadGradient);
       kernels.zero(this.#tiedHeadGradient);
     }
-    const gradNorm = Math.sqrt(kernels.sumSquares(this.#grad));
+    const gradNorm = Math.sqrt(await kernels.sumSquares(this.#flatGradients));
     const gradScale = clipScale(gradNorm, adam.gradClipNorm);
     this.#step += 1;
     const { matrixLength, length } = this.#layout;
@@ -161,14 +163,14 @@ export class FullTrainer {
     ];
     for (const [start, count, weightDecay] of ranges) {
       const part = (buffer: F32) => slice(buffer, start, count);
-      kernels.adamw(part(this.#flat), part(this.#grad), part(this.#first), part(this.#second), {
+      kernels.adamw(part(this.#flat), part(this.#flatGradients), part(this.#first), part(this.#second), {
         ...adam,
         weightDecay,
         step: this.#step,
         gradScale,
       });
     }
-    kernels.zero(this.#grad);
+    kernels.zero(this.#flatGradients);
     return { loss, tokens: examples.reduce((sum, example) => sum + example.tokens.length, 0), gradNorm };
   }
 
@@ -179,75 +181,62 @@ export class FullTrainer {
   }
 
   /** Writes config.json and model.safetensors (f16 unless told otherwise), and with `state` all it takes to go on. */
-  save(folder: string, options: { dtype?: "F16" | "F32"; state?: boolean } = {}): void {
+  async save(folder: string, options: { dtype?: "F16" | "F32"; state?: boolean } = {}): Promise<void> {
     mkdirSync(folder, { recursive: true });
     const { dtype = "F16", state = false } = options;
-    const { pieces } = this.#layout;
-    const flat = this.#kernels.view(this.#flat);
-    const tensors = Object.fromEntries(
-      pieces.map((piece) => [piece.name, { shape: piece.shape, data: readPiece(flat, piece) }]),
-    );
+    const { places } = this.#layout;
     const config = { ...this.#configJson, torch_dtype: dtype === "F16" ? "float16" : "float32" };
     writeFileSync(join(folder, "config.json"), `${JSON.stringify(config, null, 2)}\n`);
-    writeFileSync(join(folder, "model.safetensors"), encodeSafetensors(tensors, { dtype }));
+    const weights = await readTensors(this.#kernels, this.#flat, places);
+    writeFileSync(join(folder, "model.safetensors"), encodeSafetensors(weights, { dtype }));
     if (!state) return;
-    const everything: typeof tensors = {};
-    for (const [prefix, buffer] of [
+    const everything: Record<string, FileTensor> = {};
+    for (const [prefix, buffer] of this.#savedBuffers()) {
+      const tensors = await readTensors(this.#kernels, buffer, places);
+      for (const [name, tensor] of Object.entries(tensors)) everything[`${prefix}.${name}`] = tensor;
+    }
+    const metadata = { format: "pt", step: String(this.#step) };
+    writeFileSync(join(folder, STATE_FILE), encodeSafetensors(everything, { metadata }));
+  }
+
+  /** By their prefix in the state's file. */
+  #savedBuffers() {
+    return [
       ["weights", this.#flat],
       ["first", this.#first],
       ["second", this.#second],
-    ] as const) {
-      const values = readPieces(this.#kernels, buffer, pieces);
-      for (const { name, shape } of pieces) everything[`${prefix}.${name}`] = { shape, data: values[name]! };
-    }
-    const metadata = { format: "pt", step: String(this.#step) };
-    writeFileSync(join(folder, stateFile), encodeSafetensors(everything, { metadata }));
+    ] as const;
   }
 
   async #pass(examples: FullExample[], scale: number, learn: boolean): Promise<number> {
-    const kernels = this.#kernels;
-    const { hiddenSize } = this.model.config;
-    const sums = { loss: 0, clipped: 0 };
+    const sums = { loss: 0, clippedTokens: 0 };
+    const head = { ...this.#gradients.head, weight: this.#tiedHeadGradient ?? this.#gradients.head.weight };
+    const gradients = learn ? { weights: { ...this.#gradients, head } } : undefined;
     for (const group of microBatches(examples, this.#microTokens)) {
-      const mark = kernels.mark();
-      const packed = packSequences(
-        kernels,
-        group.map((example) => example.tokens),
-      );
-      const targets = new Int32Array(packed.rows);
-      const inputs = uniformWeights(packed.rows, scale);
+      const tokens = group.reduce((sum, example) => sum + example.tokens.length, 0);
+      const targets = new Int32Array(tokens);
+      const weights = new Float32Array(tokens).fill(scale);
       let at = 0;
       for (const example of group) {
         targets.set(example.targets, at);
         if (example.weights)
-          inputs.weights.set(
+          weights.set(
             example.weights.map((weight) => weight * scale),
             at,
           );
         at += example.tokens.length;
       }
-      const kept = decoderForward(kernels, this.model, packed, null);
-      const dhidden = learn ? kernels.scratch(packed.rows * hiddenSize) : null;
-      const head = this.#tiedHeadGradient ?? this.#gradients.head;
-      const result = await lossHead(
-        kernels,
-        this.model,
-        kept,
+      await forwardBackwardStep(this.#kernels, {
+        model: this.model,
+        lora: undefined,
+        sequences: group.map((example) => example.tokens),
         targets,
-        1,
-        "cross_entropy",
-        inputs,
+        targetsPerToken: 1,
+        lossFn: "cross_entropy",
+        inputs: crossEntropyInputs(weights),
         sums,
-        null,
-        dhidden && { dhidden, gradients: { lora: null, head } },
-      );
-      if (dhidden) {
-        decoderBackward(kernels, this.model, kept, dhidden, result.activeRows, null, {
-          lora: null,
-          weights: this.#gradients,
-        });
-      }
-      kernels.release(mark);
+        gradients,
+      });
     }
     return sums.loss;
   }

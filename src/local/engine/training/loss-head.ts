@@ -1,126 +1,147 @@
-/** From hidden rows to logprobs, losses and the gradient of the hidden rows, a chunk of the vocabulary's rows at a time. */
-
-import type { LossName } from "../engine.js";
-import type { F32, Kernels } from "../kernels/kernels.js";
-import type { DecoderModel } from "../model/base-model.js";
-import { type Activations, rowsOf, scratchInts, takeRows, wholeBatch } from "../model/decoder.js";
-import { linearBackward, linearForward } from "../model/linear.js";
-import type { LoraWeights } from "../model/lora.js";
-import { type LossInputs, type LossSums, tokenLosses } from "./token-losses.js";
+import { type F32, type Kernels, slice } from "../kernels/kernels.js";
+import { scratchInts, takeRows } from "../model/decoder.js";
+import { type LinearLayer, linearBackward, linearForward } from "../model/linear.js";
+import type { LoraGroup } from "../model/lora.js";
 
 /** Logits are held for about this many values at once, and for at least so many rows: each chunk reads all of the head's weights. */
-const chunkValues = 1 << 19;
-const leastChunkRows = 64;
+const CHUNK_VALUES = 1 << 19;
+const MIN_CHUNK_ROWS = 64;
 
-/** Rows whose logits are held at once. */
-export function headChunkRows(rows: number, vocabSize: number): number {
-  return Math.min(rows, Math.max(leastChunkRows, Math.floor(chunkValues / vocabSize)));
+/** From the head's input to logprobs and back. */
+export interface LossHead {
+  /** The unembedding, and its adapter. */
+  head: LinearLayer;
+  adapter: LoraGroup | undefined;
+  /** The head's input. */
+  hidden: F32;
+  rows: number;
+  /** [rows, targetsPerToken]. */
+  targets: Int32Array;
+  targetsPerToken: number;
+  /** d loss / d logprob of the targets from number `start` on. */
+  gradientsOf(start: number, logprobs: Float32Array): Float32Array;
+  /** Absent in a pass that only computes the loss. */
+  backward?: HeadBackward | undefined;
 }
 
-export interface HeadGradients {
-  lora: LoraWeights | null;
-  /** Gradient of the head matrix, in the layout of `weights.head`. */
-  head: F32 | null;
+/** What the head's backward pass writes to. */
+export interface HeadBackward {
+  /** Receives the gradients of the active hidden rows, one after another. */
+  dhidden: F32;
+  adapterGradient: LoraGroup | undefined;
+  weightGradient: F32 | undefined;
 }
 
+/** The logprobs of all targets. */
 export interface HeadResult {
   logprobs: Float32Array;
-  /** Rows with a slope that is not zero, in order: what there is to propagate. */
+  /** Rows with a gradient that is not zero, in order: what there is to propagate. */
   activeRows: Int32Array;
 }
 
 /**
- * Adds to `sums`. With `backward`, also adds to the head's gradients and writes the gradient of the active hidden rows, one after
- * another, to `dhidden`. Prompts have no weight in most losses, so the rows left out are often the larger part.
+ * A chunk of rows at a time, whose logits are never all in memory. Prompts have no weight in most losses, so the rows that
+ * the backward pass leaves out are often the larger part.
  */
-export async function lossHead(
-  kernels: Kernels,
-  model: DecoderModel,
-  kept: Activations,
-  targets: Int32Array,
-  targetsPerToken: number,
-  lossFn: LossName,
-  inputs: LossInputs,
-  sums: LossSums,
-  lora: LoraWeights | null,
-  backward: { dhidden: F32; gradients: HeadGradients } | null,
-): Promise<HeadResult> {
-  const { config, weights } = model;
-  const { hiddenSize, vocabSize } = config;
-  const { rows } = kept.packed;
-  const result: HeadResult = {
-    logprobs: new Float32Array(rows * targetsPerToken),
-    activeRows: new Int32Array(0),
-  };
-  const active: number[] = [];
-  const chunk = headChunkRows(rows, vocabSize);
-  for (let start = 0; start < rows; start += chunk) {
-    const count = Math.min(chunk, rows - start);
+export async function lossHead(kernels: Kernels, operation: LossHead): Promise<HeadResult> {
+  const { head, hidden, rows, targets, targetsPerToken, backward } = operation;
+  const { inputs: hiddenSize } = head;
+  const logprobs = new Float32Array(rows * targetsPerToken);
+  const activeRows: number[] = [];
+  const chunkRows = Math.max(MIN_CHUNK_ROWS, Math.floor(CHUNK_VALUES / head.outputs));
+  for (let start = 0; start < rows; start += chunkRows) {
+    const count = Math.min(chunkRows, rows - start);
     const mark = kernels.mark();
-    const shape = {
+    const chunk = chunkForward(kernels, operation, {
       rows: count,
-      inputs: hiddenSize,
-      outputs: vocabSize,
-      transposed: weights.headIsEmbedding,
-    };
-    const hidden = rowsOf(kept.hidden, start, count, hiddenSize);
-    const logits = kernels.scratch(count * vocabSize);
-    const adapted = wholeBatch(lora, lora?.head ?? null, count);
-    const low = lora?.head ? kernels.scratch(count * lora.rank) : null;
-    linearForward(kernels, logits, hidden, weights.head, shape, [adapted], { keep: low });
-    const targetCount = count * targetsPerToken;
-    const targetsAt = start * targetsPerToken;
-    const targetRows = scratchInts(kernels, targets.subarray(targetsAt, targetsAt + targetCount));
-    const logprobRows = kernels.scratch(targetCount);
-    const lse = kernels.scratch(count);
-    kernels.logSoftmaxGather(logprobRows, lse, logits, targetRows, count, vocabSize, targetsPerToken);
-    const logprobs = await kernels.download(logprobRows);
-    result.logprobs.set(logprobs, targetsAt);
-    const slopes = new Float32Array(targetCount);
-    tokenLosses(lossFn, inputs, targetsAt, logprobs, slopes, sums);
+      hidden: slice(hidden, start * hiddenSize, count * hiddenSize),
+      targets: targets.subarray(start * targetsPerToken, (start + count) * targetsPerToken),
+    });
+    const chunkLogprobs = await kernels.download(chunk.logprobs);
+    logprobs.set(chunkLogprobs, start * targetsPerToken);
+    const gradients = operation.gradientsOf(start * targetsPerToken, chunkLogprobs);
     if (backward) {
-      const chosen = rowsWithSlope(slopes, targetsPerToken);
-      if (chosen.length > 0) {
-        const dhidden = rowsOf(backward.dhidden, active.length, chosen.length, hiddenSize);
-        const indices = chosen.length < count ? scratchInts(kernels, chosen) : null;
-        const part = (x: F32, cols: number) => (indices ? takeRows(kernels, x, indices, cols) : x);
-        const dlogits = part(logits, vocabSize);
-        const coefficients = kernels.scratch(chosen.length * targetsPerToken);
-        kernels.upload(coefficients, pickRows(slopes, chosen, targetsPerToken));
-        const chosenTargets = targets.subarray(targetsAt, targetsAt + targetCount);
-        kernels.logitsGradient(
-          dlogits,
-          part(lse, 1),
-          indices ? scratchInts(kernels, pickRows(chosenTargets, chosen, targetsPerToken)) : targetRows,
-          coefficients,
-          chosen.length,
-          vocabSize,
-          targetsPerToken,
-        );
-        linearBackward(
-          kernels,
-          dhidden,
-          dlogits,
-          part(hidden, hiddenSize),
-          weights.head,
-          { ...shape, rows: chosen.length },
-          adapted,
-          low && lora && part(low, lora.rank),
-          { weight: backward.gradients.head, adapter: backward.gradients.lora?.head ?? null },
-        );
-        for (const row of chosen) active.push(start + row);
-      }
+      const active = rowsWithGradient(gradients, targetsPerToken);
+      const dhidden = slice(backward.dhidden, activeRows.length * hiddenSize, active.length * hiddenSize);
+      if (active.length > 0)
+        chunkBackward(kernels, operation, chunk, active, gradients, { ...backward, dhidden });
+      for (const row of active) activeRows.push(start + row);
     }
     kernels.release(mark);
   }
-  result.activeRows = Int32Array.from(active);
-  return result;
+  return { logprobs, activeRows: Int32Array.from(activeRows) };
 }
 
-function rowsWithSlope(slopes: Float32Array, columns: number): Int32Array {
+interface Chunk {
+  rows: number;
+  hidden: F32;
+  targets: Int32Array;
+}
+
+function chunkForward(kernels: Kernels, { head, adapter, targetsPerToken }: LossHead, chunk: Chunk) {
+  const { rows, hidden, targets } = chunk;
+  const vocabSize = head.outputs;
+  const logits = kernels.scratch(rows * vocabSize);
+  const lowRank = adapter && kernels.scratch(rows * adapter.rank);
+  const adapters = adapter ? [{ adapter, start: 0, rows }] : [];
+  linearForward(kernels, { layer: head, out: logits, x: hidden, rows, adapters, lowRank });
+  const targetRows = scratchInts(kernels, targets);
+  const [logprobs, logSumExp] = [kernels.scratch(targets.length), kernels.scratch(rows)];
+  kernels.logSoftmaxGather({
+    logprobs,
+    logSumExp,
+    logits,
+    targets: targetRows,
+    rows,
+    vocabSize,
+    targetsPerRow: targetsPerToken,
+  });
+  return { ...chunk, logits, lowRank, targetRows, logprobs, logSumExp };
+}
+
+function chunkBackward(
+  kernels: Kernels,
+  { head, adapter, targetsPerToken }: LossHead,
+  chunk: ReturnType<typeof chunkForward>,
+  active: Int32Array,
+  gradients: Float32Array,
+  backward: HeadBackward,
+): void {
+  const rows = active.length;
+  const indices = rows < chunk.rows ? scratchInts(kernels, active) : undefined;
+  const part = (x: F32, cols: number) => (indices ? takeRows(kernels, x, indices, cols) : x);
+  const dlogits = part(chunk.logits, head.outputs);
+  const coefficients = kernels.scratch(rows * targetsPerToken);
+  kernels.upload(coefficients, pickRows(gradients, active, targetsPerToken));
+  kernels.logitsGradient({
+    logits: dlogits,
+    logSumExp: part(chunk.logSumExp, 1),
+    targets: indices
+      ? scratchInts(kernels, pickRows(chunk.targets, active, targetsPerToken))
+      : chunk.targetRows,
+    coefficients,
+    rows,
+    vocabSize: head.outputs,
+    targetsPerRow: targetsPerToken,
+  });
+  linearBackward(kernels, {
+    layer: head,
+    dx: backward.dhidden,
+    dout: dlogits,
+    x: part(chunk.hidden, head.inputs),
+    rows,
+    adapter,
+    lowRank: adapter && chunk.lowRank && part(chunk.lowRank, adapter.rank),
+    weightGradient: backward.weightGradient,
+    adapterGradient: backward.adapterGradient,
+  });
+}
+
+function rowsWithGradient(gradients: Float32Array, columns: number): Int32Array {
   const rows: number[] = [];
-  for (let row = 0; row * columns < slopes.length; row++) {
-    if (slopes.subarray(row * columns, (row + 1) * columns).some((slope) => slope !== 0)) rows.push(row);
+  for (let row = 0; row * columns < gradients.length; row++) {
+    const ofRow = gradients.subarray(row * columns, (row + 1) * columns);
+    if (ofRow.some((gradient) => gradient !== 0)) rows.push(row);
   }
   return Int32Array.from(rows);
 }
@@ -131,17 +152,4 @@ function pickRows<T extends Float32Array | Int32Array>(table: T, rows: Int32Arra
     out.set(table.subarray(row * columns, (row + 1) * columns), index * columns);
   });
   return out;
-}
-
-/** Plain cross-entropy inputs with every target counted `weight` times. */
-export function uniformWeights(targets: number, weight: number): LossInputs {
-  const none = new Float32Array(0);
-  return {
-    weights: new Float32Array(targets).fill(weight),
-    advantages: none,
-    logprobs: none,
-    clipLow: none,
-    clipHigh: none,
-    beta: 0,
-  };
 }

@@ -1,5 +1,3 @@
-/** One forward or forward-backward call, in steps short enough for sampling to run in between. */
-
 import {
   type EngineDatum,
   EngineInputError,
@@ -7,118 +5,95 @@ import {
   type ForwardBackwardResult,
 } from "../engine.js";
 import type { Kernels } from "../kernels/kernels.js";
-import { decoderForward, packSequences } from "../model/decoder.js";
-import { decoderBackward } from "../model/decoder-backward.js";
 import type { Adapter } from "./adapter.js";
-import { lossHead } from "./loss-head.js";
-import { checkDatum, checkLossConfig, gatherLossInputs, type LossSums } from "./token-losses.js";
-import { affordableTokens, stepFloats } from "./training-memory.js";
-
-/** Throws before anything has been added to the gradients. */
-export function checkTrainingCall(call: ForwardBackwardCall, adapter: Adapter): void {
-  const { vocabSize, maxPositions } = adapter.model.config;
-  checkLossConfig(call.lossFn, call.lossFnConfig);
-  call.data.forEach((datum, index) => {
-    checkDatum(datum, index, call.lossFn, { vocabSize, maxLength: maxPositions });
-  });
-}
+import { forwardBackwardStep, scratchFloats } from "./forward-backward-step.js";
+import { gatherLossInputs, type LossSums } from "./token-losses.js";
 
 /** A step never has more tokens than this, unless a single sequence has. */
-export const largestStep = 1024;
+export const MAX_STEP_TOKENS = 1024;
+/** Nor does its scratch take more than about this. */
+const MAX_STEP_BYTES = 512 << 20;
 
-/** `stepTokens` is asked before each step; sequences are taken in order, so sums do not depend on what it says. */
+/**
+ * One forward or forward-backward call, in steps short enough for sampling to run in between. `stepTokens` is asked
+ * before each step; sequences are taken in order, so sums do not depend on what it says.
+ */
 export async function* trainingPass(
   kernels: Kernels,
   adapter: Adapter,
   call: ForwardBackwardCall,
-  stepTokens: () => number = () => largestStep,
+  stepTokens: () => number = () => MAX_STEP_TOKENS,
 ): AsyncGenerator<void, ForwardBackwardResult> {
-  checkTrainingCall(call, adapter);
-  const affordable = Math.min(largestStep, affordableTokens(adapter.model.config, adapter.lora.rank));
-  reserveStep(kernels, adapter, call, affordable);
+  const affordable = await reserveStep(kernels, adapter, call);
+  const { model, weights: lora } = adapter;
+  const { lossFn } = call;
   const logprobs: Float32Array[] = [];
-  const sums: LossSums = { loss: 0, clipped: 0 };
-  let first = true;
-  for (const group of trainingSteps(call.data, () => Math.min(affordable, stepTokens()))) {
-    if (!first) yield;
-    first = false;
-    const stepLogprobs = await trainingStep(kernels, adapter, call, group, sums);
+  const sums: LossSums = { loss: 0, clippedTokens: 0 };
+  let isFirst = true;
+  for (const data of trainingSteps(call.data, () => Math.min(affordable, stepTokens()))) {
+    if (!isFirst) yield;
+    isFirst = false;
+    const stepLogprobs = await forwardBackwardStep(kernels, {
+      model,
+      lora,
+      sequences: data.map((datum) => datum.tokens),
+      targets: joinTargets(data),
+      targetsPerToken: data[0]!.targetsPerToken,
+      lossFn,
+      inputs: gatherLossInputs(data, call.lossFnConfig),
+      sums,
+      gradients: call.forwardOnly ? undefined : { lora: adapter.gradients },
+    });
     let at = 0;
-    for (const datum of group) {
-      logprobs.push(stepLogprobs.slice(at, at + datum.targetTokens.length));
-      at += datum.targetTokens.length;
+    for (const { targetTokens } of data) {
+      logprobs.push(stepLogprobs.slice(at, at + targetTokens.length));
+      at += targetTokens.length;
     }
   }
   const tokens = call.data.reduce((sum, datum) => sum + datum.tokens.length, 0);
   const metrics: Record<string, number> = { "loss:sum": sums.loss, "tokens:sum": tokens };
-  if (call.lossFn === "ppo" || call.lossFn === "cispo") metrics["clipped_tokens:sum"] = sums.clipped;
+  if (lossFn === "ppo" || lossFn === "cispo") metrics["clippedTokens:sum"] = sums.clippedTokens;
   return { logprobs, metrics };
 }
 
-/** Takes the memory of the largest step in advance: without it, one in the middle would leave half a gradient. */
-function reserveStep(kernels: Kernels, adapter: Adapter, call: ForwardBackwardCall, limit: number): void {
-  if (call.data.length === 0) return;
+/**
+ * Takes the memory of the largest step in advance: without it, one in the middle would leave half a gradient.
+ * Returns how many tokens may share a step.
+ */
+async function reserveStep(kernels: Kernels, adapter: Adapter, call: ForwardBackwardCall): Promise<number> {
+  if (call.data.length === 0) return MAX_STEP_TOKENS;
+  const floats = (rows: number, targetsPerToken: number) => {
+    // Counted, not computed: any gradients of the right shape will do.
+    const gradients = call.forwardOnly ? undefined : { lora: adapter.weights };
+    const { model, weights: lora } = adapter;
+    return scratchFloats({ model, lora, gradients, targetsPerToken }, rows);
+  };
+  const perStep = 4 * (await floats(MAX_STEP_TOKENS, 1));
+  const affordable = Math.max(1, Math.floor(MAX_STEP_TOKENS * Math.min(1, MAX_STEP_BYTES / perStep)));
   const lengths = call.data.map((datum) => datum.tokens.length);
   const longest = lengths.indexOf(Math.max(...lengths));
   const total = lengths.reduce((sum, length) => sum + length, 0);
-  const rows = Math.max(lengths[longest]!, Math.min(limit, total));
-  const columns = Math.max(...call.data.map((datum) => datum.targetsPerToken));
+  const rows = Math.max(lengths[longest]!, Math.min(affordable, total));
+  const targetsPerToken = Math.max(...call.data.map((datum) => datum.targetsPerToken));
   try {
-    kernels.reserveScratch(stepFloats(adapter.model.config, adapter.lora.rank, rows, columns));
+    kernels.reserveScratch(await floats(rows, targetsPerToken));
   } catch (error) {
     if (!(error instanceof RangeError)) throw error;
     throw new EngineInputError(
-      `no room to train on ${rows} tokens at once (data[${longest}].model_input has ${lengths[longest]}): ${error.message}`,
+      `no room to train on ${rows} tokens at once (data[${longest}] has ${lengths[longest]}): ${error.message}`,
     );
   }
+  return affordable;
 }
 
-async function trainingStep(
-  kernels: Kernels,
-  adapter: Adapter,
-  call: ForwardBackwardCall,
-  data: EngineDatum[],
-  sums: LossSums,
-): Promise<Float32Array> {
-  const { model, weights: lora } = adapter;
-  const gradients = call.forwardOnly ? null : adapter.gradients;
-  const mark = kernels.mark();
-  try {
-    const packed = packSequences(
-      kernels,
-      data.map((datum) => datum.tokens),
-    );
-    const targetsPerToken = data[0]!.targetsPerToken;
-    const targets = new Int32Array(packed.rows * targetsPerToken);
-    let at = 0;
-    for (const datum of data) {
-      targets.set(datum.targetTokens, at);
-      at += datum.targetTokens.length;
-    }
-    const kept = decoderForward(kernels, model, packed, lora);
-    const dhidden = gradients ? kernels.scratch(packed.rows * model.config.hiddenSize) : null;
-    const result = await lossHead(
-      kernels,
-      model,
-      kept,
-      targets,
-      targetsPerToken,
-      call.lossFn,
-      gatherLossInputs(data, call.lossFnConfig),
-      sums,
-      lora,
-      dhidden && { dhidden, gradients: { lora: gradients, head: null } },
-    );
-    if (dhidden) {
-      decoderBackward(kernels, model, kept, dhidden, result.activeRows, lora, {
-        lora: gradients,
-        weights: null,
-      });
-    }
-    return result.logprobs;
-  } finally {
-    kernels.release(mark);
+function joinTargets(data: EngineDatum[]): Int32Array {
+  const targets = new Int32Array(data.reduce((sum, datum) => sum + datum.targetTokens.length, 0));
+  let at = 0;
+  for (const { targetTokens } of data) {
+    targets.set(targetTokens, at);
+    at += targetTokens.length;
   }
+  return targets;
 }
 
 /** Consecutive datums with as many targets per token, up to the size of a step. */

@@ -1,0 +1,87 @@
+import { alignedBytes } from "./arena.js";
+import type { F32, I32, Kernels, Packed } from "./kernels.js";
+
+/** Computes nothing and only counts, so that the memory of a pass is known before it runs; results are zeros. */
+export class CountingKernels implements Kernels {
+  readonly name = "counting";
+  readonly threads = 1;
+  readonly allocatedBytes = 0;
+  /** The most scratch that was taken at one time. */
+  mostScratchBytes = 0;
+  #scratchBytes = 0;
+
+  alloc(length: number): F32 {
+    return { kind: "f32", offset: 0, length };
+  }
+
+  allocInts(length: number): I32 {
+    return { kind: "i32", offset: 0, length };
+  }
+
+  mark(): number {
+    return this.#scratchBytes;
+  }
+
+  scratch(length: number): F32 {
+    this.#take(length);
+    return this.alloc(length);
+  }
+
+  scratchInts(length: number): I32 {
+    this.#take(length);
+    return this.allocInts(length);
+  }
+
+  release(mark: number): void {
+    this.#scratchBytes = mark;
+  }
+
+  view(buffer: F32): Float32Array {
+    return new Float32Array(buffer.length);
+  }
+
+  async download(buffer: F32): Promise<Float32Array> {
+    return this.view(buffer);
+  }
+
+  pack(out: F32, _x: F32, rows: number, cols: number): Packed {
+    return { kind: "packed", offset: out.offset, rows, cols };
+  }
+
+  async sumSquares(): Promise<number> {
+    return 0;
+  }
+
+  async close(): Promise<void> {}
+
+  free(): void {}
+  reserveScratch(): void {}
+  upload(): void {}
+  uploadInts(): void {}
+  matmul(): void {}
+  rmsNorm(): void {}
+  rmsNormBackward(): void {}
+  normRope(): void {}
+  normRopeBackward(): void {}
+  swiglu(): void {}
+  swigluBackward(): void {}
+  gatherRows(): void {}
+  scatterRows(): void {}
+  scatterAddRows(): void {}
+  attention(): void {}
+  attentionBackward(): void {}
+  attentionPaged(): void {}
+  logSoftmaxGather(): void {}
+  logitsGradient(): void {}
+  zero(): void {}
+  copy(): void {}
+  add(): void {}
+  addScaled(): void {}
+  scale(): void {}
+  adamw(): void {}
+
+  #take(length: number): void {
+    this.#scratchBytes += alignedBytes(4 * length);
+    this.mostScratchBytes = Math.max(this.mostScratchBytes, this.#scratchBytes);
+  }
+}

@@ -1,0 +1,77 @@
+import type { F32, I32, Kernels } from "../kernels/kernels.js";
+import type { DecoderModel } from "./base-model.js";
+import {
+  attentionShape,
+  decoderForward,
+  finalNorm,
+  keptActivations,
+  type LayerActivations,
+  scratchInts,
+} from "./decoder.js";
+import type { LoraWeights } from "./lora.js";
+
+/** Rows of several sequences, one after another; sequence s owns rows offsets[s]..offsets[s+1]. */
+export interface PackedRows {
+  rows: number;
+  tokens: I32;
+  positions: I32;
+  offsets: I32;
+  maxLength: number;
+}
+
+/** What a forward pass leaves for the backward pass. */
+export interface Activations {
+  packed: PackedRows;
+  layers: LayerActivations[];
+  /** The last block's output. */
+  output: F32;
+  outputRstd: F32;
+  /** The head's input. */
+  hidden: F32;
+}
+
+/** Lays sequences out one after another, on the scratch stack. */
+export function packSequences(kernels: Kernels, sequences: Int32Array[]): PackedRows {
+  const rows = sequences.reduce((sum, tokens) => sum + tokens.length, 0);
+  const [tokens, positions] = [new Int32Array(rows), new Int32Array(rows)];
+  const offsets = new Int32Array(sequences.length + 1);
+  let at = 0;
+  let maxLength = 0;
+  sequences.forEach((sequence, index) => {
+    tokens.set(sequence, at);
+    for (let i = 0; i < sequence.length; i++) positions[at + i] = i;
+    at += sequence.length;
+    offsets[index + 1] = at;
+    maxLength = Math.max(maxLength, sequence.length);
+  });
+  return {
+    rows,
+    tokens: scratchInts(kernels, tokens),
+    positions: scratchInts(kernels, positions),
+    offsets: scratchInts(kernels, offsets),
+    maxLength,
+  };
+}
+
+/** The decoder over whole sequences, with all that a backward pass needs; release the mark taken before to drop it. */
+export function packedForward(
+  kernels: Kernels,
+  model: DecoderModel,
+  packed: PackedRows,
+  lora: LoraWeights | undefined,
+): Activations {
+  const { config } = model;
+  const { rows, offsets } = packed;
+  const shape = attentionShape(config);
+  const { layers, output } = decoderForward(kernels, model, {
+    ...packed,
+    adapters: [{ lora, start: 0, rows }],
+    attend: (_, { attended, logSumExp, query, key, projected }) => {
+      const { value } = projected;
+      kernels.attention({ out: attended, logSumExp, query, key, value, offsets, shape });
+    },
+    activations: keptActivations(kernels, config, rows, lora),
+  });
+  const { hidden, rstd } = finalNorm(kernels, model, output, rows);
+  return { packed, layers, output, outputRstd: rstd, hidden };
+}
