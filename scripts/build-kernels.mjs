@@ -1,4 +1,5 @@
-// Compiles the AssemblyScript kernels to the two committed wasm files, or into the folder given as argument.
+// `npm run generate:kernels`: compiles the AssemblyScript kernels to the two committed wasm files, or into the folder
+// given as argument.
 import { mkdirSync } from "node:fs";
 import { resolve } from "node:path";
 import { fileURLToPath } from "node:url";

@@ -1,7 +1,7 @@
 // Builds dist/. What ships is dist/bundle/, one module graph for all entries of the package, and the declarations beside
 // it. tsc's own modules, dist/ROOM/FILE.js, stay here: our tests, benchmarks and scripts reach into them.
 import { execFileSync } from "node:child_process";
-import { cpSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { cpSync, existsSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { basename, dirname, join, relative } from "node:path";
 import { fileURLToPath } from "node:url";
 import { rolldown } from "rolldown";
@@ -31,6 +31,9 @@ const ENTRIES = {
 /** What package.json's `imports` choose by runtime: the bundle leaves these names as they are. */
 const CHOSEN_BY_RUNTIME = { "#platform": "transport/platform", "#heartbeat": "session/heartbeat-loop" };
 
+const wasmFiles = readdirSync(join(root, "src"), { recursive: true }).filter((file) =>
+  file.endsWith(".wasm"),
+);
 rmSync(dist, { recursive: true, force: true });
 await compileModules();
 await bundle();
@@ -39,9 +42,7 @@ await bundle();
 async function compileModules() {
   const tsc = join(root, "node_modules/typescript/bin/tsc");
   execFileSync(process.execPath, [tsc, "-p", join(root, "tsconfig.build.json")], { stdio: "inherit" });
-  for (const file of readdirSync(join(root, "src"), { recursive: true })) {
-    if (file.endsWith(".wasm")) cpSync(source(file), join(dist, file));
-  }
+  for (const file of wasmFiles) cpSync(source(file), join(dist, file));
   for (const file of readdirSync(dist, { recursive: true }).map((name) => join(dist, name))) {
     if (!/\.(?:js|d\.ts)$/.test(file)) continue;
     const code = readFileSync(file, "utf8");
@@ -73,21 +74,34 @@ async function bundle() {
       },
     ],
   });
-  await graph.write({
+  const { output } = await graph.write({
     dir: folder,
     chunkFileNames: "[name].js",
     sourcemap: true,
     comments: { jsdoc: false },
     codeSplitting: { groups: [{ debugName: "by use", name: (id) => chunks.get(id) }] },
-    banner: ({ moduleIds }) =>
-      moduleIds.some((id) => id.includes("/node_modules/commander/"))
-        ? "/* With commander, (c) 2011 TJ Holowaychuk and contributors, MIT license. */"
-        : "",
   });
   await graph.close();
-  for (const file of readdirSync(join(root, "src"), { recursive: true })) {
-    if (file.endsWith(".wasm")) cpSync(source(file), join(folder, basename(file)));
+  writeFileSync(join(folder, "third-party-licenses.txt"), licensesOf(output));
+  for (const file of wasmFiles) cpSync(source(file), join(folder, basename(file)));
+}
+
+/** Of the packages inside the bundle: their license files, or what their modules say at the top. */
+function licensesOf(output) {
+  const texts = new Map();
+  for (const id of output.flatMap(({ moduleIds }) => moduleIds ?? [])) {
+    const [folder, name] = /^.*\/node_modules\/((?:@[^/]+\/)?[^/]+)/.exec(id) ?? [];
+    if (folder === undefined) continue;
+    const file = join(folder, "LICENSE");
+    const text = existsSync(file) ? readFileSync(file, "utf8") : leadingComment(readFileSync(id, "utf8"));
+    texts.set(`${name}\n${text}`, `${name}\n\n${text.trim()}\n`);
   }
+  return [...texts.values()].join(`\n${"-".repeat(80)}\n\n`);
+}
+
+function leadingComment(code) {
+  const [comment] = /^(?:\/\/.*\n)*/.exec(code);
+  return comment.replaceAll(/^\/\/ ?/gm, "");
 }
 
 /**

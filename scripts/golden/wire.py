@@ -1,6 +1,6 @@
 """Writes src/wire/fixtures/: bytes and JSON made by the official Python package, for the codecs to be checked against.
 
-Needs tinker 0.36.0 and torch: python scripts/golden/wire.py. The result is committed; the tests need no Python.
+Needs tinker 0.36.0 and torch: npm run generate:golden:wire. The result is committed; the tests need no Python.
 """
 
 import json

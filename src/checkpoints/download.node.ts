@@ -21,6 +21,7 @@ export interface CheckpointUrls {
   getExternalWeightsUrls(path: string, options?: RequestOptions): Promise<ExternalWeightsUrls>;
 }
 
+/** How far the download of a file has come. */
 export interface DownloadProgress {
   /** Bytes of this file that are on disk. */
   readonly bytes: number;
@@ -29,6 +30,7 @@ export interface DownloadProgress {
   readonly file: string;
 }
 
+/** Where a checkpoint is downloaded to, and how. */
 export interface DownloadOptions {
   /** The folder in which the checkpoint's own folder is made. Default: the working directory. */
   outputDir?: string | undefined;
@@ -46,6 +48,7 @@ export interface DownloadOptions {
   clock?: Clock | undefined;
 }
 
+/** Where a downloaded checkpoint lies. */
 export interface DownloadedCheckpoint {
   /** Absolute path of the checkpoint's folder. */
   readonly folder: string;

@@ -15,6 +15,7 @@ export interface CheckpointSource extends CheckpointUrls {
   getWeightsInfo(path: string, options?: RequestOptions): Promise<WeightsInfo>;
 }
 
+/** How a checkpoint is published on the Hugging Face Hub. */
 export interface PushOptions {
   /** `owner/name`, or a name under the token's own account. Default: made from base model and run. */
   repo?: string | undefined;
@@ -40,6 +41,7 @@ export interface PushOptions {
   fileByFile?: DownloadOptions["fileByFile"];
 }
 
+/** Where a published checkpoint lies on the Hub. */
 export interface PushedCheckpoint {
   /** `owner/name` */
   readonly repo: string;

@@ -18,6 +18,7 @@ export interface SafetensorsHeader {
   metadata: Record<string, string>;
 }
 
+/** Float weights with their shape. */
 export interface FloatTensor {
   shape: number[];
   data: Float32Array;
@@ -55,6 +56,7 @@ export function decodeSafetensors(bytes: Uint8Array): {
   return { tensors, metadata: header.metadata };
 }
 
+/** A whole safetensors file, in the dtype given (F32 unless told otherwise). */
 export function encodeSafetensors(
   tensors: Record<string, { shape: number[]; data: Float32Array }>,
   options: { dtype?: FloatDtype; metadata?: Record<string, string> } = {},

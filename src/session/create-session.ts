@@ -4,6 +4,7 @@ import { PROTOCOL_VERSION } from "../version.js";
 import { endpoints } from "../wire/index.js";
 import { startupCall } from "./billing-pause.js";
 
+/** What the server remembers a session by. */
 export interface SessionOptions {
   /** Added to those of TINKER_TAGS. */
   tags?: readonly string[] | undefined;

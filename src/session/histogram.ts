@@ -1,3 +1,4 @@
+/** What was observed under one name: how often, how much, and the quantiles. */
 export interface HistogramSummary {
   count: number;
   sum: number;

@@ -2,6 +2,7 @@ import type { ExchangeEvent } from "../transport/index.js";
 import { Histogram, type HistogramSummary } from "./histogram.js";
 import { routeOf } from "./route.js";
 
+/** All counters and histograms of a client at one moment. */
 export interface MetricsSnapshot {
   counters: Record<string, number>;
   histograms: Record<string, HistogramSummary>;

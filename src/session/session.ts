@@ -14,6 +14,7 @@ import { Metrics } from "./metrics.js";
 import { Telemetry, telemetryEnabled } from "./telemetry.js";
 import { loadTraceContextHook } from "./trace-context.js";
 
+/** How the work of a session ended, as the server is told. */
 export type SessionFinishStatus = "success" | "errored" | "interrupted";
 
 /** Plain data with which another thread or process can use a session; carries no credential. */

@@ -7,6 +7,7 @@ export interface ChatMessage {
   readonly [field: string]: unknown;
 }
 
+/** How a conversation is written with a chat template. */
 export interface ChatTemplateOptions {
   /** Ends where the model's answer begins. Default: false, as in transformers. */
   readonly addGenerationPrompt?: boolean | undefined;

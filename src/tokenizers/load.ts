@@ -10,6 +10,7 @@ import { node, packageFile } from "./node-builtins.js";
 import { resolveTokenizerId, type TokenizerModel, type TokenizerReference } from "./resolve-id.js";
 import { Tokenizer } from "./tokenizer.js";
 
+/** Where a tokenizer is looked for: the cache, the hub, a revision. */
 export interface LoadTokenizerOptions {
   /** Branch, tag or commit on the hub. Default: main. */
   readonly revision?: string | undefined;

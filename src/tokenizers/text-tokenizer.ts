@@ -1,8 +1,10 @@
+/** How a text becomes tokens. */
 export interface EncodeOptions {
   /** `false` leaves out what the tokenizer puts around a whole text (Llama's first token, for one). Default: true. */
   readonly addSpecialTokens?: boolean | undefined;
 }
 
+/** How tokens become a text. */
 export interface DecodeOptions {
   /** `true` leaves out tokens such as the end of a turn. Default: false. */
   readonly skipSpecialTokens?: boolean | undefined;

@@ -20,6 +20,7 @@ export interface GradientLoss {
   readonly regularizers?: RegularizerReport | undefined;
 }
 
+/** What a custom loss returns: a loss to differentiate, or one with its gradients. */
 export type CustomLossOutput = TensorLoss | GradientLoss;
 
 /**

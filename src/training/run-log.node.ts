@@ -1,3 +1,4 @@
+/** A run on disk: its settings, metrics and checkpoints, in the files of the Tinker cookbook. */
 import { mkdir, readFile } from "node:fs/promises";
 import { join, resolve } from "node:path";
 import { isDeepStrictEqual } from "node:util";
@@ -19,6 +20,7 @@ export interface CheckpointRecord {
   readonly extra?: Readonly<Record<string, unknown>> | undefined;
 }
 
+/** The settings that a run log remembers, for `RunLog.open`. */
 export interface RunLogOptions {
   /** Written to `config.json`; a log that has another one already is refused. Kept as it is, so it must be JSON. */
   readonly config?: Readonly<Record<string, unknown>> | undefined;

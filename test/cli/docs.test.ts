@@ -15,7 +15,7 @@ const page = readFileSync(`${root}docs/cli.md`, "utf8");
 const context = {} as CommandContext;
 
 describe("docs/cli.md", () => {
-  it("is what the definitions say; if not: npm run docs:cli", async () => {
+  it("is what the definitions say; if not: npm run generate:cli-docs", async () => {
     const { stdout } = await promisify(execFile)(process.execPath, ["scripts/cli-docs.mjs", "--print"], {
       cwd: root,
     });

@@ -6,7 +6,8 @@ import { join } from "node:path";
 import { chromium } from "playwright-core";
 import { build, type Rolldown } from "vite";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { newcomerFolder, SAMPLED_LOGPROBS, SAMPLED_TOKENS, samplingServer } from "./newcomer.js";
+import { newcomerFolder } from "../support/newcomer.js";
+import { SAMPLED_LOGPROBS, SAMPLED_TOKENS, samplingServer } from "./sampling-server.js";
 
 const BROWSER_FLAGS = [
   "--headless",

@@ -3,7 +3,7 @@ import { builtinModules } from "node:module";
 import { dirname, join } from "node:path";
 import { pathToFileURL } from "node:url";
 import { describe, expect, it } from "vitest";
-import { packageFolder, requireBuild } from "./newcomer.js";
+import { packageFolder, requireBuild } from "../support/newcomer.js";
 
 const builtins = new Set(builtinModules);
 const isNodeBuiltin = (specifier: string) =>
@@ -106,7 +106,7 @@ function sourcesOf(files: readonly string[]): string[] {
 
 describe("the package", () => {
   const neutral = ["browser", "worker", "bun", "deno", "none of them"];
-  const entries = [".", "./autograd", "./jax", "./tokenizers"];
+  const entries = [".", "./autograd", "./jax", "./tokenizers", "./training"];
 
   it.each(neutral)(
     "reaches nothing of Node from its neutral entries, under the condition %s",

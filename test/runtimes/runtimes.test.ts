@@ -4,8 +4,9 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
+import { newcomerFolder } from "../support/newcomer.js";
 import type { ProtocolServer } from "../support/protocol-server.js";
-import { newcomerFolder, SAMPLED_LOGPROBS, SAMPLED_TOKENS, samplingServer } from "./newcomer.js";
+import { SAMPLED_LOGPROBS, SAMPLED_TOKENS, samplingServer } from "./sampling-server.js";
 
 const run = promisify(execFile);
 

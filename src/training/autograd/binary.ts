@@ -31,6 +31,7 @@ function pairwise(
   );
 }
 
+/** `left + right`, element by element; shapes broadcast as in NumPy. */
 export function add(left: Operand, right: Operand): Tensor {
   return pairwise(
     "add",
@@ -44,6 +45,7 @@ export function add(left: Operand, right: Operand): Tensor {
   );
 }
 
+/** `left - right`, element by element; shapes broadcast as in NumPy. */
 export function sub(left: Operand, right: Operand): Tensor {
   return pairwise(
     "sub",
@@ -59,6 +61,7 @@ export function sub(left: Operand, right: Operand): Tensor {
   );
 }
 
+/** `left * right`, element by element; shapes broadcast as in NumPy. */
 export function mul(left: Operand, right: Operand): Tensor {
   return pairwise(
     "mul",
@@ -76,6 +79,7 @@ export function mul(left: Operand, right: Operand): Tensor {
   );
 }
 
+/** `left / right`, element by element; shapes broadcast as in NumPy. */
 export function div(left: Operand, right: Operand): Tensor {
   return pairwise(
     "div",

@@ -1,6 +1,7 @@
 import { aroundAxis, describeTensor, resolveAxis, shapeError } from "./shape.js";
 import { type Operand, result, type Tensor, toTensor } from "./tensor.js";
 
+/** Over which axes to reduce, and whether they stay with size 1. */
 export interface ReduceOptions {
   /** The axes to reduce; all of them when absent. Negative ones count from the back. */
   readonly axis?: number | readonly number[] | undefined;
@@ -17,11 +18,13 @@ interface Reduction {
   readonly groupOf: Int32Array | undefined;
 }
 
+/** The sum of all elements, or of those along some axes. */
 export function sum(operand: Operand, options: ReduceOptions = {}): Tensor {
   const reduction = plan("sum", operand, options);
   return weightedSum("sum", reduction, 1);
 }
 
+/** The mean of all elements, or of those along some axes. */
 export function mean(operand: Operand, options: ReduceOptions = {}): Tensor {
   const reduction = plan("mean", operand, options);
   refuseEmpty("mean", reduction);

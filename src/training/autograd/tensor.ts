@@ -91,6 +91,7 @@ export class Tensor {
   }
 }
 
+/** True for a tensor of this module. */
 export function isTensor(value: unknown): value is Tensor {
   return typeof value === "object" && value !== null && MARKER in value;
 }

@@ -19,6 +19,7 @@ function elementwise(
   );
 }
 
+/** `-x` of each element. */
 export function neg(operand: Operand): Tensor {
   return elementwise(
     "neg",
@@ -32,6 +33,7 @@ export function neg(operand: Operand): Tensor {
   );
 }
 
+/** `e` to the power of each element. */
 export function exp(operand: Operand): Tensor {
   return elementwise(
     "exp",
@@ -45,6 +47,7 @@ export function exp(operand: Operand): Tensor {
   );
 }
 
+/** The natural logarithm of each element. */
 export function log(operand: Operand): Tensor {
   return elementwise(
     "log",
@@ -58,6 +61,7 @@ export function log(operand: Operand): Tensor {
   );
 }
 
+/** `1 / (1 + exp(-x))` of each element. */
 export function sigmoid(operand: Operand): Tensor {
   return elementwise(
     "sigmoid",
@@ -71,6 +75,7 @@ export function sigmoid(operand: Operand): Tensor {
   );
 }
 
+/** `log(sigmoid(x))` of each element, without overflow. */
 export function logSigmoid(operand: Operand): Tensor {
   return elementwise(
     "logSigmoid",
@@ -84,6 +89,7 @@ export function logSigmoid(operand: Operand): Tensor {
   );
 }
 
+/** `log(1 + exp(x))` of each element, without overflow. */
 export function softplus(operand: Operand): Tensor {
   return elementwise(
     "softplus",
@@ -97,6 +103,7 @@ export function softplus(operand: Operand): Tensor {
   );
 }
 
+/** The hyperbolic tangent of each element. */
 export function tanh(operand: Operand): Tensor {
   return elementwise(
     "tanh",
@@ -124,6 +131,7 @@ export function abs(operand: Operand): Tensor {
   );
 }
 
+/** The square root of each element. */
 export function sqrt(operand: Operand): Tensor {
   return elementwise(
     "sqrt",

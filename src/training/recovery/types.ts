@@ -40,7 +40,9 @@ export interface RunCheckpoint {
   readonly final?: boolean | undefined;
 }
 
+/** One value of a metric, as JSON has it. */
 export type MetricValue = number | string | boolean | null;
+/** The metrics of a step by name, once all of them are known. */
 export type RunMetrics = Readonly<Record<string, MetricValue>>;
 
 /** Metrics of a step; a value that is still on its way is waited for behind the next step. */
@@ -60,6 +62,7 @@ export interface RecoveryLog {
   logCheckpoint(checkpoint: RunCheckpoint): Promise<void>;
 }
 
+/** Why a step failed; all but `fatal` are worth a restore. */
 export type FailureReason =
   /** The server says that the run is corrupted. */
   | "corrupted"
@@ -72,6 +75,7 @@ export type FailureReason =
   /** Not the service's doing: the step's own error, a refused argument or credential. */
   | "fatal";
 
+/** How often, how soon and from where a failed run is restored. */
 export interface RecoveryPolicy {
   /** How often the run is restored without getting to a new checkpoint; 5. */
   readonly maxAttempts: number;
@@ -89,6 +93,7 @@ export interface RecoveryPolicy {
   readonly shouldRestore: ((error: unknown) => boolean | undefined) | undefined;
 }
 
+/** What happens during a supervised run, for `onEvent`. */
 export type RunEvent =
   /** A new model was made; nothing is trained yet. */
   | { readonly type: "started"; readonly modelId: string }
@@ -124,12 +129,14 @@ export type RunEvent =
   | { readonly type: "gave-up"; readonly error: unknown; readonly attempts: number }
   | { readonly type: "finished"; readonly checkpoint: RunCheckpoint };
 
+/** What a step may use besides its training client. */
 export interface StepContext<S> {
   readonly service: S;
   /** Aborted when the run fails or is stopped; pass it on to whatever the step waits for. */
   readonly signal: AbortSignal;
 }
 
+/** What a run is made of and how it is watched over, for `superviseRun`. */
 export interface SuperviseRunOptions<S, T> {
   /** Makes a new service client; called again after a failure, as a lost session takes its client with it. */
   readonly service: () => S | Promise<S>;
@@ -163,6 +170,7 @@ export interface SuperviseRunOptions<S, T> {
   readonly random?: (() => number) | undefined;
 }
 
+/** How a supervised run ended. */
 export interface SupervisedRunResult {
   /** The final checkpoint, with a state to train on from and sampler weights. */
   readonly checkpoint: RunCheckpoint;

@@ -29,8 +29,10 @@ import { namedTerm, type Term, type TermInput } from "./term.js";
 /** Keeps logarithms and norms away from 0. */
 const TINY = 1e-6;
 
+/** How the distance between two lists of logprobs is measured. */
 export type ConsistencyKind = "mse" | "l1" | "cosine" | "kl";
 
+/** What logprobs should agree with, for `consistency`: give a `reference` or `pairs`. */
 export interface ConsistencyOptions extends TokenOptions {
   /** `mse` when absent. */
   readonly kind?: ConsistencyKind | undefined;

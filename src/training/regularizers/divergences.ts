@@ -11,6 +11,7 @@ import {
 } from "./per-token.js";
 import { namedTerm, type Term } from "./term.js";
 
+/** Which tokens `entropy` counts, and which gradient it has. */
 export interface EntropyOptions extends TokenOptions {
   /**
    * `score` (the default): the gradient of the entropy itself, right for tokens the model has just sampled.
@@ -41,6 +42,7 @@ export function entropy(options: EntropyOptions = {}): Term {
   );
 }
 
+/** The reference of `klToReference`, its estimator and its gradient. */
 export interface KlOptions extends TokenOptions {
   /** The logprobs of the same tokens under the reference, per datum: the name of an input, a list, or a function. */
   readonly reference: PerDatum;

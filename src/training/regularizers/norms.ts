@@ -10,6 +10,7 @@ import {
 } from "./per-token.js";
 import { namedTerm, type Term, type TermInput } from "./term.js";
 
+/** Which tokens `l1`, `l2` and `elasticNet` count, and what they are held close to. */
 export interface NormOptions extends TokenOptions {
   /** What the logprobs are held close to: one number (0 when absent), or numbers of each datum. */
   readonly centre?: number | PerDatum | undefined;

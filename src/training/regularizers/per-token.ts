@@ -6,6 +6,7 @@ import type { TermInput } from "./term.js";
 /** Numbers that belong to each datum: the name of one of its inputs, a list with one entry per datum, or a function. */
 export type PerDatum = string | readonly Operand[] | ((datum: Datum, index: number) => Operand);
 
+/** Which tokens a term counts, and how their values become one number. */
 export interface TokenOptions {
   /**
    * Which positions count, 1 or 0 (or a weight) for each. When absent: the input `mask` of a datum, else the

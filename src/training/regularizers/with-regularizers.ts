@@ -5,6 +5,7 @@ import { norm } from "./norm.js";
 import type { RegularizerReport, TermReport } from "./report.js";
 import type { Term, TermInput } from "./term.js";
 
+/** A term of a loss with its weight, for `withRegularizers`. */
 export interface Regularizer {
   /** What the term is multiplied by; negative to reward what it measures. */
   readonly weight: number;

@@ -14,10 +14,9 @@ describe("the committed wasm files", () => {
       execFileSync(process.execPath, [script, folder]);
       for (const name of ["kernels-plain.wasm", "kernels-relaxed.wasm"]) {
         const committed = readFileSync(new URL(name, import.meta.url));
-        expect(
-          readFileSync(join(folder, name)).equals(committed),
-          `${name}: run scripts/build-kernels.mjs`,
-        ).toBe(true);
+        expect(readFileSync(join(folder, name)).equals(committed), `${name}: npm run generate:kernels`).toBe(
+          true,
+        );
       }
     } finally {
       rmSync(folder, { recursive: true });
