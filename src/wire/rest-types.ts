@@ -139,12 +139,6 @@ export interface SessionActive {
 
 export type SessionStatus = SessionFailed | SessionCancelled | ClientSessionFinished | SessionActive;
 
-/** Body of `POST /sessions/{id}/finish`. */
-export interface FinishSessionRequest {
-  readonly reason: ClientSessionFinishReason;
-  readonly detail?: string | undefined;
-}
-
 export interface SessionSummary {
   readonly sessionId: string;
   readonly createdAt: string;

@@ -71,19 +71,7 @@ export interface SampleResponse {
   readonly promptAltTokens: PromptAltTokens | null;
 }
 
-export interface CreateSamplingSessionRequest {
-  readonly sessionId: string;
-  readonly samplingSessionSeqId: number;
-  readonly baseModel?: string | undefined;
-  /** A `tinker://` path. */
-  readonly modelPath?: string | undefined;
-}
-
 export interface CreateSamplingSessionResponse {
-  readonly samplingSessionId: string;
-}
-
-export interface JoinSamplingSessionRequest {
   readonly samplingSessionId: string;
 }
 

@@ -1,9 +1,5 @@
 import type { OptimizerConfig } from "./training-types.js";
 
-export interface ClientConfigRequest {
-  readonly sdkVersion: string;
-}
-
 /** Flags a server resolves for its caller once, when a client starts. */
 export interface ClientConfig {
   readonly pjwtAuthEnabled: boolean;
@@ -76,23 +72,11 @@ export interface KeyDescription {
   };
 }
 
-export interface CreateSessionRequest {
-  readonly tags: readonly string[];
-  readonly userMetadata: Readonly<Record<string, unknown>> | null;
-  readonly sdkVersion: string;
-  readonly projectId?: string | undefined;
-  readonly displayName?: string | undefined;
-}
-
 export interface CreateSessionResponse {
   readonly sessionId: string;
   readonly infoMessage?: string | null;
   readonly warningMessage?: string | null;
   readonly errorMessage?: string | null;
-}
-
-export interface SessionHeartbeatRequest {
-  readonly sessionId: string;
 }
 
 export type SessionHeartbeatResponse = Readonly<Record<string, unknown>>;
@@ -110,10 +94,6 @@ export interface SupportedModel {
 
 export interface ServerCapabilities {
   readonly supportedModels: readonly SupportedModel[];
-}
-
-export interface GetInfoRequest {
-  readonly modelId: string;
 }
 
 export interface ModelData {
@@ -179,14 +159,6 @@ export interface UnhandledExceptionEvent extends TelemetryEventBase {
 export type TelemetryEvent = SessionStartEvent | SessionEndEvent | GenericEvent | UnhandledExceptionEvent;
 
 export type TelemetryEventType = TelemetryEvent["event"];
-
-export interface TelemetryBatch {
-  readonly events: readonly TelemetryEvent[];
-  readonly platform: string;
-  readonly sdkVersion: string;
-  readonly sessionId: string;
-  readonly processUuid: string;
-}
 
 export interface TelemetryResponse {
   readonly status: string;

@@ -66,20 +66,7 @@ export interface LoraConfig {
   readonly trainAttn?: boolean | undefined;
 }
 
-export interface CreateModelRequest {
-  readonly sessionId: string;
-  readonly modelSeqId: number;
-  readonly baseModel: string;
-  readonly userMetadata?: Readonly<Record<string, unknown>> | undefined;
-  readonly loraConfig?: LoraConfig | undefined;
-  readonly optimizerConfig?: OptimizerConfig | undefined;
-}
-
 export interface CreateModelResponse {
-  readonly modelId: string;
-}
-
-export interface UnloadModelRequest {
   readonly modelId: string;
 }
 
@@ -106,39 +93,13 @@ export interface ForwardBackwardOutput<L extends string = string> {
   readonly metrics: LossMetrics<L>;
 }
 
-export interface OptimStepRequest {
-  readonly optimParams: OptimParams;
-  readonly modelId: string;
-  readonly seqId: number;
-}
-
 export interface OptimStepResponse {
   readonly metrics?: Readonly<Record<string, number>> | null;
-}
-
-export interface SaveWeightsRequest {
-  readonly modelId: string;
-  readonly seqId: number;
-  readonly path?: string | undefined;
-  /** Seconds until the checkpoint expires; absent means never. */
-  readonly ttlSeconds?: number | undefined;
-  readonly overwrite?: boolean | undefined;
-  readonly userMetadata?: Readonly<Record<string, string>> | undefined;
 }
 
 export interface SaveWeightsResponse {
   /** `tinker://<run>/weights/<name>` */
   readonly path: string;
-}
-
-export interface SaveWeightsForSamplerRequest {
-  readonly modelId: string;
-  readonly seqId: number;
-  readonly path?: string | undefined;
-  readonly samplingSessionSeqId?: number | undefined;
-  /** Seconds until the checkpoint expires; absent means never. */
-  readonly ttlSeconds?: number | undefined;
-  readonly userMetadata?: Readonly<Record<string, string>> | undefined;
 }
 
 export interface SaveWeightsForSamplerResponse {
@@ -148,50 +109,15 @@ export interface SaveWeightsForSamplerResponse {
   readonly samplingSessionId?: string | null;
 }
 
-export interface SaveWeightsExternalRequest {
-  readonly modelId: string;
-  readonly seqId: number;
-  readonly path: string;
-  /** Seconds until the checkpoint expires; absent means never. */
-  readonly ttlSeconds?: number | undefined;
-  /** age recipients to encrypt every exported file to; absent means unencrypted. */
-  readonly ageEncryptionRecipients?: readonly string[] | undefined;
-}
-
 export interface SaveWeightsExternalResponse {
   /** `tinker://<run>/external_weights/<name>` */
   readonly path?: string | null;
   readonly sizeBytes?: number | null;
 }
 
-/** Loads into an existing model (`modelId`, `seqId`) or creates one from a checkpoint (`sessionId`, `modelSeqId`). */
-export interface LoadWeightsRequest {
-  readonly modelId?: string | undefined;
-  readonly seqId?: number | undefined;
-  readonly sessionId?: string | undefined;
-  readonly modelSeqId?: number | undefined;
-  readonly baseModel?: string | undefined;
-  readonly userMetadata?: Readonly<Record<string, unknown>> | undefined;
-  readonly path: string;
-  /** Load the optimizer's state along with the weights. */
-  readonly optimizer: boolean;
-  readonly optimizerConfig?: OptimizerConfig | undefined;
-  readonly weightsAccessToken?: string | undefined;
-}
-
 export interface LoadWeightsResponse {
   readonly path?: string | null;
   readonly modelId?: string | null;
-}
-
-export interface CopyWeightsRequest {
-  readonly sourcePath: string;
-  readonly sessionId?: string | undefined;
-  readonly modelSeqId?: number | undefined;
-  readonly destinationProjectId?: string | undefined;
-  /** Seconds until the copy expires; absent means never. */
-  readonly ttlSeconds?: number | undefined;
-  readonly weightsAccessToken?: string | undefined;
 }
 
 export interface CopyWeightsResponse {
@@ -227,14 +153,6 @@ export interface CustomLossNode {
 export interface CustomLossGraph {
   readonly format?: 1 | undefined;
   readonly nodes: readonly CustomLossNode[];
-}
-
-export interface CreateCustomLossRequest {
-  readonly sessionId: string;
-  readonly customLossSeqId: number;
-  readonly name: string;
-  readonly inputs: readonly CustomLossInput[];
-  readonly graph: CustomLossGraph;
 }
 
 export interface CreateCustomLossResponse {

@@ -16,7 +16,7 @@ import {
 } from "../../src/wire/index.js";
 import { chunks, datum, forwardBackwardRequest, modelInput, sampleRequest, tensor } from "./messages.js";
 import { integer, type Make, text } from "./random.js";
-import { adamParams, dimuonParams, shapes } from "./shapes.js";
+import { adamParams, dimuonParams, requests, shapes } from "./shapes.js";
 
 export interface Codec {
   readonly make: Make<unknown>;
@@ -97,7 +97,15 @@ const special: Record<string, Codec> = {
   GetCurrentCheckpointStorageUsageRequest: named((random) => ({ projectId: text(random) })),
 };
 
+/** Requests are written by the table, as the clients do it. */
+const written = Object.entries(requests).flatMap(([name, endpoint]): [string, Codec][] => {
+  if (!Object.hasOwn(shapes, name)) return [];
+  const write = (value: unknown) => endpoint.request.write(value as never);
+  return [[name, { make: shapes[name as keyof typeof shapes], write, read: fromWireJson }]];
+});
+
 export const codecs: Readonly<Record<string, Codec>> = {
   ...Object.fromEntries(Object.entries(shapes).map(([name, make]) => [name, named(make)])),
+  ...Object.fromEntries(written),
   ...special,
 };

@@ -3,6 +3,7 @@
  * of our types here, and a test asks for each field of the package's.
  */
 import type * as Wire from "../../src/wire/index.js";
+import { endpoints } from "../../src/wire/index.js";
 import {
   always,
   anything,
@@ -23,6 +24,66 @@ import {
   record,
   text,
 } from "./random.js";
+
+type Table = typeof endpoints;
+type Request<Name extends keyof Table> = Wire.GivenMessage<Table[Name]["request"]["shape"]>;
+
+/** The package's name of each request in the table of endpoints. */
+export const requests = {
+  ClientConfigRequest: endpoints.clientConfig,
+  CopyWeightsRequest: endpoints.copyWeights,
+  CreateCustomLossRequest: endpoints.createCustomLoss,
+  CreateModelRequest: endpoints.createModel,
+  CreateSamplingSessionRequest: endpoints.createSamplingSession,
+  CreateSessionRequest: endpoints.createSession,
+  FutureRetrieveRequest: endpoints.retrieveFuture,
+  FuturesRetrieveRequest: endpoints.retrieveFutures,
+  GetInfoRequest: endpoints.getInfo,
+  JoinSamplingSessionRequest: endpoints.joinSamplingSession,
+  LoadWeightsRequest: endpoints.loadWeights,
+  OptimStepRequest: endpoints.optimStep,
+  SampleRequest: endpoints.sample,
+  SaveWeightsExternalRequest: endpoints.saveWeightsExternal,
+  SaveWeightsForSamplerRequest: endpoints.saveWeightsForSampler,
+  SaveWeightsRequest: endpoints.saveWeights,
+  SessionHeartbeatRequest: endpoints.sessionHeartbeat,
+  SessionSearchRequest: endpoints.searchSessions,
+  TelemetrySendRequest: endpoints.telemetry,
+  UnloadModelRequest: endpoints.unloadModel,
+} as const;
+
+/** Endpoints that the package has no type for, and why. */
+export const UNTYPED_ENDPOINTS: Readonly<Partial<Record<keyof Table, string>>> = {
+  health: "takes nothing",
+  getServerCapabilities: "takes nothing",
+  authToken: "takes nothing",
+  describeKey: "takes nothing",
+  deleteKey: "takes nothing",
+  dynamicConfig: "takes what clientConfig takes",
+  forwardBackward: "protobuf; its JSON form is ForwardBackwardInputModel, judged on its own",
+  forward: "the JSON form of a forward pass",
+  finishSession: "written by hand in the package",
+  cancelFuture: "written by hand in the package",
+  getWeightsInfo: "written by hand in the package",
+  assignSessionProject: "written by hand in the package",
+  setCheckpointTtl: "written by hand in the package",
+  getBillingUsage: "a query; judged on its own",
+  getCurrentCheckpointStorageUsage: "a query; judged on its own",
+  getAuditLog: "a query",
+  listTrainingRuns: "a query",
+  listUserCheckpoints: "a query",
+  listSessions: "a query",
+  getTrainingRun: "a path and a query",
+  getSession: "a path and a query",
+  getSampler: "a path",
+  listCheckpoints: "a path",
+  deleteCheckpoint: "a path",
+  publishCheckpoint: "a path",
+  unpublishCheckpoint: "a path",
+  getCheckpointArchiveUrl: "a path",
+  getExternalWeightsUrls: "a path",
+  exportSessionTrace: "a path",
+};
 
 const texts = mapOf(text);
 const metadata = nullable(texts);
@@ -99,7 +160,7 @@ const supportedModel = record<Wire.SupportedModel>({
   trainable: nullable(boolean),
   sampleable: nullable(boolean),
 });
-const futuresTarget = record<Wire.SamplingSessionFuturesTarget>({
+const futuresTarget = record<Request<"retrieveFutures">["target"]>({
   type: always("sampling_session"),
   samplingSessionId: text,
   clonedSamplerId: optional(count),
@@ -135,7 +196,7 @@ const unhandledException = record<Wire.UnhandledExceptionEvent>({
   errorMessage: text,
   traceback: optional(text),
 });
-const telemetryBatch = record<Wire.TelemetryBatch>({
+const telemetryBatch = record<Request<"telemetry">>({
   events: listOf(
     either<Wire.TelemetryEvent>(sessionStart, sessionEnd, genericEvent, unhandledException),
     0,
@@ -319,7 +380,7 @@ export const shapes = {
   AdamParams: adamParams,
   DimuonParams: dimuonParams,
   LoraConfig: loraConfig,
-  CreateModelRequest: record<Wire.CreateModelRequest>({
+  CreateModelRequest: record<Request<"createModel">>({
     sessionId: text,
     modelSeqId: integer,
     baseModel: text,
@@ -328,10 +389,10 @@ export const shapes = {
     optimizerConfig: optional(optimizerConfig),
   }),
   CreateModelResponse: record<Wire.CreateModelResponse>({ modelId: text }),
-  UnloadModelRequest: record<Wire.UnloadModelRequest>({ modelId: text }),
+  UnloadModelRequest: record<Request<"unloadModel">>({ modelId: text }),
   UnloadModelResponse: record<Wire.UnloadModelResponse>({ modelId: text }),
   OptimStepResponse: record<Wire.OptimStepResponse>({ metrics: nullable(mapOf(finite)) }),
-  SaveWeightsRequest: record<Wire.SaveWeightsRequest>({
+  SaveWeightsRequest: record<Request<"saveWeights">>({
     modelId: text,
     seqId: integer,
     path: optional(text),
@@ -340,7 +401,7 @@ export const shapes = {
     userMetadata: optional(texts),
   }),
   SaveWeightsResponse: record<Wire.SaveWeightsResponse>({ path: text }),
-  SaveWeightsForSamplerRequest: record<Wire.SaveWeightsForSamplerRequest>({
+  SaveWeightsForSamplerRequest: record<Request<"saveWeightsForSampler">>({
     modelId: text,
     seqId: integer,
     path: optional(text),
@@ -353,7 +414,7 @@ export const shapes = {
     path: nullable(text),
     samplingSessionId: nullable(text),
   }),
-  SaveWeightsExternalRequest: record<Wire.SaveWeightsExternalRequest>({
+  SaveWeightsExternalRequest: record<Request<"saveWeightsExternal">>({
     modelId: text,
     seqId: integer,
     path: text,
@@ -365,7 +426,7 @@ export const shapes = {
     path: nullable(text),
     sizeBytes: nullable(count),
   }),
-  LoadWeightsRequest: record<Wire.LoadWeightsRequest>({
+  LoadWeightsRequest: record<Request<"loadWeights">>({
     modelId: optional(text),
     seqId: optional(integer),
     sessionId: optional(text),
@@ -378,7 +439,7 @@ export const shapes = {
     weightsAccessToken: optional(text),
   }),
   LoadWeightsResponse: record<Wire.LoadWeightsResponse>({ path: nullable(text), modelId: nullable(text) }),
-  CopyWeightsRequest: record<Wire.CopyWeightsRequest>({
+  CopyWeightsRequest: record<Request<"copyWeights">>({
     sourcePath: text,
     sessionId: optional(text),
     modelSeqId: optional(integer),
@@ -390,7 +451,7 @@ export const shapes = {
   CustomLossInput: customLossInput,
   CustomLossNode: customLossNode,
   CustomLossGraph: customLossGraph,
-  CreateCustomLossRequest: record<Wire.CreateCustomLossRequest>({
+  CreateCustomLossRequest: record<Request<"createCustomLoss">>({
     sessionId: text,
     customLossSeqId: integer,
     name: text,
@@ -408,21 +469,21 @@ export const shapes = {
     topK: optional(integer),
     topP: optional(finite),
   }),
-  CreateSamplingSessionRequest: record<Wire.CreateSamplingSessionRequest>({
+  CreateSamplingSessionRequest: record<Request<"createSamplingSession">>({
     sessionId: text,
     samplingSessionSeqId: integer,
     baseModel: optional(text),
     modelPath: optional(text),
   }),
   CreateSamplingSessionResponse: record<Wire.CreateSamplingSessionResponse>({ samplingSessionId: text }),
-  JoinSamplingSessionRequest: record<Wire.JoinSamplingSessionRequest>({ samplingSessionId: text }),
+  JoinSamplingSessionRequest: record<Request<"joinSamplingSession">>({ samplingSessionId: text }),
   JoinSamplingSessionResponse: record<Wire.JoinSamplingSessionResponse>({ clientCounter: integer }),
   UntypedAPIFuture: record<Wire.UntypedFuture>({
     requestId: text,
     modelId: nullable(text),
     sampleSequenceIds: nullable(listOf(text)),
   }),
-  FutureRetrieveRequest: record<Wire.FutureRetrieveRequest>({
+  FutureRetrieveRequest: record<Request<"retrieveFuture">>({
     requestId: text,
     allowMetadataOnly: optional(boolean),
   }),
@@ -431,7 +492,7 @@ export const shapes = {
     category: oneOf("unknown", "server", "user"),
   }),
   SamplingSessionFuturesTarget: futuresTarget,
-  FuturesRetrieveRequest: record<Wire.FuturesRetrieveRequest>({
+  FuturesRetrieveRequest: record<Request<"retrieveFutures">>({
     target: futuresTarget,
     prevCursor: optional(count),
     timeout: optional(finite),
@@ -443,7 +504,7 @@ export const shapes = {
     completions: listOf(either<Wire.FutureCompletion>(futureFinished, futureFailed)),
     cursor: integer,
   }),
-  ClientConfigRequest: record<Wire.ClientConfigRequest>({ sdkVersion: text }),
+  ClientConfigRequest: record<Request<"clientConfig">>({ sdkVersion: text }),
   ClientConfigResponse: record<Wire.ClientConfig>({
     pjwtAuthEnabled: boolean,
     credentialDefaultSource: text,
@@ -470,9 +531,9 @@ export const shapes = {
     sampleCancelMaxBatchSize: integer,
   }),
   AuthTokenResponse: record<Wire.AuthTokenResponse>({ jwt: text }),
-  CreateSessionRequest: record<Wire.CreateSessionRequest>({
+  CreateSessionRequest: record<Request<"createSession">>({
     tags: listOf(text),
-    userMetadata: (random) => (random.chance(0.5) ? null : mapOf(anything)(random)),
+    userMetadata: optional(mapOf(anything)),
     sdkVersion: text,
     projectId: optional(text),
     displayName: optional(text),
@@ -483,11 +544,11 @@ export const shapes = {
     warningMessage: nullable(text),
     errorMessage: nullable(text),
   }),
-  SessionHeartbeatRequest: record<Wire.SessionHeartbeatRequest>({ sessionId: text }),
+  SessionHeartbeatRequest: record<Request<"sessionHeartbeat">>({ sessionId: text }),
   HealthResponse: record<Wire.HealthResponse>({ status: always("ok") }),
   SupportedModel: supportedModel,
   GetServerCapabilitiesResponse: record<Wire.ServerCapabilities>({ supportedModels: listOf(supportedModel) }),
-  GetInfoRequest: record<Wire.GetInfoRequest>({ modelId: text }),
+  GetInfoRequest: record<Request<"getInfo">>({ modelId: text }),
   ModelData: modelData,
   GetInfoResponse: record<Wire.ModelInfo>({
     modelId: text,

@@ -4,7 +4,12 @@ import { combineForwardBackwardOutputs } from "../../src/futures/combine.js";
 import { estimateDatumProtoBytes } from "../../src/wire/byte-estimates.js";
 import { encodeForwardBackwardRequest } from "../../src/wire/forward-backward-request-writer.js";
 import { file_tinker_public } from "../../src/wire/gen/tinker_public_pb.js";
-import { DEFAULT_CLIENT_CONFIG, DEFAULT_CLIENT_DYNAMIC_CONFIG, toWireJson } from "../../src/wire/index.js";
+import {
+  DEFAULT_CLIENT_CONFIG,
+  DEFAULT_CLIENT_DYNAMIC_CONFIG,
+  endpoints,
+  toWireJson,
+} from "../../src/wire/index.js";
 import { camelToSnake } from "../../src/wire/json-keys.js";
 import {
   decodeForwardBackwardOutput,
@@ -19,7 +24,7 @@ import { forwardBackwardOutput, forwardBackwardRequest, sampleResponse } from ".
 import { plainOutput, plainRequest, plainSample } from "./plain.js";
 import { Random, sameJson, shrink } from "./random.js";
 import { writeReport } from "./report.js";
-import { shapes } from "./shapes.js";
+import { requests, shapes, UNTYPED_ENDPOINTS } from "./shapes.js";
 
 explainSkip("wire.test.ts");
 
@@ -110,6 +115,20 @@ describe.skipIf(!hasPython)("the wire, judged by the official package", () => {
     }
     expect(toWireJson(DEFAULT_CLIENT_CONFIG)).toEqual(about.client_config);
     expect(toWireJson(DEFAULT_CLIENT_DYNAMIC_CONFIG)).toEqual(about.dynamic_config);
+  });
+
+  it("has in the table of endpoints what the package's requests have", () => {
+    const named = new Set<unknown>(Object.values(requests));
+    const unexplained = Object.entries(endpoints).filter(
+      ([name, endpoint]) => !named.has(endpoint) && !Object.hasOwn(UNTYPED_ENDPOINTS, name),
+    );
+    expect(unexplained.map(([name]) => name)).toEqual([]);
+    for (const [name, endpoint] of Object.entries(requests)) {
+      const ours = Object.keys(endpoint.request.shape).map(camelToSnake);
+      const theirs = about.types[name]!.fields.filter((field) => field !== "type");
+      // What other clients than the package's call its optimizer_params.
+      expect(ours.filter((field) => field !== "optim_params").sort(), name).toEqual(theirs.sort());
+    }
   });
 
   it("has the package's protobuf messages, field by field", () => {

@@ -202,7 +202,12 @@ export const trainingEndpoints = {
   }),
   saveWeightsExternal: operation("/api/v1/save_weights_external", {
     tag: "save_weights_external",
-    fields: { ...save, path: anyText, ageEncryptionRecipients: optional(list(anyText)) },
+    fields: {
+      ...numbered,
+      path: anyText,
+      ttlSeconds: optional(ttlSeconds),
+      ageEncryptionRecipients: optional(list(anyText)),
+    },
     future: future<SaveWeightsExternalResponse>("SaveWeightsExternal"),
   }),
   /** Into an existing model (`modelId`, `seqId`), or into one that it creates (`sessionId`, `modelSeqId`). */
