@@ -214,7 +214,7 @@ describe("provenance", () => {
       "no sequence",
       [span(3, { sequenceId: "" })],
       [span(3)],
-      "modelInputSpans[0].sequenceId must be the id of a sequence",
+      "modelInputSpans[0].sequenceId must be a non-empty string",
     ],
     [
       "a negative offset",

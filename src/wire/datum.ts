@@ -1,6 +1,7 @@
 import { ValidationError } from "../errors.js";
 import { checkKeys, checkObject, subfield } from "./check-keys.js";
-import { closestName, describe } from "./describe.js";
+import { closestName } from "./describe.js";
+import { type FieldsOf, list, message, nonNegativeInteger, oneOf, optional, text } from "./fields.js";
 import { snakeToCamel } from "./json-keys.js";
 import { LOSS_INPUT_DTYPES, type LossFnInputsLike, type LossInputName } from "./losses.js";
 import { ModelInput, type ModelInputLike } from "./model-input.js";
@@ -210,37 +211,17 @@ function checkProvenance(datum: Datum, field: string): void {
   checkSpans(lossFnInputSpans, lossPath, targets?.shape.length === 1 ? targets.shape[0] : undefined);
 }
 
+const span = message({
+  type: oneOf("prompt", "sampled"),
+  sequenceId: text,
+  offset: optional(nonNegativeInteger),
+  length: nonNegativeInteger,
+} satisfies FieldsOf<ProvenanceSpan>);
+
 function checkSpans(spans: readonly ProvenanceSpan[], field: string, positions: number | undefined): void {
-  let covered = 0;
-  for (const [index, span] of spans.entries()) {
-    const path = `${field}[${index}]`;
-    checkObject(span, path);
-    if (span.type !== "prompt" && span.type !== "sampled") {
-      throw new ValidationError(
-        `${path}.type`,
-        `${path}.type must be "prompt" or "sampled", got ${describe(span.type)}`,
-      );
-    }
-    if (typeof span.sequenceId !== "string" || span.sequenceId === "") {
-      const got = describe(span.sequenceId);
-      throw new ValidationError(
-        `${path}.sequenceId`,
-        `${path}.sequenceId must be the id of a sequence, got ${got}`,
-      );
-    }
-    for (const key of ["offset", "length"] as const) {
-      const value = key === "offset" ? (span.offset ?? 0) : span.length;
-      if (!Number.isSafeInteger(value) || value < 0) {
-        const got = describe(value);
-        throw new ValidationError(
-          `${path}.${key}`,
-          `${path}.${key} must be a non-negative integer, got ${got}`,
-        );
-      }
-    }
-    covered += span.length;
-  }
-  if (positions !== undefined && covered !== positions) {
+  const covered = list(span)
+    .check(spans, field)
+    .reduce((total, { length }) => total + length, 0);
+  if (positions !== undefined && covered !== positions)
     throw new ValidationError(field, `${field} must cover ${positions} positions, got ${covered}`);
-  }
 }

@@ -2,13 +2,13 @@ import { readFileSync } from "node:fs";
 import { create, toBinary } from "@bufbuild/protobuf";
 import type { DescriptorProto } from "@bufbuild/protobuf/wkt";
 import { describe, expect, it } from "vitest";
-import { checkAdamParams, checkLoraConfig, checkSampleRequest } from "./checks.js";
 import { Datum } from "./datum.js";
+import { endpoints } from "./endpoints/index.js";
+import { adamParams, loraConfig } from "./endpoints/training.js";
 import { decodeForwardBackwardOutput, encodeForwardBackwardOutput } from "./forward-backward-output-proto.js";
 import { decodeForwardBackwardRequest } from "./forward-backward-request-proto.js";
 import { encodeForwardBackwardRequest } from "./forward-backward-request-writer.js";
 import { ForwardBackwardRequestSchema, file_tinker_public } from "./gen/tinker_public_pb.js";
-import { toWireJson } from "./json-keys.js";
 import { chunkLength } from "./model-input.js";
 import { sampleRequestFromJson, sampleRequestToJson } from "./request-json.js";
 import { decodeSampleResponse, encodeSampleResponse } from "./sample-response-proto.js";
@@ -162,9 +162,9 @@ describe("against the Python package", () => {
   it("writes JSON requests with the same names and values", () => {
     const expected = readJson("requests.json");
     const sample = sampleRequestFromJson(expected.sample);
-    expect(sampleRequestToJson(checkSampleRequest(sample))).toEqual(expected.sample);
-    expect(toWireJson(checkAdamParams({}))).toEqual(expected.optimStep.adam_params);
-    expect(toWireJson(checkLoraConfig({ rank: 16 }))).toEqual(expected.loraConfig);
+    expect(sampleRequestToJson(endpoints.sample.request.check(sample, ""))).toEqual(expected.sample);
+    expect(adamParams.write(adamParams.check({}, ""))).toEqual(expected.optimStep.adam_params);
+    expect(loraConfig.write(loraConfig.check({ rank: 16 }, ""))).toEqual(expected.loraConfig);
   });
 });
 

@@ -104,7 +104,7 @@ describe("ModelInput", () => {
     [
       "location",
       { type: "image_asset_pointer", format: "png", location: "" },
-      "modelInput[0].location must be a path or URL",
+      "modelInput[0].location must be a non-empty string",
     ],
     [
       "expectedTokens",

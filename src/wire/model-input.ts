@@ -1,8 +1,9 @@
 import { TinkerError, ValidationError } from "../errors.js";
 import { base64ToBytes } from "./base64.js";
-import { checkKeys, checkObject, subfield } from "./check-keys.js";
+import { checkObject, subfield } from "./check-keys.js";
 import { describe } from "./describe.js";
 import { dmelShape } from "./dmel.js";
+import { type Field, message, oneOf, optional, text, value } from "./fields.js";
 
 export type ImageFormat = "png" | "jpeg";
 
@@ -173,7 +174,8 @@ export function chunkLength(chunk: ModelInputChunk): number {
 }
 
 /** One pass, no intermediate list: token ids are integers from 0 to 2^31 - 1. */
-export function toTokens(tokens: TokensLike, field: string): Int32Array {
+export function toTokens(given: unknown, field: string): Int32Array {
+  const tokens = given as TokensLike;
   if (tokens instanceof Int32Array) {
     for (let index = 0; index < tokens.length; index++) {
       if (tokens[index]! < 0) throw badToken(field, index, tokens[index]);
@@ -209,71 +211,52 @@ function badToken(field: string, index: number, token: unknown): ValidationError
   );
 }
 
-const CHUNK_KEYS = {
-  encoded_text: new Set(["type", "tokens"]),
-  image: new Set(["type", "data", "format", "expectedTokens"]),
-  image_asset_pointer: new Set(["type", "format", "location", "expectedTokens"]),
-  dmel: new Set(["type", "dmel"]),
-} as const;
+const tokens: Field<Int32Array> = field(toTokens);
+const bytes: Field<Uint8Array> = field(toBytes);
+const format: Field<ImageFormat> = oneOf("png", "jpeg");
+/** `null` counts as absent: Python writes it so. */
+const expectedTokens = optional(
+  value<number | null>("a non-negative integer", (given) => {
+    return given === null || (Number.isInteger(given) && (given as number) >= 0);
+  }),
+);
 
-function toChunk(chunk: ModelInputChunkLike, field: string): ModelInputChunk {
-  checkObject(chunk, field);
-  const known = Object.hasOwn(CHUNK_KEYS, chunk.type) ? CHUNK_KEYS[chunk.type] : undefined;
-  if (known === undefined) {
-    const path = `${field}.type`;
-    const kinds = Object.keys(CHUNK_KEYS).join(", ");
-    throw new ValidationError(path, `${path} must be one of ${kinds}, got ${describe(chunk.type)}`);
+const CHUNKS = {
+  encoded_text: message({ type: oneOf("encoded_text"), tokens }),
+  image: message({ type: oneOf("image"), data: bytes, format, expectedTokens }),
+  image_asset_pointer: message({
+    type: oneOf("image_asset_pointer"),
+    format,
+    location: text,
+    expectedTokens,
+  }),
+  dmel: message({ type: oneOf("dmel"), dmel: bytes }),
+};
+
+function toChunk(chunk: ModelInputChunkLike, path: string): ModelInputChunk {
+  checkObject(chunk, path);
+  const { type } = chunk as { type: keyof typeof CHUNKS };
+  if (!Object.hasOwn(CHUNKS, type)) {
+    const kinds = Object.keys(CHUNKS).join(", ");
+    throw new ValidationError(`${path}.type`, `${path}.type must be one of ${kinds}, got ${describe(type)}`);
   }
-  checkKeys(chunk, known, field);
-  switch (chunk.type) {
-    case "encoded_text":
-      return { type: "encoded_text", tokens: toTokens(chunk.tokens, `${field}.tokens`) };
-    case "image":
-      return {
-        type: "image",
-        data: toBytes(chunk.data, `${field}.data`),
-        format: checkFormat(chunk.format, `${field}.format`),
-        ...toExpectedTokens(chunk.expectedTokens, `${field}.expectedTokens`),
-      };
-    case "image_asset_pointer":
-      if (typeof chunk.location !== "string" || chunk.location === "") {
-        const path = `${field}.location`;
-        throw new ValidationError(path, `${path} must be a path or URL, got ${describe(chunk.location)}`);
-      }
-      return {
-        type: "image_asset_pointer",
-        format: checkFormat(chunk.format, `${field}.format`),
-        location: chunk.location,
-        ...toExpectedTokens(chunk.expectedTokens, `${field}.expectedTokens`),
-      };
-    case "dmel":
-      return { type: "dmel", dmel: toBytes(chunk.dmel, `${field}.dmel`) };
-    default:
-      throw chunk satisfies never;
-  }
+  const checked = CHUNKS[type].check(chunk, path) as ModelInputChunk & { expectedTokens?: number | null };
+  if (checked.expectedTokens !== null) return checked;
+  const { expectedTokens: _, ...rest } = checked;
+  return rest as ModelInputChunk;
 }
 
-function toBytes(value: Uint8Array | string, field: string): Uint8Array {
-  if (value instanceof Uint8Array) return value;
-  if (typeof value !== "string") {
-    throw new ValidationError(field, `${field} must be a Uint8Array or base64 text, got ${describe(value)}`);
-  }
+function toBytes(given: unknown, path: string): Uint8Array {
+  if (given instanceof Uint8Array) return given;
+  if (typeof given !== "string")
+    throw new ValidationError(path, `${path} must be a Uint8Array or base64 text, got ${describe(given)}`);
   try {
-    return base64ToBytes(value);
+    return base64ToBytes(given);
   } catch (error) {
-    throw new ValidationError(field, `${field} is not base64: ${(error as Error).message}`);
+    throw new ValidationError(path, `${path} is not base64: ${(error as Error).message}`);
   }
 }
 
-function checkFormat(format: ImageFormat, field: string): ImageFormat {
-  if (format === "png" || format === "jpeg") return format;
-  throw new ValidationError(field, `${field} must be "png" or "jpeg", got ${describe(format)}`);
-}
-
-function toExpectedTokens(value: number | null | undefined, field: string): { expectedTokens?: number } {
-  if (value === undefined || value === null) return {};
-  if ((value | 0) !== value || value < 0) {
-    throw new ValidationError(field, `${field} must be a non-negative integer, got ${describe(value)}`);
-  }
-  return { expectedTokens: value };
+function field<T>(check: (given: unknown, path: string) => T): Field<T> {
+  return { presence: "required", check, read: check, write: (given) => given };
 }

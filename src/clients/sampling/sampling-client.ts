@@ -15,7 +15,6 @@ import { type AttachOptions, Session } from "../../session/index.js";
 import type { LoadTokenizerOptions, Tokenizer } from "../../tokenizers/index.js";
 import { HttpClient, type RequestOptions, Semaphore } from "../../transport/index.js";
 import {
-  checkSampleRequest,
   checkTinkerPath,
   encodeRequest,
   endpoints,
@@ -123,7 +122,7 @@ export class SamplingClient {
   sample(request: SampleArguments, options: RequestOptions = {}): APIFuture<SampleResponse> {
     checkArgumentNames(request);
     const { includePromptLogprobs, ...rest } = request;
-    const checked = checkSampleRequest({ ...rest, promptLogprobs: includePromptLogprobs });
+    const checked = endpoints.sample.request.check({ ...rest, promptLogprobs: includePromptLogprobs }, "");
     return this.#start(checked, options, (response) => {
       checkHonoured(checked, response);
       return response;
@@ -135,12 +134,15 @@ export class SamplingClient {
     prompt: ModelInputLike,
     options: RequestOptions & { promptLogprobsLastN?: number | undefined } = {},
   ): APIFuture<(number | null)[]> {
-    const checked = checkSampleRequest({
-      prompt,
-      samplingParams: { maxTokens: 1 },
-      promptLogprobs: true,
-      promptLogprobsLastN: options.promptLogprobsLastN,
-    });
+    const checked = endpoints.sample.request.check(
+      {
+        prompt,
+        samplingParams: { maxTokens: 1 },
+        promptLogprobs: true,
+        promptLogprobsLastN: options.promptLogprobsLastN,
+      },
+      "",
+    );
     return this.#start(checked, options, (response) => {
       checkHonoured(checked, response);
       if (response.promptLogprobs === null) throw new TinkerError("The server returned no prompt logprobs.");

@@ -24,15 +24,15 @@ import {
 } from "../../transport/index.js";
 import { checkKeys, checkObject } from "../../wire/check-keys.js";
 import {
-  checkLoraConfig,
-  checkOptimizerConfig,
   checkTinkerPath,
   encodeRequest,
   endpoints,
   type GivenMessage,
   type LoraConfig,
+  loraConfig,
   type OperationEndpoint,
   type OptimizerConfig,
+  optimizerConfig,
   type ServerCapabilities,
   type Shape,
 } from "../../wire/index.js";
@@ -124,13 +124,7 @@ export class ServiceClient {
         `baseModel must be the name of a model, got ${JSON.stringify(baseModel)}`,
       );
     }
-    const loraConfig = checkLoraConfig({
-      rank: DEFAULT_RANK,
-      trainUnembed: true,
-      trainMlp: true,
-      trainAttn: true,
-      ...lora,
-    });
+    const adapter = loraConfig.check({ rank: DEFAULT_RANK, ...lora }, "");
     const context = await this.#session(signal);
     const modelSeqId = context.session.nextModelSeqId();
     const { modelId } = await this.#create(
@@ -141,8 +135,8 @@ export class ServiceClient {
         modelSeqId,
         baseModel,
         userMetadata,
-        loraConfig,
-        optimizerConfig: optimizer && checkOptimizerConfig(optimizer, "optimizer"),
+        loraConfig: adapter,
+        optimizerConfig: optimizer && optimizerConfig.check(optimizer, "optimizer"),
       },
       baseModel,
       { signal, timeout, maxRetries, headers },
@@ -189,7 +183,7 @@ export class ServiceClient {
           userMetadata,
           path,
           optimizer: withOptimizer,
-          optimizerConfig: optimizer && checkOptimizerConfig(optimizer, "optimizer"),
+          optimizerConfig: optimizer && optimizerConfig.check(optimizer, "optimizer"),
           weightsAccessToken,
         },
         modelId,

@@ -9,9 +9,7 @@ import {
   checkLossFnConfig,
   checkLossFnInputs,
   checkLossFnName,
-  checkOptimParams,
   checkTinkerPath,
-  checkTtlSeconds,
   Datum,
   type DatumLike,
   type DimuonParams,
@@ -29,6 +27,7 @@ import {
   type OptimParams,
   type OptimStepResponse,
   type OtherOptimParams,
+  optimParams,
   type Shape,
 } from "../../wire/index.js";
 import { consoleUrls } from "../console-urls.js";
@@ -165,7 +164,7 @@ export class TrainingClient {
   optimStep(params?: AdamParams, options?: RequestOptions): APIFuture<OptimStepResponse>;
   optimStep(params: OptimParams = {}, options: RequestOptions = {}): APIFuture<OptimStepResponse> {
     checkObject(params, "the argument of optimStep");
-    const checked = checkOptimParams(params, "");
+    const checked = optimParams.check(params, "");
     const request = this.#request(
       endpoints.optimStep,
       "type" in checked ? { optimizerParams: checked } : { adamParams: checked },
@@ -183,7 +182,6 @@ export class TrainingClient {
   /** Saves weights and optimizer state under a name. */
   saveState(name: string, options: SaveStateOptions = {}): APIFuture<{ path: string }> {
     checkName(name, "name");
-    checkTtlSeconds(options.ttlSeconds);
     const { ttlSeconds, userMetadata, overwrite = false } = options;
     const given = { path: name, ttlSeconds, userMetadata, overwrite };
     const doneAlready = {
@@ -216,7 +214,6 @@ export class TrainingClient {
   /** Saves weights for sampling under a name that outlives this session. */
   saveWeightsForSampler(name: string, options: SaveOptions = {}): APIFuture<{ path: string }> {
     checkName(name, "name");
-    checkTtlSeconds(options.ttlSeconds);
     const { ttlSeconds, userMetadata } = options;
     const request = this.#request(endpoints.saveWeightsForSampler, { path: name, ttlSeconds, userMetadata });
     const savedPath = formatTinkerPath(this.modelId, "sampler_weights", name);
@@ -233,7 +230,6 @@ export class TrainingClient {
     } = {},
   ): APIFuture<{ path: string }> {
     checkName(name, "name");
-    checkTtlSeconds(options.ttlSeconds);
     const { ttlSeconds, ageEncryptionRecipients } = options;
     const request = this.#request(endpoints.saveWeightsExternal, {
       path: name,
@@ -298,11 +294,11 @@ export class TrainingClient {
     endpoint: OperationEndpoint<S, T>,
     given: Omit<GivenMessage<S>, "modelId" | "seqId">,
   ): ModelRequest<T> {
-    const { modelId } = this;
+    const checked = endpoint.request.check({ ...given, modelId: this.modelId }, "");
     return {
       kind: endpoint.future,
       send: (seqId, settings) =>
-        this.#send(endpoint, { ...given, modelId, seqId } as unknown as GivenMessage<S>, settings),
+        this.#send(endpoint, { ...checked, seqId } as unknown as GivenMessage<S>, settings),
     };
   }
 

@@ -1,16 +1,17 @@
 import { describe, expect, it } from "vitest";
-import { ValidationError } from "../errors.js";
-import {
-  checkAdamParams,
-  checkLoraConfig,
-  checkOptimizerConfig,
-  checkOptimParams,
-  checkSampleRequest,
-  checkSamplingParams,
-  checkTtlSeconds,
-  type SampleRequestLike,
-} from "./checks.js";
-import { TensorData } from "./tensor-data.js";
+import { ValidationError } from "../../errors.js";
+import { TensorData } from "../tensor-data.js";
+import { ttlSeconds } from "./common.js";
+import { samplingEndpoints, samplingParams } from "./sampling.js";
+import { adamParams, loraConfig, optimizerConfig, optimParams } from "./training.js";
+
+const checkAdamParams = (given: unknown) => adamParams.check(given, "adamParams");
+const checkOptimParams = (given: unknown) => optimParams.check(given, "optimParams");
+const checkOptimizerConfig = (given: unknown) => optimizerConfig.check(given, "optimizerConfig");
+const checkLoraConfig = (given: unknown) => loraConfig.check(given, "loraConfig");
+const checkSamplingParams = (given: unknown) => samplingParams.check(given, "samplingParams");
+const checkSampleRequest = (given: unknown) => samplingEndpoints.sample.request.check(given, "");
+const checkTtlSeconds = (given: unknown) => ttlSeconds.check(given, "ttlSeconds");
 
 const refuses = (check: () => unknown, message: string) => {
   expect(check).toThrow(message);
@@ -59,10 +60,7 @@ describe("optimizer parameters", () => {
       () => checkOptimizerConfig({ type: "dimuon", version: 2 as 1 }),
       "optimizerConfig.version must be 1, got 2",
     );
-    refuses(
-      () => checkOptimizerConfig({ type: "adamw", beta1: 1 } as never),
-      "unknown field optimizerConfig.beta1",
-    );
+    refuses(() => checkOptimizerConfig({ type: "adamw", beta1: 1 }), "unknown field optimizerConfig.beta1");
   });
 });
 
@@ -84,9 +82,7 @@ describe("LoRA configs", () => {
     [{ rank: 1, trainMlp: 1 }, "loraConfig.trainMlp must be true or false, got 1"],
     [{ rank: 1, trainMLP: true }, "did you mean trainMlp?"],
     [{ rank: 1, trainMlp: false, trainAttn: false, trainUnembed: false }, "loraConfig trains nothing"],
-  ])("that are %j are refused", (config, message) =>
-    refuses(() => checkLoraConfig(config as never), message),
-  );
+  ])("that are %j are refused", (config, message) => refuses(() => checkLoraConfig(config), message));
 });
 
 describe("sampling parameters", () => {
@@ -136,7 +132,7 @@ describe("sample requests", () => {
     ).toBe(2);
   });
 
-  it.each<[Partial<Record<keyof SampleRequestLike | "numSample", unknown>>, string]>([
+  it.each<[object, string]>([
     [{ numSamples: 0 }, "numSamples must be a positive integer, got 0"],
     [{ numSample: 1 }, "unknown field numSample; did you mean numSamples?"],
     [{ samplingParams: { maxTokens: 0 } }, "samplingParams.maxTokens must be a positive integer, got 0"],
@@ -161,12 +157,11 @@ describe("sample requests", () => {
     [{ targetPromptLogprobs: TensorData.from([[0.5], [1]]) }, "targetPromptLogprobs must be int64"],
     [{ modelPath: "run/weights" }, 'modelPath must begin with "tinker://", got "run/weights"'],
   ])("with %j are refused", (change, message) => {
-    refuses(() => checkSampleRequest({ prompt: [1, 2, 3], ...change } as SampleRequestLike), message);
+    refuses(() => checkSampleRequest({ prompt: [1, 2, 3], ...change }), message);
   });
 });
 
 it("checks times to live", () => {
-  checkTtlSeconds(undefined);
   checkTtlSeconds(3600);
   for (const ttl of [-1, 0, 1.5, Number.NaN])
     refuses(() => checkTtlSeconds(ttl), "ttlSeconds must be a positive integer");
