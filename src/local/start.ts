@@ -7,12 +7,13 @@ import { createAdaptorServer } from "@hono/node-server";
 import { TinkerError } from "../errors.js";
 import { type Clock, systemClock } from "../transport/clock.js";
 import type { Logger } from "../transport/logger.js";
+import type { ClientConfig } from "../wire/session-types.js";
 import { defaultModel } from "./default-model.js";
 import { type Engine, startEngine } from "./engine/index.js";
 import { checkModel } from "./engine/model/base-model.js";
 import type { HubModelOptions } from "./hub-model.js";
 import { type ModelSource, resolveModel } from "./model-source.js";
-import { type ClientConfig, createServer, type Limits, refuseForeignHost } from "./server/index.js";
+import { createServer, type Limits, refuseForeignHost } from "./server/index.js";
 import { openStore } from "./store/index.js";
 
 export interface LocalBackendOptions {
@@ -38,7 +39,7 @@ export interface LocalBackendOptions {
   readonly corsOrigins?: readonly string[];
   readonly limits?: Partial<Limits>;
   /** Flags of `POST /api/v1/client/config`, over the defaults. */
-  readonly clientConfig?: ClientConfig;
+  readonly clientConfig?: Partial<ClientConfig>;
   readonly logger?: Pick<Logger, "error" | "warn">;
   readonly clock?: Clock;
   readonly random?: () => number;

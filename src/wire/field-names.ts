@@ -43,9 +43,9 @@ export function inUsersWords(text: string): string {
   return said.replace(/\b[a-z]+(?:_[a-z0-9]+)+\b/g, (word) => fieldNames().get(word) ?? word);
 }
 
-/** Our own sentence with the fields named as they are on the wire, for clients of any language. */
+/** Our own sentence with the fields named as they are on the wire, for clients of any language; quotes and paths stay as they are. */
 export function inWireWords(text: string): string {
-  return text.replace(/\b[a-z]+(?:[A-Z][a-z0-9]*)+\b/g, (word) => {
+  return text.replace(/"[^"]*"|tinker:\/\/\S+|\b[a-z]+(?:[A-Z][a-z0-9]*)+\b/g, (word) => {
     const wire = camelToSnake(word);
     return fieldNames().has(wire) ? wire : word;
   });

@@ -120,7 +120,7 @@ export function optional<T, Given>(field: Field<T, "required", Given>): Field<T,
 
 export function withDefault<T, Given>(
   field: Field<T, "required", Given>,
-  fallback: T,
+  fallback: NoInfer<T>,
 ): Field<T, "defaulted", Given> {
   return { ...field, presence: "defaulted", fallback };
 }
@@ -145,6 +145,14 @@ export function bounded<T>(field: Field<T>, expected: string, holds: (value: T) 
       throw new ValidationError(path, `${path} must be ${expected}, got ${describe(given)}`);
     },
   };
+}
+
+/** What a server takes from clients beyond what ours may send. */
+export function tolerant<T, Given>(
+  field: Field<T, "required", Given>,
+  accepted: Pick<Field<T>, "read">,
+): Field<T, "required", Given> {
+  return { ...field, read: (json, path) => accepted.read(json, path) };
 }
 
 /** A number in a query, where everything is text. */
@@ -211,7 +219,9 @@ export function message<S extends Shape>(
         (source, { wireName, field }, fieldPath) => {
           const item = Object.hasOwn(source, wireName) ? source[wireName] : undefined;
           const isAbsent = item === undefined || item === null;
-          return isAbsent && field.presence !== "required" ? undefined : field.read(item, fieldPath);
+          if (isAbsent && field.presence !== "required") return undefined;
+          if (item === undefined) throw new ValidationError(fieldPath, `${fieldPath} is missing`);
+          return field.read(item, fieldPath);
         },
       ),
     write(given, path = "") {

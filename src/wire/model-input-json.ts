@@ -1,5 +1,6 @@
 import { ValidationError } from "../errors.js";
 import { bytesToBase64 } from "./base64.js";
+import { checkObject, subfield } from "./check-keys.js";
 import { describe } from "./describe.js";
 import type { Field } from "./fields.js";
 import { fromWireJson, toNumbers } from "./json-keys.js";
@@ -50,11 +51,10 @@ function expectedTokens(chunk: { readonly expectedTokens?: number | undefined })
 }
 
 function modelInputFromJson(json: unknown, field: string): ModelInput {
-  if (!isRecord(json) || !Array.isArray(json["chunks"])) {
-    throw new ValidationError(
-      `${field}.chunks`,
-      `${field}.chunks must be a list of chunks, got ${describe(json)}`,
-    );
+  checkObject(json, field);
+  if (!Array.isArray(json["chunks"])) {
+    const path = subfield(field, "chunks");
+    throw new ValidationError(path, `${path} must be a list of chunks, got ${describe(json["chunks"])}`);
   }
   const chunks = json["chunks"].map((chunk: unknown): ModelInputChunkLike => {
     if (!isRecord(chunk)) return chunk as ModelInputChunkLike;

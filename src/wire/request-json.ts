@@ -42,3 +42,9 @@ export function sampleRequestToJson(request: SampleRequest): Record<string, unkn
 export function sampleRequestFromJson(json: unknown): SampleRequest {
   return endpoints.sample.request.read(json, "");
 }
+
+/** The digits of a sample request's number, also of one beyond 2^53, which `JSON.parse` has rounded; undefined beyond 2^63. */
+export function exactSeqId(seqId: number, bodyText: string): string | undefined {
+  if (Number.isSafeInteger(seqId)) return String(seqId);
+  return /"seq_id"\s*:\s*(\d{1,19})\s*[,}]/.exec(bodyText)?.[1];
+}

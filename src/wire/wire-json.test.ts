@@ -93,13 +93,13 @@ describe("forward and backward requests in JSON", () => {
 
   it.each<[string, unknown, string]>([
     ["no object", [], "body must be an object"],
-    ["no input", { model_id: "m" }, "forwardBackwardInput must be an object, got undefined"],
-    ["no model", { forward_input: { data: [], loss_fn: "x" } }, "modelId must be a non-empty string"],
-    ["no data", { forward_input: { loss_fn: "x" }, model_id: "m" }, "data must be a list, got undefined"],
+    ["no input", { model_id: "m" }, "forwardBackwardInput is missing"],
+    ["no model", { forward_input: { data: [], loss_fn: "x" } }, "modelId is missing"],
+    ["no data", { forward_input: { loss_fn: "x" }, model_id: "m" }, "data is missing"],
     [
       "a datum without input",
       { forward_input: { loss_fn: "x", data: [{}] }, model_id: "m" },
-      "data[0].modelInput.chunks must be a list",
+      "data[0].modelInput must be an object, got undefined",
     ],
     [
       "a bad token",
@@ -250,7 +250,7 @@ describe("sample requests in JSON", () => {
       targetPromptLogprobs: [[1]],
       topkPromptLogprobs: 0,
     });
-    expect(() => sampleRequestFromJson({})).toThrow("prompt.chunks must be a list of chunks, got undefined");
+    expect(() => sampleRequestFromJson({})).toThrow("prompt is missing");
     expect(() => sampleRequestFromJson(null)).toThrow("body must be an object, got null");
   });
 });

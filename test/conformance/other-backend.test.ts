@@ -15,7 +15,7 @@ describe("our client", () => {
     await using backend = await startLocalBackend({
       logger: silent,
       apiKeys: ["tml-one"],
-      clientConfig: { pjwt_auth_enabled: true },
+      clientConfig: { pjwtAuthEnabled: true },
     });
     const rows = await runOurMethods({ baseURL: backend.baseURL, apiKey: backend.apiKey });
     servers.push({ name: "the built-in backend", rows });

@@ -18,10 +18,10 @@ const CONFIGURATIONS: [string, LocalBackendOptions, string][] = [
     {
       apiKeys: ["tml-one", "tml-two"],
       clientConfig: {
-        pjwt_auth_enabled: true,
-        proto_compress_fwdbwd: true,
-        sample_use_retrieve_futures: true,
-        create_model_via_load_weights: true,
+        pjwtAuthEnabled: true,
+        protoCompressFwdbwd: true,
+        sampleUseRetrieveFutures: true,
+        createModelViaLoadWeights: true,
       },
     },
     "tml-one",
@@ -30,7 +30,7 @@ const CONFIGURATIONS: [string, LocalBackendOptions, string][] = [
 
 /** Tells the scripts that the server gives tokens for keys. */
 const tokenEnv = ({ clientConfig }: LocalBackendOptions): Record<string, string> =>
-  clientConfig?.["pjwt_auth_enabled"] === true ? { HAS_TOKENS: "1" } : {};
+  clientConfig?.pjwtAuthEnabled === true ? { HAS_TOKENS: "1" } : {};
 
 interface Row {
   readonly client: string;

@@ -17,7 +17,7 @@ explainSkip("same-script.test.ts");
 const run = promisify(execFile);
 
 /** Small chunks, so that most batches of the script travel in several. */
-const OPTIONS = { logger: silent, random: () => 0.5, clientConfig: { fwdbwd_max_chunk_len: 4 } };
+const OPTIONS = { logger: silent, random: () => 0.5, clientConfig: { fwdbwdMaxChunkLen: 4 } };
 
 /** Requests that come and go with time, or belong to the transport. */
 const BACKGROUND: Readonly<Record<string, string>> = {

@@ -52,7 +52,7 @@ describe("training requests of one model", () => {
     expect(await polling).toMatchObject({
       type: "try_again",
       queue_state: "paused_capacity",
-      queue_state_reason: expect.stringMatching(/seq_id 1 of model .* not arrived; 2 later/),
+      queue_state_reason: expect.stringMatching(/request 1 of model .* not arrived; 2 later/),
     });
     await client.ok("/optim_step", stepBody(modelId, 1));
     expect(await client.poll(accepted["request_id"])).toMatchObject({ metrics: { "step:max": 3 } });

@@ -21,9 +21,9 @@ describe("new ServiceClient(backend)", () => {
       {
         apiKeys: ["tml-one"],
         clientConfig: {
-          pjwt_auth_enabled: true,
-          sample_use_retrieve_futures: true,
-          create_model_via_load_weights: true,
+          pjwtAuthEnabled: true,
+          sampleUseRetrieveFutures: true,
+          createModelViaLoadWeights: true,
         },
       },
       false,

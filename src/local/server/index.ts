@@ -1,4 +1,4 @@
-/** The Tinker API over HTTP: routes, keys, futures, queues in `seq_id` order, sessions that expire. */
-export { refuseForeignHost } from "./cross-site.js";
-export { defaultLimits, type Limits } from "./limits.js";
-export { type ClientConfig, createServer, type Server, type ServerOptions } from "./server.js";
+/** The Tinker API over HTTP: keys, sessions, futures, models that train in the order of their requests, sampling, checkpoints, chat. */
+export { refuseForeignHost } from "./http/cross-site.js";
+export { defaultLimits, type Limits } from "./http/limits.js";
+export { createServer, type Server, type ServerOptions } from "./server.js";

@@ -1,19 +1,36 @@
 import { mkdir, rm } from "node:fs/promises";
 import type { Clock } from "../../transport/clock.js";
 import type { Logger } from "../../transport/logger.js";
+import { endpoints } from "../../wire/endpoints/index.js";
+import type { ClientConfig } from "../../wire/session-types.js";
 import type { Engine } from "../engine/engine.js";
 import type { Store } from "../store/store.js";
-import { createApp } from "./app.js";
-import { audit, type Core, tinkerPath } from "./core.js";
-import { type Failure, FutureStore } from "./future-store.js";
-import { Identities } from "./identity.js";
-import { defaultLimits, type Limits } from "./limits.js";
-import { Samplers } from "./samplers.js";
-import { type LiveSession, Sessions } from "./sessions.js";
-import { UrlSigner } from "./url-signer.js";
+import { AuditTrail } from "./access/audit-trail.js";
+import { addClientRoutes } from "./access/client-routes.js";
+import { Identities } from "./access/identity.js";
+import { UrlSigner } from "./access/url-signer.js";
+import { addAdminRoutes } from "./admin/admin-routes.js";
+import { addOpenAiRoutes } from "./chat/openai-routes.js";
+import { addCopyRoute } from "./checkpoints/copy-route.js";
+import { addDownloadRoutes } from "./checkpoints/download-routes.js";
+import { tinkerPath } from "./checkpoints/find-checkpoint.js";
+import { addRunRoutes } from "./checkpoints/run-routes.js";
+import { addFutureRoutes } from "./futures/future-routes.js";
+import { type Failure, FutureStore } from "./futures/future-store.js";
+import { createApp } from "./http/app.js";
+import { defaultLimits, type Limits } from "./http/limits.js";
+import { type Identity, mayAccess, routesOf } from "./http/route.js";
+import { AdapterPool } from "./sampling/adapter-pool.js";
+import { SampleRuns } from "./sampling/sample-runs.js";
+import { addSamplingRoutes } from "./sampling/sampling-routes.js";
+import { SamplingSessions } from "./sampling/sampling-sessions.js";
+import { LiveModels } from "./sessions/live-models.js";
+import { type LiveSession, LiveSessions, sessionIdOf } from "./sessions/live-sessions.js";
+import { addSessionRoutes } from "./sessions/session-routes.js";
+import { addTrainingRoutes } from "./training/training-routes.js";
+import { addWeightsRoutes } from "./training/weights-routes.js";
 
-export type ClientConfig = Readonly<Record<string, boolean | number | string>>;
-
+/** What a server is made from. */
 export interface ServerOptions {
   readonly engine: Engine;
   readonly store: Store;
@@ -27,9 +44,10 @@ export interface ServerOptions {
   readonly sessionTimeoutMs: number;
   readonly limits: Partial<Limits>;
   /** Flags sent to clients, over the defaults. */
-  readonly clientConfig: ClientConfig;
+  readonly clientConfig: Partial<ClientConfig>;
 }
 
+/** A server without a socket. */
 export interface Server {
   fetch(request: Request): Response | Promise<Response>;
   close(): Promise<void>;
@@ -38,19 +56,19 @@ export interface Server {
 const SWEEP_INTERVAL_MS = 5_000;
 const CLOSING_GRACE_MS = 1_000;
 
-const DEFAULT_CLIENT_CONFIG: ClientConfig = {
-  pjwt_auth_enabled: false,
-  credential_default_source: "api_key",
-  parallel_fwdbwd_chunks: true,
-  proto_compress_fwdbwd: false,
-  fwdbwd_max_chunk_len: 1024,
-  fwdbwd_max_chunk_bytes_count: 5_000_000,
-  sample_max_concurrent_requests: 2000,
-  sample_use_retrieve_futures: false,
+const DEFAULT_CLIENT_CONFIG: Partial<ClientConfig> = {
+  pjwtAuthEnabled: false,
+  credentialDefaultSource: "api_key",
+  parallelFwdbwdChunks: true,
+  protoCompressFwdbwd: false,
+  fwdbwdMaxChunkLen: 1024,
+  fwdbwdMaxChunkBytesCount: 5_000_000,
+  sampleMaxConcurrentRequests: 2000,
+  sampleUseRetrieveFutures: false,
   // Otherwise clones of a sampler take random numbers up to 10^18, which few JSON readers keep exact.
-  sample_join_sampling_session: true,
-  create_model_via_load_weights: false,
-  custom_loss_server_side: false,
+  sampleJoinSamplingSession: true,
+  createModelViaLoadWeights: false,
+  customLossServerSide: false,
 };
 
 /** The Tinker server as a function from request to response, over an engine and a store that the caller owns. */
@@ -61,42 +79,31 @@ export async function createServer(options: ServerOptions): Promise<Server> {
   const spillFolder = store.folder.join("spill");
   await rm(spillFolder, { recursive: true, force: true });
   await mkdir(spillFolder, { mode: 0o700 });
-  const sessions: Sessions = new Sessions({
+  const sessions: LiveSessions = new LiveSessions({
     store,
     clock,
     limits,
     timeoutMs: options.sessionTimeoutMs,
     onEnd: (session, failure) => endSession(session, failure),
   });
-  const samplers = new Samplers({ engine, store, clock, futures, limits, sessions, spillFolder });
-  const core: Core = {
-    engine,
-    models: new Map((await engine.models()).map((model) => [model.name, model])),
-    store,
-    clock,
-    random: options.random,
-    limits,
-    identities: new Identities(options.apiKeys, () => clock.wallNow()),
-    signer: new UrlSigner(() => clock.wallNow()),
-    futures,
-    sessions,
-    samplers,
-    budget: { queuedBytes: 0 },
-    bodies: { bytes: 0 },
-    clientConfig: { ...DEFAULT_CLIENT_CONFIG, ...options.clientConfig },
-  };
+  const models = new LiveModels({ sessions, store, clock, futures, limits });
+  const adapters = new AdapterPool(engine, spillFolder, limits.loadedSamplers);
+  const samplingSessions = new SamplingSessions({ store, clock, limits, sessions, adapters });
+  const sampleRuns = new SampleRuns({ engine, store, clock, futures, limits, adapters });
+  const audit = new AuditTrail(store.audit, clock);
 
   /** The engine frees a model behind what it is doing; a server that is being closed does not wait for that. */
   async function endSession(session: LiveSession, failure: Failure): Promise<void> {
-    for (const model of session.models.values()) model.queue.close(failure);
+    for (const model of session.models.values()) model.turns.close(failure);
     await Promise.race([free(session, failure), graceOver]);
     session.models.clear();
   }
 
   async function free(session: LiveSession, failure: Failure): Promise<void> {
-    await samplers.endSession(session, failure);
+    sampleRuns.endSession(session, failure);
+    await samplingSessions.endSession(session);
     for (const model of session.models.values()) {
-      await model.queue.whenIdle();
+      await model.turns.whenIdle();
       await engine.removeAdapter(model.adapterId).catch(() => undefined);
     }
   }
@@ -106,8 +113,8 @@ export async function createServer(options: ServerOptions): Promise<Server> {
     await sessions.expire();
     for (const record of await store.checkpoints.removeExpired()) {
       const run = store.runs.get(record.runId);
-      const owner = { owner: run?.owner ?? "local", seesAll: false };
-      await audit(core, owner, "checkpoints.expired", {
+      const owner = run?.owner ?? "local";
+      await audit.record({ owner }, "checkpoints.expired", {
         modelId: record.runId,
         tinkerPath: tinkerPath(record),
       });
@@ -137,7 +144,54 @@ export async function createServer(options: ServerOptions): Promise<Server> {
   };
   scheduleSweep();
 
-  const app = createApp(core, { origins: options.origins, logger });
+  const identities = new Identities(options.apiKeys, () => clock.wallNow());
+  const services = {
+    engine,
+    store,
+    clock,
+    random: options.random,
+    limits,
+    reader: { limits, clock, bodies: { bytes: 0 } },
+    baseModels: new Map((await engine.models()).map((model) => [model.name, model])),
+    clientConfig: { ...DEFAULT_CLIENT_CONFIG, ...options.clientConfig },
+    identities,
+    signer: new UrlSigner(() => clock.wallNow()),
+    audit,
+    futures,
+    sessions,
+    models,
+    samplingSessions,
+    sampleRuns,
+    freeze: samplingSessions.freeze.bind(samplingSessions),
+    noteSeen: sessions.noteSeen.bind(sessions),
+    maySend(identity: Identity, requestId: string) {
+      const session = store.sessions.get(sessionIdOf(requestId));
+      return session === undefined ? requestId.startsWith("sample-") : mayAccess(identity, session.owner);
+    },
+  };
+  const app = createApp({
+    clock,
+    logger,
+    origins: options.origins,
+    keysRequired: identities.keysRequired,
+    identify: (request) => identities.ofRequest(request),
+    isClosing: () => futures.isClosed,
+    addOpenRoutes(open) {
+      routesOf(open, services.reader)(endpoints.health, () => ({ status: "ok" }));
+      addDownloadRoutes(open, services);
+    },
+  });
+  const route = routesOf(app, services.reader);
+  addClientRoutes(route, services);
+  addSessionRoutes(route, services);
+  addTrainingRoutes(app, route, services);
+  addWeightsRoutes(route, services);
+  addSamplingRoutes(route, services);
+  addFutureRoutes(route, services);
+  addRunRoutes(app, route, services);
+  addCopyRoute(route, services);
+  addAdminRoutes(route, services);
+  addOpenAiRoutes(app, services);
   return {
     fetch: (request) => app.fetch(request),
     async close() {

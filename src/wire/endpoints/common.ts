@@ -1,4 +1,5 @@
 import {
+  anyText,
   bounded,
   type Field,
   inQuery,
@@ -20,14 +21,15 @@ const MAX_METADATA_CHARACTERS = 64 * 1024;
 const MAX_TTL_SECONDS = 10 * 366 * 24 * 3600;
 const MAX_PAGE = 1000;
 
-export const shortText = bounded(
-  text,
-  `at most ${MAX_SHORT_TEXT} characters long`,
-  (given) => given.length <= MAX_SHORT_TEXT,
-);
+export const textUpTo = (field: Field<string>, most: number): Field<string> =>
+  bounded(field, `at most ${most} characters long`, (given) => given.length <= most);
+
+export const shortText = textUpTo(text, MAX_SHORT_TEXT);
+/** Also the empty one. */
+export const anyShortText = textUpTo(anyText, MAX_SHORT_TEXT);
 
 export const tags = bounded(
-  list(value<string>("a string", (given) => typeof given === "string")),
+  list(anyText),
   `at most ${MAX_METADATA_ENTRIES} short texts`,
   (given) => given.length <= MAX_METADATA_ENTRIES && given.every((tag) => tag.length <= MAX_SHORT_TEXT),
 );
@@ -78,6 +80,9 @@ export const page = (limit: number) => ({
   ),
   offset: withDefault(inQuery(nonNegativeInteger), 0),
 });
+
+/** How a client says that its session ended. */
+export const finishReason = oneOf("success", "errored", "interrupted");
 
 export const accessScope = withDefault(oneOf("owned", "accessible"), "owned");
 

@@ -13,6 +13,7 @@ import {
   value,
   withDefault,
 } from "../fields.js";
+import { isRecord } from "../reading.js";
 import type {
   AuditLog,
   BillingUsage,
@@ -30,7 +31,7 @@ import type {
   TrainingRunsResponse,
   WeightsInfo,
 } from "../rest-types.js";
-import { accessScope, page, shortText, ttlSeconds } from "./common.js";
+import { accessScope, finishReason, page, shortText, ttlSeconds } from "./common.js";
 import { endpoint, json } from "./endpoint.js";
 
 const RUN = "/api/v1/training_runs/:trainingRunId";
@@ -39,8 +40,6 @@ const SESSION = "/api/v1/sessions/:sessionId";
 
 /** The folder tells the kind: `weights`, `sampler_weights`, `external_weights`. */
 const checkpoint = { trainingRunId: text, folder: text, name: text };
-
-const finishReason = oneOf("success", "errored", "interrupted");
 
 const searchOwner = message(
   {
@@ -60,13 +59,10 @@ const searchStatus = message({
 }) as unknown as Field<SessionStatusQuery>;
 
 /** Each value is matched as a text. */
-const textMetadata = value<Readonly<Record<string, string>>>("an object of strings", (given) => {
-  return (
-    typeof given === "object" &&
-    given !== null &&
-    Object.values(given).every((item) => typeof item === "string")
-  );
-});
+const textMetadata = value<Readonly<Record<string, string>>>(
+  "an object of strings",
+  (given) => isRecord(given) && Object.values(given).every((item) => typeof item === "string"),
+);
 
 const time = value<string>(
   "a time such as 2026-01-31T10:00:00Z",

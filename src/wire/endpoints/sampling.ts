@@ -4,12 +4,14 @@ import {
   boolean,
   type Field,
   type FieldsOf,
+  integerFrom,
   message,
   nonNegative,
   nonNegativeInteger,
   optional,
   positiveInteger,
   text,
+  tolerant,
   value,
   withDefault,
 } from "../fields.js";
@@ -45,7 +47,11 @@ export const samplingParams = message({
   ),
   temperature: withDefault(nonNegative, 1),
   topK: withDefault(
-    value<number>("-1 or a positive integer", (given) => given === -1 || (isToken(given) && given !== 0)),
+    tolerant(
+      value<number>("-1 or a positive integer", (given) => given === -1 || (isToken(given) && given !== 0)),
+      // Some clients turn it off with 0.
+      integerFrom(-1, Number.MAX_SAFE_INTEGER),
+    ),
     -1,
   ),
   topP: withDefault(

@@ -1,4 +1,14 @@
-import { anyText, list, message, oneOf, optional, text, withDefault } from "../fields.js";
+import {
+  anyText,
+  type Field,
+  list,
+  message,
+  opaque,
+  optional,
+  text,
+  tolerant,
+  withDefault,
+} from "../fields.js";
 import type {
   AuthTokenResponse,
   ClientConfig,
@@ -11,10 +21,11 @@ import type {
   TelemetryEvent,
   TelemetryResponse,
 } from "../session-types.js";
-import { metadata, shortText, tags, wireJson } from "./common.js";
+import { anyShortText, finishReason, metadata, shortText, tags, textUpTo, wireJson } from "./common.js";
 import { endpoint, json } from "./endpoint.js";
 
 const MAX_TELEMETRY_EVENTS = 10_000;
+const MAX_DETAIL = 16_384;
 
 /** Start-up of a client: health, settings, tokens, sessions and their heartbeats, telemetry. */
 export const serviceEndpoints = {
@@ -24,12 +35,12 @@ export const serviceEndpoints = {
   }),
   clientConfig: endpoint("POST", "/api/v1/client/config", {
     pool: "session",
-    fields: { sdkVersion: withDefault(anyText, "") },
+    fields: { sdkVersion: withDefault(anyShortText, "") },
     answer: json<ClientConfig>(),
   }),
   dynamicConfig: endpoint("POST", "/api/v1/client/dynamic_config", {
     pool: "session",
-    fields: { sdkVersion: withDefault(anyText, "") },
+    fields: { sdkVersion: withDefault(anyShortText, "") },
     answer: json<ClientDynamicConfig>(),
   }),
   authToken: endpoint("POST", "/api/v1/auth/token", { pool: "session", answer: json<AuthTokenResponse>() }),
@@ -41,9 +52,9 @@ export const serviceEndpoints = {
     fields: {
       tags: withDefault(tags, []),
       userMetadata: optional(metadata),
-      sdkVersion: withDefault(anyText, ""),
+      sdkVersion: withDefault(anyShortText, ""),
       projectId: optional(shortText),
-      displayName: optional(shortText),
+      displayName: optional(tolerant(shortText, anyShortText)),
     },
     answer: json<CreateSessionResponse>(),
   }),
@@ -57,15 +68,18 @@ export const serviceEndpoints = {
     pool: "session",
     fields: {
       sessionId: text,
-      reason: withDefault(message({ type: oneOf("success", "errored", "interrupted") }), { type: "success" }),
-      detail: optional(anyText),
+      reason: withDefault(message({ type: finishReason }), { type: "success" }),
+      detail: optional(textUpTo(anyText, MAX_DETAIL)),
     },
     answer: json<void>(),
   }),
   telemetry: endpoint("POST", "/api/v1/telemetry", {
     pool: "telemetry",
     fields: {
-      events: list<TelemetryEvent>(wireJson<TelemetryEvent>("an event"), { most: MAX_TELEMETRY_EVENTS }),
+      events: tolerant(
+        list(wireJson<TelemetryEvent>("an event")),
+        list(opaque as Field<TelemetryEvent>, { most: MAX_TELEMETRY_EVENTS }),
+      ),
       platform: optional(anyText),
       sdkVersion: optional(anyText),
       sessionId: optional(anyText),

@@ -15,6 +15,7 @@ import {
   optional,
   positiveInteger,
   text,
+  tolerant,
   value,
   withDefault,
 } from "../fields.js";
@@ -42,7 +43,7 @@ import type {
   SaveWeightsResponse,
   UnloadModelResponse,
 } from "../training-types.js";
-import { metadata, seqId, sessionSeqId, ttlSeconds, wireJson } from "./common.js";
+import { metadata, seqId, sessionSeqId, shortText, ttlSeconds, wireJson } from "./common.js";
 import { endpoint, future, json, operation } from "./endpoint.js";
 
 const ADAM_FIELDS = {
@@ -55,7 +56,9 @@ const ADAM_FIELDS = {
 } satisfies FieldsOf<AdamParams>;
 
 /** One Adam step. All six values are sent: servers differ in what they assume for one that is left out. */
-export const adamParams = message(ADAM_FIELDS, { closed: true });
+const plainAdam = message(ADAM_FIELDS, { closed: true });
+const typedAdam = message({ type: optional(oneOf("adamw")), ...ADAM_FIELDS }, { closed: true });
+export const adamParams: typeof plainAdam = { ...plainAdam, read: typedAdam.read };
 
 /** A union told apart by `type`; a type nobody knows here passes as it is. */
 function byType<T>(known: Readonly<Record<string, Field<T>>>, untyped?: Field<T>): Field<T> {
@@ -88,13 +91,19 @@ export const optimParams = byType<OptimParams>(
   adamParams,
 );
 
-/** The optimizer a model is created with. */
-export const optimizerConfig = byType<OptimizerConfig>({
-  adamw: message({ type: oneOf("adamw") } satisfies FieldsOf<AdamOptimizerConfig>),
+const adamConfig = message({ type: oneOf("adamw") } satisfies FieldsOf<AdamOptimizerConfig>);
+
+const typedOptimizerConfig = byType<OptimizerConfig>({
+  adamw: adamConfig,
   dimuon: message({
     type: oneOf("dimuon"),
     version: optional(value<1>("1", (given) => given === 1)),
   } satisfies FieldsOf<DimuonOptimizerConfig>),
+});
+
+/** The optimizer a model is created with; servers read one without `type` as Adam's. */
+export const optimizerConfig = tolerant(typedOptimizerConfig, {
+  read: (json, path) => typedOptimizerConfig.read(isRecord(json) ? { type: "adamw", ...json } : json, path),
 });
 
 /** Shape of an adapter; at least one kind of layer must be trained. */
@@ -120,6 +129,17 @@ export const loraConfig = message(
 
 /** Clients that number their requests are served in that order, others in the order of arrival. */
 const numbered = { modelId: text, seqId: optional(seqId) };
+
+const requestNumber = message({ modelId: text, seqId });
+
+/** The model and the number of a request of which nothing else is known to be right. */
+export function readRequestNumber(json: unknown): { modelId?: string; seqId?: number } {
+  try {
+    return requestNumber.read(json, "");
+  } catch {
+    return {};
+  }
+}
 
 const passMessage = message({
   data: list(datumField),
@@ -232,7 +252,7 @@ export const trainingEndpoints = {
       sourcePath: text,
       sessionId: optional(text),
       modelSeqId: optional(sessionSeqId),
-      destinationProjectId: optional(text),
+      destinationProjectId: optional(shortText),
       ttlSeconds: optional(ttlSeconds),
       weightsAccessToken: optional(anyText),
     },

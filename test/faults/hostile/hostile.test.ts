@@ -1,10 +1,11 @@
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
+import { endpoints as table } from "../../../src/wire/index.js";
 import { endpoints } from "./endpoints.mjs";
 import { runHostile } from "./run.mjs";
 
-const routesFolder = new URL("../../../src/local/server/", import.meta.url).pathname;
+const serverFolder = new URL("../../../src/local/server/", import.meta.url).pathname;
 
 describe("hostile input to the built-in backend", () => {
   it("is refused, quickly, without harm to the server or to others: a short form of `npm run faults`", async () => {
@@ -17,19 +18,21 @@ describe("hostile input to the built-in backend", () => {
   it("is made for every endpoint there is", () => {
     const ids = { model: "M", session: "S", sampler: "A", weights: "w", externalWeights: "e", nextSeqId: 1 };
     const covered = new Set(endpoints(ids, 0).map(({ method, path }) => `${method} ${path.split("?")[0]}`));
-    const missing: string[] = [];
-    for (const file of readdirSync(routesFolder).filter((name) => /^(routes-.*|app)\.ts$/.test(name))) {
-      const source = readFileSync(join(routesFolder, file), "utf8");
-      for (const [, method, path] of source.matchAll(/app\.(get|post|put|delete)\(\s*["`]([^"`]+)["`]/g)) {
-        const pattern = path!
-          .replace(/^\$\{CHECKPOINT\}/, "/api/v1/training_runs/:run/checkpoints/:kind/:name")
-          .replaceAll(/:\w+/g, "[^/]+");
-        const isCovered = [...covered].some((one) =>
-          new RegExp(`^${method!.toUpperCase()} ${pattern}$`).test(one),
-        );
-        if (!isCovered) missing.push(`${method} ${path}`);
-      }
+    // Those of the table, and those that other formats own: the downloads, and OpenAI's.
+    const routes = Object.values(table).map(({ method, path }) => ({
+      method: method as string,
+      path: path as string,
+    }));
+    for (const file of readdirSync(serverFolder, { recursive: true, encoding: "utf8" })) {
+      if (!file.endsWith(".ts")) continue;
+      const source = readFileSync(join(serverFolder, file), "utf8");
+      for (const [, method, path] of source.matchAll(/\bapp\.(get|post|put|delete)\(\s*"([^"]+)"/g))
+        routes.push({ method: method!.toUpperCase(), path: path! });
     }
+    const missing = routes.filter(({ method, path }) => {
+      const pattern = new RegExp(`^${method} ${path.replaceAll(/:\w+/g, "[^/]+")}$`);
+      return ![...covered].some((one) => pattern.test(one));
+    });
     expect(missing).toEqual([]);
     expect(covered.size).toBeGreaterThan(50);
   });

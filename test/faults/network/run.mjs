@@ -18,12 +18,12 @@ const STALLED_MS = 60_000;
 
 /** Two kinds of servers a client can meet; even seeds get the first. */
 const CONFIGURATIONS = [
-  { fwdbwd_max_chunk_len: 2 },
+  { fwdbwdMaxChunkLen: 2 },
   {
-    fwdbwd_max_chunk_len: 2,
-    parallel_fwdbwd_chunks: false,
-    sample_use_retrieve_futures: true,
-    create_model_via_load_weights: true,
+    fwdbwdMaxChunkLen: 2,
+    parallelFwdbwdChunks: false,
+    sampleUseRetrieveFutures: true,
+    createModelViaLoadWeights: true,
   },
 ];
 

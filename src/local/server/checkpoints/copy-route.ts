@@ -1,0 +1,87 @@
+import { randomUUID } from "node:crypto";
+import type { Clock } from "../../../transport/clock.js";
+import { endpoints } from "../../../wire/endpoints/index.js";
+import type { FilledMessage } from "../../../wire/fields.js";
+import type { CheckpointRecord } from "../../store/checkpoint-store.js";
+import type { RunRecord } from "../../store/run-store.js";
+import type { AuditTrail } from "../access/audit-trail.js";
+import type { Identities } from "../access/identity.js";
+import { conflict, invalid } from "../http/http-error.js";
+import type { Identity, Route } from "../http/route.js";
+import type { LiveSessions } from "../sessions/live-sessions.js";
+import { type CheckpointRecords, checkpointByPath, expiryOf, tinkerPath } from "./find-checkpoint.js";
+
+const MAX_REMEMBERED_COPIES = 1000;
+
+/** Copies of checkpoints into runs of their own, which cannot be trained on. */
+export function addCopyRoute(
+  route: Route,
+  services: {
+    readonly store: CheckpointRecords;
+    readonly sessions: LiveSessions;
+    readonly clock: Clock;
+    readonly identities: Identities;
+    readonly audit: AuditTrail;
+  },
+): void {
+  const { store, sessions, clock, identities, audit } = services;
+  const copies = new Map<string, Promise<string>>();
+
+  route(endpoints.copyWeights, async (request, call) => {
+    const identity = call.get("identity");
+    const token = request.weightsAccessToken ?? call.req.header("x-tinker-weights-access-token");
+    const reader = identities.reader(identity, token);
+    const record = checkpointByPath(store, reader, request.sourcePath, "sourcePath");
+    // A copy has no number of its own to be recognised by when it is sent again.
+    const key = `${identity.owner} ${call.req.header("x-idempotency-key") ?? randomUUID()}`;
+    let made = copies.get(key);
+    if (made === undefined) {
+      made = copy(identity, record, request);
+      copies.set(key, made);
+      made.catch(() => copies.delete(key));
+      if (copies.size > MAX_REMEMBERED_COPIES) copies.delete(copies.keys().next().value!);
+    }
+    return { tinkerPath: await made };
+  });
+
+  async function copy(
+    identity: Identity,
+    from: CheckpointRecord,
+    request: FilledMessage<typeof endpoints.copyWeights.request.shape>,
+  ): Promise<string> {
+    const { sessionId, modelSeqId, destinationProjectId, ttlSeconds } = request;
+    const session = sessionId === undefined ? undefined : sessions.use(identity, sessionId);
+    if (session !== undefined && modelSeqId === undefined)
+      throw invalid("modelSeqId", "is needed together with sessionId");
+    if (session === undefined && destinationProjectId === undefined)
+      throw invalid("destinationProjectId", "is missing: give it, or sessionId and modelSeqId");
+    const runId =
+      session === undefined ? `${randomUUID()}:train:0` : `${session.record.id}:train:${modelSeqId}`;
+    if (store.runs.get(runId) !== undefined || session?.models.has(runId) === true)
+      throw conflict(`Run ${runId} exists already; give the copy another number.`);
+    const now = clock.wallNow();
+    const run: RunRecord = {
+      ...store.runs.get(from.runId)!,
+      id: runId,
+      owner: identity.owner,
+      sessionId: session?.record.id ?? null,
+      projectId: destinationProjectId ?? session?.record.projectId ?? null,
+      createdAt: now,
+      lastRequestAt: now,
+      // Whatever befell the run afterwards, the checkpoint was saved before it.
+      corrupted: false,
+    };
+    await store.runs.save(run);
+    const { kind, name, userMetadata } = from;
+    const expiresAt = expiryOf(clock, ttlSeconds);
+    const record = await store.checkpoints.save(
+      { run, kind, name, expiresAt, userMetadata, overwrite: false },
+      { type: "copy", from },
+    );
+    await audit.record(identity, "checkpoints.copied", {
+      tinkerPath: tinkerPath(record),
+      details: { source: tinkerPath(from) },
+    });
+    return tinkerPath(record);
+  }
+}

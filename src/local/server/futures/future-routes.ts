@@ -1,0 +1,83 @@
+import { endpoints } from "../../../wire/endpoints/index.js";
+import type { CompleteMetadataResponse, TryAgainResponse } from "../../../wire/future-types.js";
+import { toWireJson } from "../../../wire/json-keys.js";
+import { HttpError } from "../http/http-error.js";
+import { type Call, type Identity, mayAccess, type Route } from "../http/route.js";
+import type { Future, FutureStore, Outcome } from "./future-store.js";
+
+/** Clients give a poll 45 s. */
+export const MAX_LONG_POLL_MS = 25_000;
+// Sooner when something holds the queue up, so that it can be shown; not at once, or clients would spin.
+const MAX_BLOCKED_POLL_MS = 3_000;
+
+/** Results, one at a time, by long polls. */
+export function addFutureRoutes(
+  route: Route,
+  services: {
+    readonly futures: FutureStore;
+    /** Results above this are announced by size first when the client allows it. */
+    readonly limits: { readonly inlineResultBytes: number };
+    /** A sign of life from whoever polls for a request. */
+    readonly noteSeen: (requestId: string) => void;
+    /** Whether somebody may have sent a request that is no longer known. */
+    readonly maySend: (identity: Identity, requestId: string) => boolean;
+  },
+): void {
+  const { futures, limits, noteSeen, maySend } = services;
+
+  route(endpoints.retrieveFuture, async ({ requestId, allowMetadataOnly }, call) => {
+    const future = find(call.get("identity"), requestId);
+    noteSeen(requestId);
+    const { signal } = call.req.raw;
+    if (future.queueInfo().state !== "active") await futures.wait(future, MAX_BLOCKED_POLL_MS, signal);
+    if (future.queueInfo().state === "active") await futures.wait(future, MAX_LONG_POLL_MS, signal);
+    noteSeen(requestId);
+    if (future.outcome !== undefined) return answer(call, future, future.outcome, allowMetadataOnly);
+    const { state, reason } = future.queueInfo();
+    return toWireJson({
+      type: "try_again",
+      requestId,
+      queueState: state,
+      queueStateReason: reason ?? null,
+    } satisfies TryAgainResponse);
+  });
+
+  route(endpoints.cancelFuture, ({ requestId }, call) => {
+    const future = futures.get(requestId);
+    // Cancelling what has already ended, or is unknown, has nothing left to do.
+    if (future !== undefined && mayAccess(call.get("identity"), future.owner)) future.cancel();
+    return { type: "cancel_future", requestId };
+  });
+
+  function find(identity: Identity, requestId: string): Future {
+    const future = futures.get(requestId);
+    if (future !== undefined && mayAccess(identity, future.owner)) return future;
+    if (future === undefined && maySend(identity, requestId)) {
+      throw new HttpError(
+        410,
+        `The result of request ${requestId} is gone: it was fetched, has expired, or the server was restarted.`,
+      );
+    }
+    throw new HttpError(404, `There is no request ${requestId}.`);
+  }
+
+  function answer(call: Call, future: Future, outcome: Outcome, allowMetadataOnly: boolean): unknown {
+    if (outcome.type === "encoded") {
+      const { bytes } = outcome;
+      if (allowMetadataOnly && bytes.byteLength > limits.inlineResultBytes) {
+        const { requestId } = future;
+        return toWireJson({
+          status: "complete_metadata",
+          requestId,
+          responsePayloadSize: bytes.byteLength,
+        } satisfies CompleteMetadataResponse & { requestId: string });
+      }
+      futures.markFetched(future);
+      if (!(call.req.header("accept") ?? "").includes("application/x-protobuf")) return outcome.toJson();
+      const headers = { "content-type": "application/x-protobuf" };
+      return call.body(bytes as Uint8Array<ArrayBuffer>, 200, headers);
+    }
+    futures.markFetched(future);
+    return outcome.type === "json" ? outcome.body : { error: outcome.error, category: outcome.category };
+  }
+}

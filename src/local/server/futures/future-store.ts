@@ -1,0 +1,210 @@
+import type { Clock } from "../../../transport/clock.js";
+import type { OperationEndpoint } from "../../../wire/endpoints/endpoint.js";
+import type { QueueState } from "../../../wire/future-types.js";
+import type { Limits } from "../http/limits.js";
+
+/** Why an operation has no result yet. */
+export interface QueueInfo {
+  readonly state: QueueState;
+  readonly reason?: string;
+}
+
+/** How an operation ended. Large results are kept in the form most clients fetch. */
+export type Outcome =
+  | { readonly type: "json"; readonly body: Readonly<Record<string, unknown>> }
+  | { readonly type: "encoded"; readonly bytes: Uint8Array; readonly toJson: () => unknown }
+  | ({ readonly type: "failed" } & Failure);
+
+/** What went wrong, in words, and who has to mend it. */
+export interface Failure {
+  readonly error: string;
+  readonly category: "user" | "server";
+}
+
+/** What is asked of the table to keep and answer a result. */
+export type ResultOf<Result> = Pick<OperationEndpoint<never, Result>, "path" | "tag" | "future">;
+
+/** A result as the protobuf that most clients fetch. */
+export class EncodedResult<Result> {
+  readonly bytes: Uint8Array;
+  readonly decode: (bytes: Uint8Array) => Result;
+
+  constructor(bytes: Uint8Array, decode: (bytes: Uint8Array) => Result) {
+    this.bytes = bytes;
+    this.decode = decode;
+  }
+}
+
+/** A result in the form in which it is kept. */
+export function outcomeOf<Result>(
+  { tag, future }: ResultOf<Result>,
+  result: Result | EncodedResult<Result>,
+): Outcome {
+  if (!(result instanceof EncodedResult))
+    return { type: "json", body: { type: tag, ...(future.toJson(result) as object) } };
+  const { bytes, decode } = result;
+  return { type: "encoded", bytes, toJson: () => future.toJson(decode(bytes)) };
+}
+
+export interface FutureOptions {
+  readonly requestId: string;
+  readonly owner: string;
+  readonly queueInfo?: () => QueueInfo;
+  readonly cancel?: () => void;
+  /** Called when the result has been dropped, by age or for space. */
+  readonly onForgotten?: () => void;
+}
+
+/** An accepted operation: its result once there is one, and those who wait for it. */
+export class Future {
+  readonly requestId: string;
+  readonly owner: string;
+  readonly queueInfo: () => QueueInfo;
+  readonly cancel: () => void;
+  readonly onForgotten: () => void;
+  outcome: Outcome | undefined;
+  endedAt = 0;
+  readonly waiters = new Set<() => void>();
+
+  constructor(options: FutureOptions) {
+    this.requestId = options.requestId;
+    this.owner = options.owner;
+    this.queueInfo = options.queueInfo ?? (() => ({ state: "active" }));
+    this.cancel = options.cancel ?? (() => undefined);
+    this.onForgotten = options.onForgotten ?? (() => undefined);
+  }
+}
+
+const MAX_UNFETCHED_MS = 60 * 60_000;
+// Long enough for a client that lost the answer on its way to ask again.
+const MAX_FETCHED_MS = 5 * 60_000;
+
+/** All operations that are running or whose results can still be fetched; results are bounded in bytes and age. */
+export class FutureStore {
+  readonly #clock: Clock;
+  readonly #limits: Limits;
+  readonly #all = new Map<string, Future>();
+  // Both in the order in which they end, so that the oldest are found at the front.
+  readonly #unfetched = new Map<string, Future>();
+  readonly #fetched = new Map<string, { future: Future; at: number }>();
+  #resultBytes = 0;
+  #fetchedBytes = 0;
+  #closed = false;
+
+  constructor(clock: Clock, limits: Limits) {
+    this.#clock = clock;
+    this.#limits = limits;
+  }
+
+  get resultBytes(): number {
+    return this.#resultBytes;
+  }
+
+  get isClosed(): boolean {
+    return this.#closed;
+  }
+
+  get size(): number {
+    return this.#all.size;
+  }
+
+  create(options: FutureOptions): Future {
+    const future = new Future(options);
+    // A request that failed may have been sent again under its old number.
+    const before = this.#all.get(future.requestId);
+    if (before !== undefined) this.forget(before);
+    this.#all.set(future.requestId, future);
+    return future;
+  }
+
+  get(requestId: string): Future | undefined {
+    this.sweep();
+    return this.#all.get(requestId);
+  }
+
+  end(future: Future, outcome: Outcome): void {
+    if (future.outcome !== undefined) return;
+    future.outcome = outcome;
+    future.endedAt = this.#clock.now();
+    this.#unfetched.set(future.requestId, future);
+    this.#resultBytes += sizeOf(outcome);
+    for (const wake of [...future.waiters]) wake();
+    future.waiters.clear();
+    this.sweep();
+  }
+
+  /** Waits until the operation has ended, the time is over, the caller is gone or the server closes. */
+  wait(future: Future, timeoutMs: number, signal: AbortSignal): Promise<void> {
+    if (future.outcome !== undefined || signal.aborted || this.#closed) return Promise.resolve();
+    return waitAmong(future.waiters, this.#clock, timeoutMs, signal);
+  }
+
+  markFetched(future: Future): void {
+    if (!this.#unfetched.delete(future.requestId) || future.outcome === undefined) return;
+    this.#fetched.set(future.requestId, { future, at: this.#clock.now() });
+    this.#fetchedBytes += sizeOf(future.outcome);
+    this.sweep();
+  }
+
+  /** Drops a result whose client says it has it. */
+  forget(future: Future): void {
+    if (future.outcome === undefined || this.#all.get(future.requestId) !== future) return;
+    this.#all.delete(future.requestId);
+    this.#unfetched.delete(future.requestId);
+    if (this.#fetched.delete(future.requestId)) this.#fetchedBytes -= sizeOf(future.outcome);
+    this.#resultBytes -= sizeOf(future.outcome);
+    future.onForgotten();
+  }
+
+  /** Drops results that are too old, then, while there are too many bytes, fetched ones before others. */
+  sweep(): void {
+    const now = this.#clock.now();
+    for (const { future, at } of this.#fetched.values()) {
+      const isOld = at + MAX_FETCHED_MS <= now;
+      // The newest always stays: its answer may be the one that is being lost on its way.
+      const isTooMuch =
+        this.#fetched.size > this.#limits.fetchedResults ||
+        this.#fetchedBytes > this.#limits.fetchedResultBytes ||
+        this.#resultBytes > this.#limits.resultBytes;
+      if (!isOld && !(isTooMuch && this.#fetched.size > 1)) break;
+      this.forget(future);
+    }
+    for (const future of this.#unfetched.values()) {
+      const isOld = future.endedAt + MAX_UNFETCHED_MS <= now;
+      // The newest always stays: a single result above the limit must still reach its client.
+      const isTooMuch = this.#resultBytes > this.#limits.resultBytes && this.#unfetched.size > 1;
+      if (!isOld && !isTooMuch) break;
+      this.forget(future);
+    }
+  }
+
+  /** Ends every wait; used when the server closes. */
+  close(): void {
+    this.#closed = true;
+    for (const future of this.#all.values()) for (const wake of [...future.waiters]) wake();
+  }
+}
+
+function sizeOf(outcome: Outcome): number {
+  return outcome.type === "encoded" ? outcome.bytes.byteLength : 512;
+}
+
+/** Joins those who wait, until they are woken, the time is over or the caller is gone. */
+export function waitAmong(
+  waiters: Set<() => void>,
+  clock: Clock,
+  timeoutMs: number,
+  signal: AbortSignal,
+): Promise<void> {
+  return new Promise((resolve) => {
+    const done = () => {
+      waiters.delete(done);
+      signal.removeEventListener("abort", done);
+      cancelTimer();
+      resolve();
+    };
+    const cancelTimer = clock.setTimer(done, timeoutMs, { background: true });
+    signal.addEventListener("abort", done, { once: true });
+    waiters.add(done);
+  });
+}

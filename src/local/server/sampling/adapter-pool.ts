@@ -1,0 +1,175 @@
+import { mkdir, rm } from "node:fs/promises";
+import { join } from "node:path";
+import type { AdapterState, Engine } from "../../engine/engine.js";
+import { readAdapterFolder, writeAdapterFiles } from "../../store/adapter-files.js";
+
+/** Weights a sampler holds on to while it samples. */
+export interface AdapterLease {
+  readonly adapterId: string;
+  release(): void;
+}
+
+interface Loaded {
+  readonly adapterId: string;
+  readonly baseModel: string;
+  readonly ready: Promise<void>;
+  /** Set for weights that exist nowhere but here. */
+  readonly isUnnamed: boolean;
+  users: number;
+  isDropped: boolean;
+}
+
+/**
+ * The sampler weights in the engine: shared by all samplers of one checkpoint, the least recently used ones
+ * evicted. Unnamed weights, which have no checkpoint to be read from again, wait in a spill folder.
+ */
+export class AdapterPool {
+  readonly #engine: Engine;
+  readonly #spillFolder: string;
+  readonly #maxLoaded: number;
+  // In order of use, the least recent first.
+  readonly #loaded = new Map<string, Loaded>();
+  readonly #spilled = new Map<string, { baseModel: string; folder: string; written: Promise<void> }>();
+  #nextId = 0;
+
+  constructor(engine: Engine, spillFolder: string, maxLoaded: number) {
+    this.#engine = engine;
+    this.#spillFolder = spillFolder;
+    this.#maxLoaded = maxLoaded;
+  }
+
+  /** Takes a frozen copy of a model's current weights in under `key`. */
+  async adopt(key: string, modelAdapterId: string, baseModel: string): Promise<void> {
+    const adapterId = this.#newId();
+    await this.#engine.cloneAdapter(modelAdapterId, adapterId);
+    this.#loaded.set(key, {
+      adapterId,
+      baseModel,
+      ready: Promise.resolve(),
+      isUnnamed: true,
+      users: 0,
+      isDropped: false,
+    });
+    this.#makeRoom();
+  }
+
+  /** Loads the weights unless they are loaded, and keeps them until the lease is released. */
+  async acquire(key: string, baseModel: string, read: () => Promise<AdapterState>): Promise<AdapterLease> {
+    let entry = this.#loaded.get(key);
+    if (entry === undefined) {
+      entry = this.#load(key, baseModel, read);
+    } else {
+      this.#loaded.delete(key);
+      this.#loaded.set(key, entry);
+    }
+    const held = entry;
+    held.users += 1;
+    try {
+      await held.ready;
+    } catch (error) {
+      held.users -= 1;
+      const current = this.#loaded.get(key);
+      // They were on their way to a disk that did not take them.
+      if (current !== undefined && current !== held) return this.acquire(key, baseModel, read);
+      this.#loaded.delete(key);
+      throw error;
+    }
+    this.#makeRoom();
+    let isReleased = false;
+    return {
+      adapterId: held.adapterId,
+      release: () => {
+        if (isReleased) return;
+        isReleased = true;
+        held.users -= 1;
+        if (held.isDropped && held.users === 0) void this.#remove(held);
+        else this.#makeRoom();
+      },
+    };
+  }
+
+  /** Forgets the weights, at once or when the last sample that uses them has ended. */
+  async drop(key: string): Promise<void> {
+    const entry = this.#loaded.get(key);
+    if (entry !== undefined) {
+      this.#loaded.delete(key);
+      entry.isDropped = true;
+      if (entry.users === 0) await this.#remove(entry);
+    }
+    const spilled = this.#spilled.get(key);
+    if (spilled !== undefined) {
+      this.#spilled.delete(key);
+      await spilled.written.catch(() => undefined);
+      await removeFolder(spilled.folder);
+    }
+  }
+
+  #load(key: string, baseModel: string, read: () => Promise<AdapterState>): Loaded {
+    const adapterId = this.#newId();
+    const spilled = this.#spilled.get(key);
+    const load = async () => {
+      if (spilled !== undefined) await spilled.written;
+      const state = spilled === undefined ? await read() : await readAdapterFolder(spilled.folder);
+      await this.#engine.importAdapter(adapterId, baseModel, state, { optimizer: false });
+    };
+    const entry: Loaded = {
+      adapterId,
+      baseModel,
+      ready: load(),
+      isUnnamed: spilled !== undefined,
+      users: 0,
+      isDropped: false,
+    };
+    this.#loaded.set(key, entry);
+    return entry;
+  }
+
+  #makeRoom(): void {
+    if (this.#loaded.size <= this.#maxLoaded) return;
+    for (const [key, entry] of this.#loaded) {
+      if (entry.users > 0) continue;
+      this.#loaded.delete(key);
+      if (entry.isUnnamed && !this.#spilled.has(key)) this.#spill(key, entry);
+      else void this.#remove(entry);
+      if (this.#loaded.size <= this.#maxLoaded) return;
+    }
+  }
+
+  #spill(key: string, entry: Loaded): void {
+    const folder = join(this.#spillFolder, entry.adapterId);
+    const write = async () => {
+      const state = await this.#engine.exportAdapter(entry.adapterId, { optimizer: false });
+      await mkdir(folder, { recursive: true, mode: 0o700 });
+      await writeAdapterFiles(folder, state, entry.baseModel);
+      await this.#remove(entry);
+    };
+    const spilled = { baseModel: entry.baseModel, folder, written: write() };
+    this.#spilled.set(key, spilled);
+    spilled.written.catch(() => this.#keep(key, entry, spilled));
+  }
+
+  /** Weights that the disk did not take stay where they are. */
+  async #keep(key: string, entry: Loaded, spilled: { folder: string }): Promise<void> {
+    const isWanted = this.#spilled.get(key) === spilled;
+    if (isWanted) {
+      this.#spilled.delete(key);
+      this.#loaded.set(key, entry);
+    } else await this.#remove(entry);
+    await removeFolder(spilled.folder);
+  }
+
+  async #remove(entry: Loaded): Promise<void> {
+    await entry.ready.catch(() => undefined);
+    await this.#engine.removeAdapter(entry.adapterId).catch(() => undefined);
+  }
+
+  #newId(): string {
+    this.#nextId += 1;
+    return `sampler-${this.#nextId}`;
+  }
+}
+
+/** What cannot be removed now goes when the next server starts; whoever ends a session has more to free. */
+async function removeFolder(folder: string): Promise<void> {
+  await rm(folder, { recursive: true, force: true }).catch(() => undefined);
+}

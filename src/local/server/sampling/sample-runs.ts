@@ -1,0 +1,186 @@
+import { randomUUID } from "node:crypto";
+import type { Clock } from "../../../transport/clock.js";
+import { endpoints } from "../../../wire/endpoints/index.js";
+import { decodeSampleResponse, encodeSampleResponse } from "../../../wire/protobuf.js";
+import type { TensorData } from "../../../wire/tensor-data.js";
+import { CancelledError, type Engine } from "../../engine/engine.js";
+import type { Store } from "../../store/store.js";
+import { readCheckpoint } from "../checkpoints/find-checkpoint.js";
+import {
+  EncodedResult,
+  type Failure,
+  type Future,
+  type FutureStore,
+  type Outcome,
+  outcomeOf,
+} from "../futures/future-store.js";
+import { describeFailure, HttpError, tooBusy } from "../http/http-error.js";
+import type { Limits } from "../http/limits.js";
+import type { Identity } from "../http/route.js";
+import type { LiveSession } from "../sessions/live-sessions.js";
+import type { AdapterLease, AdapterPool } from "./adapter-pool.js";
+import { type SampleWork, toSampleResponse } from "./sample-call.js";
+import type { SampledModel, SampledWeights } from "./sampling-sessions.js";
+
+/** One sample request, checked. */
+export interface SampleJob {
+  readonly requestId: string;
+  readonly owner: string;
+  /** What traces draw it under. */
+  readonly track: string;
+  readonly session: LiveSession | undefined;
+  readonly weights: SampledWeights;
+  readonly call: SampleWork;
+  readonly targets: TensorData | undefined;
+  readonly onForgotten?: () => void;
+  readonly onEnd?: (outcome: Outcome) => void;
+}
+
+/** What running samples needs of the server. */
+export interface SampleRunsOptions {
+  readonly engine: Engine;
+  readonly store: Pick<Store, "runs" | "checkpoints" | "usage">;
+  readonly clock: Clock;
+  readonly futures: FutureStore;
+  readonly limits: Limits;
+  readonly adapters: AdapterPool;
+}
+
+interface Running {
+  readonly session: LiveSession | undefined;
+  isCancelled: boolean;
+  /** Set when it was not the client that cancelled it. */
+  failure?: Failure;
+}
+
+/** The samples that are being drawn or wait for it; many at once, which the engine batches. */
+export class SampleRuns {
+  readonly #options: SampleRunsOptions;
+  readonly #running = new Map<string, Running>();
+  #queuedSequences = 0;
+
+  constructor(options: SampleRunsOptions) {
+    this.#options = options;
+  }
+
+  /** Accepts a request that is of no session; every one of them is new. */
+  startAlone(
+    identity: Identity,
+    { info, weights }: SampledModel,
+    call: SampleWork,
+    targets?: TensorData,
+  ): Future {
+    const requestId = `sample-${randomUUID()}`;
+    const { owner } = identity;
+    return this.start({ requestId, owner, track: info.name, session: undefined, weights, call, targets });
+  }
+
+  /** Accepts a sample request; 429 when too many are waiting. */
+  start(job: SampleJob): Future {
+    const { limits, futures, engine } = this.#options;
+    const sequences = job.call.numSamples;
+    if (this.#queuedSequences > 0 && this.#queuedSequences + sequences > limits.queuedSequences) {
+      throw tooBusy(
+        `${this.#queuedSequences} sequences are being sampled or waiting; at most ${limits.queuedSequences} may. Try again in a moment.`,
+      );
+    }
+    const running: Running = { session: job.session, isCancelled: false };
+    const future = futures.create({
+      requestId: job.requestId,
+      owner: job.owner,
+      cancel: () => {
+        running.isCancelled = true;
+        engine.cancelSample(job.requestId);
+      },
+      ...(job.onForgotten === undefined ? {} : { onForgotten: job.onForgotten }),
+    });
+    this.#queuedSequences += sequences;
+    this.#running.set(job.requestId, running);
+    void this.#run(job, running).then((outcome) => {
+      this.#queuedSequences -= sequences;
+      this.#running.delete(job.requestId);
+      futures.end(future, outcome);
+      job.onEnd?.(outcome);
+    });
+    return future;
+  }
+
+  async #run(job: SampleJob, running: Running): Promise<Outcome> {
+    const { clock, engine } = this.#options;
+    const { requestId, call } = job;
+    const submittedAt = clock.now();
+    let startedAt = submittedAt;
+    let outcome: Outcome;
+    let tokens = 0;
+    try {
+      const lease = await this.#lease(job);
+      try {
+        startedAt = clock.now();
+        // Cancelled while its weights were being loaded: the engine does not know of it yet.
+        if (running.isCancelled) throw new CancelledError("The request was cancelled.");
+        const result = await engine.sample({ ...call, requestId, adapterId: lease?.adapterId });
+        for (const sequence of result.sequences) tokens += sequence.tokens.length;
+        this.#count(job, result.promptCacheHitTokens, tokens);
+        const response = toSampleResponse(result, call.prompt, job.targets);
+        const encoded = new EncodedResult(encodeSampleResponse(response), decodeSampleResponse);
+        outcome = outcomeOf(endpoints.sample, encoded);
+      } finally {
+        lease?.release();
+      }
+    } catch (error) {
+      outcome = { type: "failed", ...(running.failure ?? describeFailure(error)) };
+    }
+    job.session?.trace.add({
+      name: "sample",
+      track: job.track,
+      submittedAt,
+      startedAt,
+      endedAt: clock.now(),
+      failed: outcome.type === "failed",
+      details: { requestId, promptTokens: call.prompt.length, samples: call.numSamples, tokens },
+    });
+    return outcome;
+  }
+
+  async #lease({ weights, call }: SampleJob): Promise<AdapterLease | undefined> {
+    const { adapters, store } = this.#options;
+    switch (weights.type) {
+      case "base":
+        return undefined;
+      case "checkpoint": {
+        const { record } = weights;
+        // The time tells an overwritten checkpoint from the one before it.
+        const key = `${record.runId}/${record.kind}/${record.name}@${record.createdAt}`;
+        return adapters.acquire(key, call.baseModel, () => readCheckpoint(store, record));
+      }
+      case "unnamed":
+        return adapters.acquire(weights.key, call.baseModel, () =>
+          Promise.reject(new HttpError(410, "The sampler's weights are gone.")),
+        );
+      default:
+        return weights satisfies never;
+    }
+  }
+
+  #count({ owner, session, call }: SampleJob, cacheHits: number, sampledTokens: number): void {
+    const { usage } = this.#options.store;
+    const at = this.#options.clock.wallNow();
+    const { prompt, numSamples, baseModel } = call;
+    const common = { owner, sessionId: session?.record.id ?? null, baseModel };
+    usage.add(at, { ...common, kind: "prefill", count: prompt.length - cacheHits });
+    // The other samples of a request share its prompt.
+    const shared = cacheHits + prompt.length * (numSamples - 1);
+    usage.add(at, { ...common, kind: "cached_prefill", count: shared });
+    usage.add(at, { ...common, kind: "sample", count: sampledTokens });
+  }
+
+  /** Stops the samples of a session that is over. */
+  endSession(session: LiveSession, failure: Failure): void {
+    for (const [requestId, running] of this.#running) {
+      if (running.session !== session) continue;
+      running.isCancelled = true;
+      running.failure = failure;
+      this.#options.engine.cancelSample(requestId);
+    }
+  }
+}

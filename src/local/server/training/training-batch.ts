@@ -1,0 +1,160 @@
+import { createHash } from "node:crypto";
+import type { Datum } from "../../../wire/datum.js";
+import {
+  checkLossFnConfig,
+  LOSS_INPUT_DTYPES,
+  LOSSES,
+  type LossInputName,
+  PUBLISHED_LOSSES,
+  type PublishedLoss,
+} from "../../../wire/losses.js";
+import type { TensorData } from "../../../wire/tensor-data.js";
+import type { BaseModelInfo, EngineDatum } from "../../engine/engine.js";
+import { HttpError, invalid } from "../http/http-error.js";
+import type { Limits } from "../http/limits.js";
+import { checkTokens, textTokens } from "../sessions/base-models.js";
+
+/** The loss of a pass, which this server must have, and its settings, which are numbers. */
+export function checkLoss(
+  lossFn: string,
+  config: Readonly<Record<string, number | string>> | undefined,
+): { lossFn: PublishedLoss; lossFnConfig: Record<string, number> } {
+  if (lossFn === "custom") {
+    throw invalid(
+      "lossFn",
+      "'custom' names a loss stored on the server, but this server stores none: custom losses run in the client",
+    );
+  }
+  const known = PUBLISHED_LOSSES.find((name) => name === lossFn);
+  if (known === undefined)
+    throw invalid("lossFn", `must be one of ${PUBLISHED_LOSSES.join(", ")}, got ${JSON.stringify(lossFn)}`);
+  const lossFnConfig: Record<string, number> = {};
+  for (const [key, value] of Object.entries(checkLossFnConfig(known, config, "lossFnConfig") ?? {})) {
+    if (typeof value !== "number")
+      throw invalid(`lossFnConfig.${key}`, `must be a finite number, got ${JSON.stringify(value)}`);
+    lossFnConfig[key] = value;
+  }
+  return { lossFn: known, lossFnConfig };
+}
+
+/** A batch in the engine's form, and what it weighs. */
+export interface TrainingBatch {
+  readonly data: EngineDatum[];
+  readonly tokens: number;
+  readonly bytes: number;
+}
+
+/** What the data of a pass are checked against. */
+export interface PassRules {
+  readonly lossFn: PublishedLoss;
+  readonly forwardOnly: boolean;
+  readonly model: BaseModelInfo;
+  readonly limits: Limits;
+}
+
+/** Checks a whole batch and brings it into the engine's form. */
+export function toEngineBatch(data: readonly Datum[], rules: PassRules): TrainingBatch {
+  const { limits } = rules;
+  if (data.length === 0) throw invalid("data", "must hold at least one datum");
+  if (data.length > limits.datumsPerRequest) {
+    throw invalid("data", `has ${data.length} datums; at most ${limits.datumsPerRequest} fit one request`);
+  }
+  let tokens = 0;
+  let bytes = 0;
+  const converted = data.map((datum, index) => {
+    const one = toEngineDatum(datum, `data[${index}]`, rules);
+    tokens += one.tokens.length;
+    if (tokens > limits.tokensPerRequest) {
+      throw new HttpError(
+        413,
+        `The batch has more than ${limits.tokensPerRequest} tokens; send it in several requests.`,
+      );
+    }
+    bytes += 4 * (one.tokens.length + 3 * one.targetTokens.length);
+    return one;
+  });
+  return { data: converted, tokens, bytes };
+}
+
+function toEngineDatum(datum: Datum, field: string, rules: PassRules): EngineDatum {
+  const { lossFn, forwardOnly, model, limits } = rules;
+  const tokens = textTokens(datum.modelInput, `${field}.modelInput`, model);
+  const input = (name: LossInputName, isRequired: boolean) => {
+    const path = `${field}.lossFnInputs.${name}`;
+    const tensor = datum.lossFnInputs[name];
+    if (tensor === undefined && isRequired) throw invalid(path, `is missing: ${lossFn} needs it`);
+    // Integers are taken for numbers, but not the other way round.
+    if (tensor !== undefined && LOSS_INPUT_DTYPES[name] === "int64" && tensor.dtype !== "int64")
+      throw invalid(path, `must be int64, got ${tensor.dtype}`);
+    return { path, tensor, columns: tensor && columnsOf(tensor, tokens.length, path, limits) };
+  };
+  const targets = input("targetTokens", true);
+  const columns = targets.columns!;
+  if (columns !== 1 && lossFn !== "cross_entropy")
+    throw invalid(targets.path, `must have one target for each token with ${lossFn}, got ${columns}`);
+  const targetTokens = toInt32(targets.tensor!, targets.path);
+  checkTokens(targetTokens, targets.path, model);
+  const result: EngineDatum = { tokens, targetTokens, targetsPerToken: columns };
+  for (const [key, presence] of Object.entries(LOSSES[lossFn].inputs)) {
+    if (key === "targetTokens") continue;
+    const name = key as Exclude<keyof EngineDatum, "tokens" | "targetTokens" | "targetsPerToken">;
+    // Only a pass without gradients can do without weights.
+    const isRequired = presence === "required" || (name === "weights" && !forwardOnly);
+    const { path, tensor, columns: width } = input(name, isRequired);
+    if (tensor === undefined) continue;
+    if (width !== columns) {
+      const shape = columns === 1 ? tokens.length : `${tokens.length}, ${columns}`;
+      const got = tensor.shape.join(", ");
+      throw invalid(path, `must have the shape of targetTokens, [${shape}], got [${got}]`);
+    }
+    result[name] = toFloat32(tensor, path);
+  }
+  return result;
+}
+
+/** 1 for a plain list, K for a matrix; the shape is checked before anything sparse is expanded. */
+function columnsOf(tensor: TensorData, rows: number, field: string, limits: Limits): number {
+  const [found, columns = 1, ...rest] = tensor.shape;
+  if (found !== rows || rest.length > 0 || columns < 1) {
+    throw invalid(
+      field,
+      `must have ${rows} rows, one for each token of the model input, got the shape [${tensor.shape.join(", ")}]`,
+    );
+  }
+  if (columns > limits.targetsPerToken) {
+    throw invalid(
+      field,
+      `has ${columns} values for each token; at most ${limits.targetsPerToken} are supported`,
+    );
+  }
+  return columns;
+}
+
+function toInt32(tensor: TensorData, field: string): Int32Array {
+  const { data } = tensor.toDense();
+  if (data instanceof Int32Array) return data;
+  throw invalid(field, "has a value of more than 32 bits, which cannot be a token id");
+}
+
+function toFloat32(tensor: TensorData, field: string): Float32Array {
+  const dense = tensor.toDense().data;
+  const data = dense instanceof Float32Array ? dense : Float32Array.from(dense);
+  for (let index = 0; index < data.length; index += 1) {
+    if (!Number.isFinite(data[index]))
+      throw invalid(field, `has ${data[index]} at position ${index}; values must be finite`);
+  }
+  return data;
+}
+
+/** The same for equal batches, however they were encoded. */
+export function fingerprintBatch(header: readonly unknown[], data: readonly EngineDatum[]): string {
+  const hash = createHash("sha256").update(JSON.stringify(header));
+  for (const datum of data) {
+    hash.update(`|${datum.tokens.length},${datum.targetsPerToken}`);
+    for (const [key, values] of Object.entries(datum)) {
+      if (!ArrayBuffer.isView(values)) continue;
+      hash.update(key).update(new Uint8Array(values.buffer, values.byteOffset, values.byteLength));
+    }
+  }
+  return hash.digest("base64");
+}
