@@ -2,15 +2,35 @@ import { readdirSync, readFileSync } from "node:fs";
 import { dirname, join, relative, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import { describe, expect, it } from "vitest";
+import { fieldNames } from "../src/wire/index.js";
 
 const source = fileURLToPath(new URL("../src", import.meta.url));
 
-/** From top to bottom: a room may import from those below it. */
+/** From top to bottom: a room, or a part of one, may import from those below it. */
 const ROOMS = [
   "cli",
   "ai-sdk",
   "cookbook",
-  "local",
+  "local/index.ts",
+  "local/start.ts",
+  "local/server/index.ts",
+  "local/server/server.ts",
+  "local/server/chat",
+  "local/server/admin",
+  "local/server/training",
+  "local/server/sampling",
+  "local/server/checkpoints",
+  "local/server/sessions",
+  "local/server/futures",
+  "local/server/access",
+  "local/server/http",
+  "local/model-source.ts",
+  "local/hub-model.ts",
+  "local/default-model.ts",
+  "local/store",
+  "local/engine",
+  "local/engine/kernels",
+  "local/tokenizer.ts",
   "clients",
   "training",
   "tokenizers",
@@ -22,22 +42,44 @@ const ROOMS = [
 ];
 const NODE_ROOMS = new Set(["cli", "local"]);
 
+/** Where `process.getBuiltinModule` may stand in a room that also runs elsewhere: the name says that it is for Node. */
+const NODE_BUILTINS = /(\.node|\/node-builtins|-thread)\.ts$/;
+
+/** Files whose snake_case names belong to another format than the protocol. */
+const OTHER_FORMATS: Readonly<Record<string, string>> = {
+  "checkpoints/lora.ts": "PEFT's tensor names (base_model.model...)",
+  "checkpoints/model-card.ts": "Hugging Face's model card",
+  "local/engine/model/lora.ts": "PEFT's tensor names (base_model.model...)",
+  "local/server/chat/openai-routes.ts": "OpenAI's requests and answers",
+};
+
 const files = readdirSync(source, { recursive: true, encoding: "utf8" })
   .filter((file) => file.endsWith(".ts") && !file.endsWith(".test.ts") && !file.includes("/wasm/"))
   .map((file) => ({ file, room: file.includes("/") ? file.split("/")[0]! : undefined }));
 
+const read = (file: string) => readFileSync(join(source, file), "utf8");
+
 function importsOf(file: string): string[] {
-  const text = readFileSync(join(source, file), "utf8");
   return [
-    ...text.matchAll(
+    ...read(file).matchAll(
       /(?:^|\n)\s*(?:import|export)[^;"']*?from\s*["']([^"']+)["']|import\(\s*["']([^"']+)["']\s*\)/g,
     ),
   ].map((match) => match[1] ?? match[2]!);
 }
 
+/** The place of a file in `ROOMS`, by the longest name that it begins with; -1 for the files above all rooms. */
+function floorOf(file: string): number {
+  let found = -1;
+  for (const [index, room] of ROOMS.entries()) {
+    const isIn = file === room || file.startsWith(`${room}/`);
+    if (isIn && (found === -1 || room.length > ROOMS[found]!.length)) found = index;
+  }
+  return found;
+}
+
 describe("the rooms of the house", () => {
   it("are all known", () => {
-    const unknown = files.filter(({ room }) => room !== undefined && !ROOMS.includes(room));
+    const unknown = files.filter(({ file, room }) => room !== undefined && floorOf(file) === -1);
     expect(unknown).toEqual([]);
   });
 
@@ -47,33 +89,51 @@ describe("the rooms of the house", () => {
       if (room === undefined) continue;
       for (const specifier of importsOf(file)) {
         if (!specifier.startsWith(".")) continue;
-        const target = relative(source, resolve(source, dirname(file), specifier));
-        const targetRoom = target.includes("/") ? target.split("/")[0]! : undefined;
-        if (targetRoom !== undefined && ROOMS.indexOf(targetRoom) < ROOMS.indexOf(room))
-          upward.push(`${file} -> ${target}`);
+        const target = relative(source, resolve(source, dirname(file), specifier)).replace(/\.js$/, ".ts");
+        // errors.ts and its like, which belong to all.
+        const isShared = !target.includes("/");
+        if (!isShared && floorOf(target) < floorOf(file)) upward.push(`${file} -> ${target}`);
       }
     }
     expect(upward).toEqual([]);
   });
 
   it("use Node only in files named for it", () => {
-    const outside = files
-      .filter(({ file, room }) => !file.endsWith(".node.ts") && !NODE_ROOMS.has(room ?? ""))
+    const neutral = files.filter(({ room }) => !NODE_ROOMS.has(room ?? ""));
+    const imported = neutral
+      .filter(({ file }) => !file.endsWith(".node.ts"))
       .flatMap(({ file }) =>
         importsOf(file)
           .filter((specifier) => specifier.startsWith("node:") || specifier === "undici")
           .map((specifier) => `${file} -> ${specifier}`),
       );
-    expect(outside).toEqual([]);
+    const asked = neutral
+      .filter(({ file }) => !NODE_BUILTINS.test(file) && /\bgetBuiltinModule\b/.test(read(file)))
+      .map(({ file }) => `${file} -> getBuiltinModule`);
+    expect([...imported, ...asked]).toEqual([]);
+  });
+
+  it("name the fields of the protocol in camelCase; wire/ alone, and what other formats own, in snake_case", () => {
+    const names = fieldNames();
+    const found = new Map(
+      files
+        .filter(({ room }) => room !== "wire")
+        .map(({ file }) => [file, snakeCaseIn(read(file)).filter((word) => names.has(word))] as const)
+        .filter(([, words]) => words.length > 0),
+    );
+    expect([...found].filter(([file]) => !Object.hasOwn(OTHER_FORMATS, file))).toEqual([]);
+    expect(Object.keys(OTHER_FORMATS).filter((file) => !found.has(file))).toEqual([]);
   });
 
   it("each begin with an index that says what they are for", () => {
     const indexes = [...new Set(files.map(({ room }) => room).filter((room) => room !== undefined))].map(
-      (room) => {
-        const text = readFileSync(join(source, room, "index.ts"), "utf8");
-        return { room, contract: /^\/\*\*\s+\S.*\.\s*\*\//s.test(text) };
-      },
+      (room) => ({ room, contract: /^\/\*\*\s+\S.*\.\s*\*\//s.test(read(join(room, "index.ts"))) }),
     );
     expect(indexes.filter(({ contract }) => !contract)).toEqual([]);
   });
 });
+
+function snakeCaseIn(text: string): string[] {
+  const code = text.replace(/\/\*[\s\S]*?\*\/|(^|\s)\/\/.*$/gm, "");
+  return [...code.matchAll(/\b[a-z]+(?:_[a-z0-9]+)+\b/g)].map(([word]) => word);
+}

@@ -1,5 +1,6 @@
 import type { ServiceClient } from "tinkerts";
 import { HttpClient, noAuth } from "../../transport/index.js";
+import { encodeRequest, endpoints } from "../../wire/index.js";
 import type { CommandContext, CommandModule } from "../context.js";
 import { CREDENTIAL_PLACES, credentialOf } from "../credential.js";
 import { explainFailure } from "../failure.js";
@@ -163,9 +164,7 @@ async function checkSession(
 ): Promise<string> {
   const started = performance.now();
   const sessionId = await service.getSessionId();
-  await service.post("/api/v1/session_heartbeat", {
-    ...request,
-    body: { session_id: sessionId, type: "session_heartbeat" },
-  });
+  const { path, json } = encodeRequest(endpoints.sessionHeartbeat, { sessionId });
+  await service.post(path, { ...request, body: json });
   return `opened and alive in ${Math.round(performance.now() - started)} ms`;
 }
