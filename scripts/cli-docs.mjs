@@ -1,6 +1,6 @@
 // `npm run generate:cli-docs`: writes docs/cli.md from the definitions that --help shows; with --print to the standard output.
 import { writeFileSync } from "node:fs";
-import { commands } from "../dist/cli/commands/index.js";
+import { COMMANDS } from "../dist/cli/commands/index.js";
 import { GLOBAL_HEADING } from "../dist/cli/global-options.js";
 import { createCompleteProgram } from "../dist/cli/program.js";
 
@@ -50,7 +50,7 @@ function leaves(command) {
 
 function entryOf(command) {
   const path = fullName(command).split(" ").slice(1);
-  let entry = { commands };
+  let entry = { commands: COMMANDS };
   for (const name of path) entry = entry.commands.find((child) => child.name === name);
   return entry;
 }

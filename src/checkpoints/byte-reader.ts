@@ -1,4 +1,4 @@
-import { ArchiveError } from "./archive-error.js";
+import { ArchiveError } from "./safe-path.js";
 
 /** Takes exact numbers of bytes out of a stream of chunks of any size. */
 export class ByteReader {

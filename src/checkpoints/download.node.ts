@@ -10,9 +10,8 @@ import {
   parseTinkerPath,
   type TinkerPath,
 } from "../wire/index.js";
-import { ArchiveError } from "./archive-error.js";
 import { extractArchive } from "./extract.node.js";
-import { safePath } from "./safe-path.js";
+import { ArchiveError, safePath } from "./safe-path.js";
 import { type TransferState, transferFile } from "./transfer.node.js";
 
 /** What a download asks of the server; a `RestClient` is one. */
@@ -21,7 +20,7 @@ export interface CheckpointUrls {
   getExternalWeightsUrls(path: string, options?: RequestOptions): Promise<ExternalWeightsUrls>;
 }
 
-/** How far the download of a file has come. */
+/** How far a download is. */
 export interface DownloadProgress {
   /** Bytes of this file that are on disk. */
   readonly bytes: number;
@@ -30,7 +29,7 @@ export interface DownloadProgress {
   readonly file: string;
 }
 
-/** Where a checkpoint is downloaded to, and how. */
+/** Options of `downloadCheckpoint`. */
 export interface DownloadOptions {
   /** The folder in which the checkpoint's own folder is made. Default: the working directory. */
   outputDir?: string | undefined;
@@ -48,7 +47,7 @@ export interface DownloadOptions {
   clock?: Clock | undefined;
 }
 
-/** Where a downloaded checkpoint lies. */
+/** Where a checkpoint lies now, and what it holds. */
 export interface DownloadedCheckpoint {
   /** Absolute path of the checkpoint's folder. */
   readonly folder: string;
@@ -70,8 +69,8 @@ interface Job {
 }
 
 const PROGRESS_STEP_BYTES = 1 << 20;
-const LEAST_UNPACKED_LIMIT_BYTES = 64 << 20;
-const LARGEST_EXPANSION = 200;
+const MIN_UNPACKED_LIMIT_BYTES = 64 << 20;
+const MAX_EXPANSION = 200;
 /** A URL this close to its end is not used any more. */
 const EXPIRY_MARGIN_MS = 60_000;
 const ARCHIVE = "archive.tar.gz";
@@ -168,7 +167,7 @@ async function fetchArchive(rest: CheckpointUrls, job: Job): Promise<Fetched> {
     try {
       const extracted = await extractArchive(archive, unpacked, {
         maxUnpackedBytes:
-          options.maxUnpackedBytes ?? Math.max(LEAST_UNPACKED_LIMIT_BYTES, size * LARGEST_EXPANSION),
+          options.maxUnpackedBytes ?? Math.max(MIN_UNPACKED_LIMIT_BYTES, size * MAX_EXPANSION),
         signal: options.signal,
       });
       if (extracted.files.length === 0)

@@ -5,10 +5,10 @@ import { pipeline } from "node:stream";
 import { createGunzip } from "node:zlib";
 import { errorCode, writeFully } from "../files.node.js";
 import { throwIfAborted } from "../transport/index.js";
-import { ArchiveError } from "./archive-error.js";
-import { safePath } from "./safe-path.js";
+import { ArchiveError, safePath } from "./safe-path.js";
 import { readTar, type TarEntry } from "./tar-reader.js";
 
+/** What an archive may unpack to. */
 export interface ExtractLimits {
   /** Most bytes the archive may unpack to. */
   maxUnpackedBytes: number;
@@ -17,6 +17,7 @@ export interface ExtractLimits {
   signal?: AbortSignal | undefined;
 }
 
+/** What was unpacked. */
 export interface Extracted {
   /** Paths below the folder, with `/`, in the order of the archive. */
   files: string[];

@@ -1,6 +1,5 @@
 /** Checkpoints as files: downloaded, unpacked, read, merged into base weights, and published. */
 
-export { ArchiveError } from "./archive-error.js";
 export {
   type CheckpointUrls,
   type DownloadedCheckpoint,
@@ -12,6 +11,7 @@ export type { AdapterSettings } from "./lora.js";
 export { type MergeOptions, mergeAdapter } from "./merge.node.js";
 export { type Adapter, readAdapter, writeAdapter } from "./peft.node.js";
 export { type CheckpointSource, type PushedCheckpoint, type PushOptions, pushToHub } from "./push.node.js";
+export { ArchiveError } from "./safe-path.js";
 export {
   decodeSafetensors,
   encodeSafetensors,

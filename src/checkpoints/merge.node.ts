@@ -21,7 +21,7 @@ import { addDeltaRows, checkDelta, type LoraDelta } from "./lora.js";
 import { mergedModelCard } from "./model-card.js";
 import { parseObject } from "./peft.node.js";
 import {
-  dtypeBytes,
+  DTYPE_BYTES,
   elementCount,
   encodeHeader,
   fromFloat32,
@@ -222,9 +222,9 @@ async function writeTensor(
   { dtype, shape }: SafetensorsEntry,
   delta: LoraDelta | undefined,
 ): Promise<number> {
-  const totalBytes = elementCount(shape) * dtypeBytes[dtype];
+  const totalBytes = elementCount(shape) * DTYPE_BYTES[dtype];
   let blockBytes = BLOCK_BYTES;
-  const rowBytes = (shape[1] ?? 1) * dtypeBytes[dtype];
+  const rowBytes = (shape[1] ?? 1) * DTYPE_BYTES[dtype];
   if (delta !== undefined) {
     checkDelta(name, shape, delta);
     blockBytes = Math.max(1, Math.floor(BLOCK_BYTES / rowBytes)) * rowBytes;

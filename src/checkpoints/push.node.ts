@@ -15,7 +15,7 @@ export interface CheckpointSource extends CheckpointUrls {
   getWeightsInfo(path: string, options?: RequestOptions): Promise<WeightsInfo>;
 }
 
-/** How a checkpoint is published on the Hugging Face Hub. */
+/** Options of `pushToHub`. */
 export interface PushOptions {
   /** `owner/name`, or a name under the token's own account. Default: made from base model and run. */
   repo?: string | undefined;
@@ -41,7 +41,7 @@ export interface PushOptions {
   fileByFile?: DownloadOptions["fileByFile"];
 }
 
-/** Where a published checkpoint lies on the Hub. */
+/** Where a checkpoint can be found on the Hub. */
 export interface PushedCheckpoint {
   /** `owner/name` */
   readonly repo: string;
@@ -56,7 +56,7 @@ const DEFAULT_HUB = "https://huggingface.co";
 const MAIN = "main";
 /** Nobody who loads the adapter needs these. */
 const IGNORED_BY_DEFAULT = ["checkpoint_complete", "optimizer.safetensors"];
-const LARGEST_CARD_BYTES = 1 << 20;
+const MAX_CARD_BYTES = 1 << 20;
 
 interface Hub {
   readonly library: typeof import("@huggingface/hub");
@@ -229,7 +229,7 @@ async function checkExisting(
   let card: string;
   try {
     const file = await library.downloadFile({ ...access, repo, revision, path: "README.md", xet: false });
-    card = file === null ? "" : await file.slice(0, LARGEST_CARD_BYTES).text();
+    card = file === null ? "" : await file.slice(0, MAX_CARD_BYTES).text();
   } catch (error) {
     if (!isStatus(error, library, 404)) throw hubError(`The README.md of ${repo} could not be read`, error);
     card = "";

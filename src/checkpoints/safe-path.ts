@@ -1,7 +1,18 @@
-import { ArchiveError } from "./archive-error.js";
+import { TinkerError } from "../errors.js";
 
-const MOST_SEGMENTS = 32;
-const MOST_CHARACTERS = 1024;
+const MAX_SEGMENTS = 32;
+const MAX_CHARACTERS = 1024;
+
+/** An archive was not unpacked: `damaged` on its way, or `refused` because of what it would have done. */
+export class ArchiveError extends TinkerError {
+  override readonly name = "ArchiveError";
+  readonly reason: "damaged" | "refused";
+
+  constructor(reason: "damaged" | "refused", message: string, options?: { cause?: unknown }) {
+    super(message, options);
+    this.reason = reason;
+  }
+}
 
 /**
  * A path that came from outside, as segments below the folder it belongs to; empty for the folder itself.
@@ -18,10 +29,10 @@ export function safePath(name: string): string[] {
   if (name.includes("\\")) throw refuse("holds a backslash");
   // biome-ignore lint/suspicious/noControlCharactersInRegex: these are what is looked for.
   if (/[\x00-\x1f]/.test(name)) throw refuse("holds a control character");
-  if (name.length > MOST_CHARACTERS) throw refuse(`is longer than ${MOST_CHARACTERS} characters`);
+  if (name.length > MAX_CHARACTERS) throw refuse(`is longer than ${MAX_CHARACTERS} characters`);
   const segments = name.split("/").filter((segment) => segment !== "" && segment !== ".");
   if (segments.includes("..")) throw refuse('leads out of its folder with ".."');
-  if (segments.length > MOST_SEGMENTS) throw refuse(`is deeper than ${MOST_SEGMENTS} folders`);
+  if (segments.length > MAX_SEGMENTS) throw refuse(`is deeper than ${MAX_SEGMENTS} folders`);
   return segments;
 }
 

@@ -1,10 +1,10 @@
-/** Reads and writes the safetensors format: a JSON header, then raw little-endian tensors. */
-
+/** The dtypes that a safetensors file may hold. */
 export type SafetensorsDtype = "F64" | "F32" | "F16" | "BF16" | "I64" | "I32" | "I16" | "I8" | "U8" | "BOOL";
 
 /** The dtypes that weights are written in. */
 export type FloatDtype = "F32" | "F16" | "BF16";
 
+/** Where a tensor lies in its file, and what it is. */
 export interface SafetensorsEntry {
   dtype: SafetensorsDtype;
   shape: number[];
@@ -13,18 +13,20 @@ export interface SafetensorsEntry {
   end: number;
 }
 
+/** What a file says of itself: a JSON header, before the raw little-endian tensors. */
 export interface SafetensorsHeader {
   tensors: Map<string, SafetensorsEntry>;
   metadata: Record<string, string>;
 }
 
-/** Float weights with their shape. */
+/** A tensor of weights, row by row. */
 export interface FloatTensor {
   shape: number[];
   data: Float32Array;
 }
 
-export const dtypeBytes: Record<SafetensorsDtype, number> = {
+/** Bytes of one value. */
+export const DTYPE_BYTES: Record<SafetensorsDtype, number> = {
   F64: 8,
   F32: 4,
   F16: 2,
@@ -36,7 +38,7 @@ export const dtypeBytes: Record<SafetensorsDtype, number> = {
   U8: 1,
   BOOL: 1,
 };
-const maxHeaderBytes = 100_000_000;
+const MAX_HEADER_BYTES = 100_000_000;
 
 /** The whole file in memory, every tensor widened to float32. */
 export function decodeSafetensors(bytes: Uint8Array): {
@@ -56,7 +58,7 @@ export function decodeSafetensors(bytes: Uint8Array): {
   return { tensors, metadata: header.metadata };
 }
 
-/** A whole safetensors file, in the dtype given (F32 unless told otherwise). */
+/** A whole file of float tensors, in the order of their names; rounded to nearest even where the dtype is narrower. */
 export function encodeSafetensors(
   tensors: Record<string, { shape: number[]; data: Float32Array }>,
   options: { dtype?: FloatDtype; metadata?: Record<string, string> } = {},
@@ -93,7 +95,7 @@ export function encodeHeader(
   const entries: Record<string, unknown> = { __metadata__: metadata };
   let offset = 0;
   for (const { name, dtype, shape } of tensors) {
-    const end = offset + elementCount(shape) * dtypeBytes[dtype];
+    const end = offset + elementCount(shape) * DTYPE_BYTES[dtype];
     entries[name] = { dtype, shape, data_offsets: [offset, end] };
     offset = end;
   }
@@ -105,14 +107,17 @@ export function encodeHeader(
   return { header, dataBytes: offset };
 }
 
+/** How many values a shape has. */
 export function elementCount(shape: readonly number[]): number {
   return shape.reduce((product, size) => product * size, 1);
 }
 
+/** Whether weights are written in this dtype. */
 export function isFloatDtype(dtype: SafetensorsDtype): dtype is FloatDtype {
   return dtype === "F32" || dtype === "F16" || dtype === "BF16";
 }
 
+/** Reads and checks the header of a file: its first 8 bytes, then as many as they say. */
 export function parseHeader(
   prefix: Uint8Array,
   fileBytes: number,
@@ -120,7 +125,7 @@ export function parseHeader(
 ): SafetensorsHeader {
   if (fileBytes < 8) throw new Error(`a safetensors file has at least 8 bytes, got ${fileBytes}`);
   const declared = new DataView(prefix.buffer, prefix.byteOffset, 8).getBigUint64(0, true);
-  if (declared > BigInt(Math.min(maxHeaderBytes, fileBytes - 8))) {
+  if (declared > BigInt(Math.min(MAX_HEADER_BYTES, fileBytes - 8))) {
     throw new Error(`the safetensors header says it has ${declared} bytes, the file has ${fileBytes}`);
   }
   const headerBytes = Number(declared);
@@ -137,7 +142,7 @@ export function parseHeader(
 
 function parseEntry(name: string, value: unknown, dataStart: number, fileBytes: number): SafetensorsEntry {
   const { dtype, shape, data_offsets } = (value ?? {}) as Record<string, unknown>;
-  if (typeof dtype !== "string" || !(dtype in dtypeBytes)) {
+  if (typeof dtype !== "string" || !(dtype in DTYPE_BYTES)) {
     throw new Error(`tensor ${name}: dtype ${String(dtype)} is not supported`);
   }
   const sizes = wholeNumbers(shape);
@@ -145,20 +150,21 @@ function parseEntry(name: string, value: unknown, dataStart: number, fileBytes: 
   if (!sizes || !range || range.length !== 2) throw new Error(`tensor ${name}: bad shape or data_offsets`);
   const known = dtype as SafetensorsDtype;
   const [from, to] = range as [number, number];
-  const bytes = elementCount(sizes) * dtypeBytes[known];
+  const bytes = elementCount(sizes) * DTYPE_BYTES[known];
   if (to - from !== bytes || dataStart + to > fileBytes) {
     throw new Error(`tensor ${name}: ${bytes} bytes by its shape, but data_offsets are ${from}..${to}`);
   }
   return { dtype: known, shape: sizes, start: dataStart + from, end: dataStart + to };
 }
 
-function wholeNumbers(value: unknown): number[] | null {
-  if (!Array.isArray(value)) return null;
+function wholeNumbers(value: unknown): number[] | undefined {
+  if (!Array.isArray(value)) return undefined;
   return value.every((item) => Number.isSafeInteger(item) && (item as number) >= 0)
     ? (value as number[])
-    : null;
+    : undefined;
 }
 
+/** Tensor bytes as float32; throws for dtypes that cannot hold weights. */
 export function toFloat32(bytes: Uint8Array, dtype: SafetensorsDtype, name: string): Float32Array {
   // A copy, because a tensor need not start at a multiple of its element size (and slice() of a Buffer is no copy).
   const buffer = new Uint8Array(bytes).buffer;
@@ -203,7 +209,7 @@ export function fromFloat32(values: Float32Array, dtype: FloatDtype): Uint8Array
   }
 }
 
-let halfTable: Float32Array | null = null;
+let halfTable: Float32Array | undefined;
 
 function fromFloat16(source: Uint16Array): Float32Array {
   if (!halfTable) {

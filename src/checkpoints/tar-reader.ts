@@ -1,6 +1,7 @@
-import { ArchiveError } from "./archive-error.js";
 import { ByteReader } from "./byte-reader.js";
+import { ArchiveError } from "./safe-path.js";
 
+/** One file or folder of an archive, as its header says. */
 export interface TarEntry {
   /** As it stands in the archive: not yet checked. */
   readonly name: string;
@@ -12,7 +13,7 @@ export interface TarEntry {
 
 const BLOCK_BYTES = 512;
 const LONGEST_EXTENSION_BYTES = 1 << 20;
-const MOST_EXTENSIONS_IN_A_ROW = 8;
+const MAX_EXTENSIONS_IN_A_ROW = 8;
 
 /** The kinds of entry that are no file and no folder. */
 const REFUSED_KINDS: Readonly<Record<string, string>> = {
@@ -46,7 +47,7 @@ export async function* readTar(chunks: AsyncIterable<Uint8Array>): AsyncGenerato
       const kind = header[156] === 0 ? "0" : String.fromCharCode(header[156]!);
       if (kind === "x" || kind === "g" || kind === "L" || kind === "K") {
         extensions += 1;
-        if (extensions > MOST_EXTENSIONS_IN_A_ROW) {
+        if (extensions > MAX_EXTENSIONS_IN_A_ROW) {
           throw new ArchiveError("refused", "The archive holds extension headers that belong to no file.");
         }
         const content = await readExtension(reader, numberAt(header, 124, 12));

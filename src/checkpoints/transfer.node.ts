@@ -14,6 +14,7 @@ import {
 } from "../transport/index.js";
 
 /** What is known about a file that is being fetched; kept on disk beside its bytes. */
+/** One file on its way from a URL to the disk. */
 export interface TransferState {
   /** Strong ETag or date: the bytes on disk belong to this version of the file. */
   validator?: string;
@@ -43,8 +44,8 @@ type Outcome =
   | { kind: "refused"; error: APIError };
 
 const STALL_MS = 60_000;
-const MOST_FAILURES = 6;
-const MOST_REFUSALS = 2;
+const MAX_FAILURES = 6;
+const MAX_REFUSALS = 2;
 /** Less than this between two cuts is no progress. */
 const PROGRESS_BYTES = 1 << 16;
 
@@ -70,11 +71,11 @@ export async function transferFile(transfer: Transfer): Promise<boolean> {
       furthest = Math.max(furthest, size);
       if (outcome.kind === "refused") {
         refusals += 1;
-        if (refusals > MOST_REFUSALS) throw outcome.error;
+        if (refusals > MAX_REFUSALS) throw outcome.error;
         continue;
       }
       failures += 1;
-      if (failures >= MOST_FAILURES) {
+      if (failures >= MAX_FAILURES) {
         const total = state.totalBytes === undefined ? "" : ` of ${state.totalBytes}`;
         throw new APIConnectionError(
           `The download of ${file} stopped at byte ${size}${total} after ${failures} failures in a row: ${outcome.error.message} Call again to go on from there.`,

@@ -7,6 +7,7 @@ const MAX_RETRIES = 2;
 /** Marks a session that a command opened for itself, for lists to leave out. */
 export const CREATED_BY = "createdBy";
 
+/** How a command ended, for its session to say. */
 export type Ending = "success" | "errored" | "interrupted";
 
 /** Makes the clients of one command line when they are asked for, and ends them. */

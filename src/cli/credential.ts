@@ -13,6 +13,7 @@ export function serverURL({ baseURL }: Pick<GlobalOptions, "baseURL">): string {
   }
 }
 
+/** Whether that server is the hosted service. */
 export function isHosted(options: Pick<GlobalOptions, "baseURL">): boolean {
   return serverURL(options) === HOSTED_BASE_URL;
 }

@@ -48,7 +48,7 @@ export function explainFailure(error: unknown, options: GlobalOptions): string {
 }
 
 /** Turns "not found" into a sentence that names what was looked for. */
-export async function found<T>(
+export async function explainNotFound<T>(
   { globals }: CommandContext,
   answer: PromiseLike<T>,
   what: string,

@@ -2,6 +2,7 @@ import { type Command, Option } from "commander";
 import { UsageError } from "./context.js";
 import { duration } from "./option-values.js";
 
+/** What --format takes. */
 export const FORMATS = ["table", "json", "csv"] as const;
 export type Format = (typeof FORMATS)[number];
 
@@ -17,6 +18,7 @@ export interface GlobalOptions {
   readonly color: boolean;
 }
 
+/** The heading of these options in every help. */
 export const GLOBAL_HEADING = "Global options:";
 
 const OPTIONS: readonly Option[] = [

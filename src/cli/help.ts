@@ -4,7 +4,7 @@ import { wrapCommand, wrapText } from "./output/text.js";
 
 const INDENT = 2;
 /** Where less is left beside an option's name, its description stands below it. */
-const LEAST_DESCRIPTION_WIDTH = 34;
+const MIN_DESCRIPTION_WIDTH = 34;
 
 /** How help is laid out: lines break between words in a terminal of any width, and what every command has is told last. */
 export const HELP_LAYOUT: HelpConfiguration = {
@@ -13,7 +13,7 @@ export const HELP_LAYOUT: HelpConfiguration = {
   boxWrap: wrapText,
   formatItem(term, termWidth, description, helper) {
     const helpWidth = helper.helpWidth ?? 80;
-    const isBeside = helpWidth - INDENT - termWidth - 2 >= LEAST_DESCRIPTION_WIDTH;
+    const isBeside = helpWidth - INDENT - termWidth - 2 >= MIN_DESCRIPTION_WIDTH;
     const start = isBeside ? INDENT + termWidth + 2 : 3 * INDENT;
     const margin = " ".repeat(start);
     const text = wrapText(description, helpWidth - start).replaceAll("\n", `\n${margin}`);

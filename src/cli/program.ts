@@ -1,6 +1,6 @@
 import { Command } from "commander";
 import { SDK_VERSION } from "../version.js";
-import { type CommandEntry, type CommandGroup, commands } from "./commands/index.js";
+import { COMMANDS, type CommandEntry, type CommandGroup } from "./commands/index.js";
 import type { CommandContext } from "./context.js";
 import { addGlobalOptions } from "./global-options.js";
 import { addHelpEnd, HELP_LAYOUT } from "./help.js";
@@ -37,7 +37,7 @@ export function createProgram(context: CommandContext): Command {
       if ("load" in entry) await loadCommand(command, entry, context);
     });
   };
-  for (const entry of commands) add(program, entry);
+  for (const entry of COMMANDS) add(program, entry);
   addHelpCommand(program);
   return program;
 }
@@ -52,7 +52,7 @@ export async function createCompleteProgram(context: CommandContext): Promise<Co
       else await complete(command, entry.commands);
     }
   };
-  await complete(program, commands);
+  await complete(program, COMMANDS);
   return program;
 }
 

@@ -16,9 +16,10 @@ export interface SamplingOptions {
   readonly seed?: number;
 }
 
-const LARGEST_SEED = 2 ** 31 - 1;
-const MOST_TOKENS = 1_000_000;
+const MAX_SEED = 2 ** 31 - 1;
+const MAX_TOKENS = 1_000_000;
 
+/** Adds the options that name a model. */
 export function addModelOptions(command: Command): Command {
   return command
     .addOption(new Option("--base-model <name>", "a model of the server (see tinkerts models)"))
@@ -29,19 +30,20 @@ export function addModelOptions(command: Command): Command {
     );
 }
 
+/** Adds the options that say how tokens are drawn. */
 export function addSamplingOptions(command: Command, defaults: { maxTokens?: number }): Command {
   return command
     .option(
       "--max-tokens <number>",
       `most tokens to generate${defaults.maxTokens === undefined ? " (default: as many as there is room for)" : ""}`,
-      wholeNumber(1, MOST_TOKENS),
+      wholeNumber(1, MAX_TOKENS),
       defaults.maxTokens,
     )
     .option("--temperature <number>", "0 takes the likeliest token every time", number(0, 100), 1)
     .option(
       "--top-k <number>",
       "draw from the k likeliest tokens (default: from all)",
-      wholeNumber(1, MOST_TOKENS),
+      wholeNumber(1, MAX_TOKENS),
     )
     .option(
       "--top-p <number>",
@@ -53,9 +55,10 @@ export function addSamplingOptions(command: Command, defaults: { maxTokens?: num
       "end the answer after this text; \\n is a new line; may be repeated",
       gathered(stopText),
     )
-    .option("--seed <number>", "the same seed gives the same answer again", wholeNumber(0, LARGEST_SEED));
+    .option("--seed <number>", "the same seed gives the same answer again", wholeNumber(0, MAX_SEED));
 }
 
+/** A model that is ready to answer. */
 export interface Sampler {
   /** As the user named it. */
   readonly name: string;
@@ -74,6 +77,7 @@ export function modelName({ baseModel, modelPath }: SamplingOptions): string {
   return name;
 }
 
+/** Opens the model that the options name. */
 export async function openSampler(
   service: ServiceClient,
   options: SamplingOptions,
@@ -85,6 +89,7 @@ export async function openSampler(
   return { name, sampling, tokenizer: await sampling.getTokenizer({ signal }) };
 }
 
+/** What the options say to the server. */
 export function samplingParams(options: SamplingOptions): SamplingParams {
   const { maxTokens, temperature, topK, topP, stop, seed } = options;
   return { maxTokens, temperature, topK, topP, stop, seed };

@@ -3,7 +3,7 @@ import { readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { describe, expect, it } from "vitest";
-import { commands } from "../../src/cli/commands/index.js";
+import { COMMANDS } from "../../src/cli/commands/index.js";
 import type { CommandContext } from "../../src/cli/context.js";
 import { createCompleteProgram } from "../../src/cli/program.js";
 import { run } from "./command.js";
@@ -33,9 +33,9 @@ describe("docs/cli.md", () => {
 
   it("shows examples that are made of commands and options there are", async () => {
     const program = await createCompleteProgram(context);
-    const examples = commands
-      .flatMap((entry) => ("load" in entry ? [entry] : entry.commands))
-      .flatMap((entry) => entry.examples);
+    const examples = COMMANDS.flatMap((entry) => ("load" in entry ? [entry] : entry.commands)).flatMap(
+      (entry) => entry.examples,
+    );
     expect(examples.length).toBeGreaterThan(30);
     for (const example of examples) {
       const line = /\btinkerts ([^|><)]*)/.exec(example)?.[1] ?? "";

@@ -4,7 +4,7 @@ import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
-import { checkNode, describeSkew, OLDEST_NODE } from "../../src/cli/commands/doctor.js";
+import { checkNode, describeSkew, MIN_NODE } from "../../src/cli/commands/doctor.js";
 import { type LocalBackend, startLocalBackend } from "../../src/local/index.js";
 import { FakeEngine } from "../local/fake-engine.js";
 import { run } from "./command.js";
@@ -134,7 +134,7 @@ describe("tinkerts doctor", () => {
 
   it("asks for the Node that the package asks for", () => {
     const { engines } = JSON.parse(readFileSync(new URL("../../package.json", import.meta.url), "utf8"));
-    expect(engines.node).toBe(`>=${OLDEST_NODE}`);
+    expect(engines.node).toBe(`>=${MIN_NODE}`);
     expect(checkNode("22.1.0")).toBe("22.1.0");
     expect(() => checkNode("20.9.0")).toThrow("20.9.0 is too old: install 20.18.1 or newer");
     expect(describeSkew(null, 0)).toBe("the server does not tell the time");

@@ -25,6 +25,7 @@ const credentialFile = z.looseObject({
   keys: z.record(z.string(), storedKey).default({}),
 });
 
+/** One key of the file. */
 export type StoredKey = z.infer<typeof storedKey>;
 
 /** The key that is in use, with the id it is stored under. */
@@ -33,6 +34,7 @@ export interface DefaultKey {
   readonly record: StoredKey;
 }
 
+/** The key in use, if one is stored. */
 export function defaultKey(): DefaultKey | undefined {
   const { default: keyId, keys } = load();
   const record = keyId == null ? undefined : keys[keyId];
@@ -45,6 +47,7 @@ export function storeDefaultKey(keyId: string, record: StoredKey): Promise<void>
   return save({ ...file, default: keyId, keys: { ...file.keys, [keyId]: record } });
 }
 
+/** Removes a key; none is in use then, if it was that one. */
 export function forgetKey(keyId: string): Promise<void> {
   const file = load();
   const { [keyId]: _, ...keys } = file.keys;

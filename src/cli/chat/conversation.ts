@@ -2,6 +2,7 @@ import type { SamplingParams, StopReason } from "tinkerts";
 import type { ChatMessage, Tokenizer } from "../../tokenizers/index.js";
 import type { Sampler } from "../sampling-options.js";
 
+/** What the model said. */
 export interface Answer {
   readonly text: string;
   readonly tokens: number;

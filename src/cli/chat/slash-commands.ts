@@ -46,6 +46,7 @@ const COMMANDS: readonly SlashCommand[] = [
   { name: "/quit", summary: "leave; so does Ctrl-D", run: () => undefined },
 ];
 
+/** For completion at the prompt. */
 export const slashCommandNames = COMMANDS.map(({ name }) => name);
 
 /** A path such as /etc/hosts begins a message, not a command. */

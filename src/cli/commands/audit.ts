@@ -65,8 +65,8 @@ const path: Column<AuditLogEntry> = {
 };
 const run: Column<AuditLogEntry> = { header: "Run", name: "modelId", value: (entry) => entry.modelId };
 
-const columns = [time, event, subject, purpose, details];
-const csvColumns = [time, event, path, run, purpose, details];
+const COLUMNS = [time, event, subject, purpose, details];
+const CSV_COLUMNS = [time, event, path, run, purpose, details];
 
 export const define: CommandModule["define"] = (command, context) => {
   command
@@ -81,8 +81,8 @@ export const define: CommandModule["define"] = (command, context) => {
         eventDetails: fromWireJson<Details>(entry.eventDetails),
       }));
       printList(context, events, {
-        columns,
-        csvColumns,
+        columns: COLUMNS,
+        csvColumns: CSV_COLUMNS,
         empty: `no events ${day === undefined ? "today" : `on ${day}`}`,
       });
     });

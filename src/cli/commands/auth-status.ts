@@ -15,7 +15,7 @@ interface Status {
   readonly error: string | null;
 }
 
-const columns: readonly Column<Status>[] = [
+const COLUMNS: readonly Column<Status>[] = [
   { header: "Server", name: "server", value: ({ server }) => server },
   {
     header: "API key",
@@ -56,7 +56,7 @@ async function showStatus(context: CommandContext): Promise<void> {
       accessible: failure === undefined,
       error: failure === undefined ? null : explainFailure(failure, globals),
     },
-    columns,
+    COLUMNS,
   );
   if (failure !== undefined) throw failure;
 }

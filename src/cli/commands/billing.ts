@@ -18,7 +18,7 @@ const field =
   ({ eventInfo }: BillingUsageEvent): Cell =>
     (eventInfo as Partial<Record<typeof name, number | boolean>>)[name];
 
-const columns: readonly Column<BillingUsageEvent>[] = [
+const COLUMNS: readonly Column<BillingUsageEvent>[] = [
   {
     header: "Hour (UTC)",
     name: "bucketStart",
@@ -75,7 +75,7 @@ const plain = (name: keyof BillingUsageEvent) => ({
 });
 
 /** Everything there is, flat. */
-const csvColumns: readonly Column<BillingUsageEvent>[] = [
+const CSV_COLUMNS: readonly Column<BillingUsageEvent>[] = [
   plain("bucketStart"),
   plain("bucketEnd"),
   { header: "type", name: "type", value: ({ eventInfo }) => eventInfo.type },
@@ -94,7 +94,7 @@ const csvColumns: readonly Column<BillingUsageEvent>[] = [
   plain("effectiveRateUsdPerGigabyteMonth"),
 ];
 
-const sessionColumns: readonly Column<[string, BillingUsageSession]>[] = [
+const SESSION_COLUMNS: readonly Column<[string, BillingUsageSession]>[] = [
   { header: "sessionId", name: "sessionId", value: ([id]) => id },
   {
     header: "userMetadata",
@@ -115,11 +115,16 @@ export const usage: CommandModule = {
         const rest = await context.restClient();
         const usage = await rest.getBillingUsage(window);
         if (sessionsCsv !== undefined) {
-          await writeCsv(context, sessionsCsv, Object.entries(usage.sessions ?? {}), sessionColumns);
+          await writeCsv(context, sessionsCsv, Object.entries(usage.sessions ?? {}), SESSION_COLUMNS);
         }
-        if (csv !== undefined) await writeCsv(context, csv, usage.data, csvColumns);
+        if (csv !== undefined) await writeCsv(context, csv, usage.data, CSV_COLUMNS);
         if ((csv ?? sessionsCsv) !== undefined) return;
-        printList(context, usage.data, { columns, csvColumns, json: usage, empty: "no usage in this time" });
+        printList(context, usage.data, {
+          columns: COLUMNS,
+          csvColumns: CSV_COLUMNS,
+          json: usage,
+          empty: "no usage in this time",
+        });
       });
   },
 };

@@ -1,5 +1,5 @@
 import { type CommandModule, UsageError } from "../context.js";
-import { found } from "../failure.js";
+import { explainNotFound } from "../failure.js";
 import { duration } from "../option-values.js";
 import { printDone, relativeTime } from "../output/index.js";
 import { PATH_ADVICE, PATH_ARGUMENT } from "./checkpoint-common.js";
@@ -13,7 +13,7 @@ function visibility(isPublic: boolean): CommandModule {
       command.argument(...PATH_ARGUMENT).action(async (path: string) => {
         const rest = await context.restClient();
         const answer = isPublic ? rest.publishCheckpoint(path) : rest.unpublishCheckpoint(path);
-        await found(context, answer, `checkpoint ${path}`, PATH_ADVICE);
+        await explainNotFound(context, answer, `checkpoint ${path}`, PATH_ADVICE);
         const sentence = isPublic ? `everybody can read ${path} now` : `${path} is private again`;
         printDone(context, sentence, { tinkerPath: path, public: isPublic });
       });
@@ -41,7 +41,12 @@ export const setTtl: CommandModule = {
         }
         const ttlSeconds = ttl === undefined ? null : Math.ceil(ttl / 1000);
         const rest = await context.restClient();
-        await found(context, rest.setCheckpointTtl(path, ttlSeconds), `checkpoint ${path}`, PATH_ADVICE);
+        await explainNotFound(
+          context,
+          rest.setCheckpointTtl(path, ttlSeconds),
+          `checkpoint ${path}`,
+          PATH_ADVICE,
+        );
         const now = Date.now();
         const expires =
           ttl === undefined

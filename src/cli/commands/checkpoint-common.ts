@@ -1,6 +1,8 @@
 import { InvalidArgumentError } from "commander";
-import type { Checkpoint } from "tinkerts";
+import type { Checkpoint, RestClient } from "tinkerts";
 import { parseTinkerPath } from "../../wire/tinker-path.js";
+import type { CommandContext } from "../context.js";
+import { explainNotFound } from "../failure.js";
 import type { Column } from "../output/index.js";
 
 /** The argument of every command about one checkpoint. */
@@ -13,6 +15,7 @@ export const PATH_ARGUMENT = [
 /** Where to find a path that exists. */
 export const PATH_ADVICE = "`tinkerts checkpoint list` shows those it has";
 
+/** Reads a path from the command line. */
 export function checkpointPath(text: string): string {
   try {
     return parseTinkerPath(text).path;
@@ -23,6 +26,19 @@ export function checkpointPath(text: string): string {
   }
 }
 
+/** All checkpoints of one run. */
+export async function checkpointsOfRun(
+  context: CommandContext,
+  rest: RestClient,
+  runId: string,
+): Promise<readonly Checkpoint[]> {
+  const answer = rest.listCheckpoints(runId);
+  const advice = "`tinkerts run list` shows those it has";
+  const { items } = await explainNotFound(context, answer, `training run ${runId}`, advice);
+  return items;
+}
+
+/** What can be seen of a checkpoint. */
 export const CHECKPOINT_COLUMNS = {
   path: {
     header: "Path",

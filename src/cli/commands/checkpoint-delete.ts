@@ -3,12 +3,12 @@ import type { Checkpoint, RestClient } from "tinkerts";
 import { NotFoundError } from "../../errors.js";
 import { parseTinkerPath } from "../../wire/tinker-path.js";
 import { type CommandContext, type CommandModule, UsageError } from "../context.js";
-import { explainFailure, found } from "../failure.js";
+import { explainFailure } from "../failure.js";
 import { gathered, pastTime } from "../option-values.js";
 import { type Column, canAsk, confirm, humanBytes, printList, progressBar } from "../output/index.js";
 import { stylesFor } from "../output/styles.js";
 import { renderTable } from "../output/table.js";
-import { CHECKPOINT_COLUMNS, checkpointPath } from "./checkpoint-common.js";
+import { CHECKPOINT_COLUMNS, checkpointPath, checkpointsOfRun } from "./checkpoint-common.js";
 
 interface DeleteOptions {
   readonly runId?: string;
@@ -19,7 +19,7 @@ interface DeleteOptions {
 }
 
 /** Only its path is sure: what was named on the command line may not exist. */
-type Doomed = Pick<Checkpoint, "tinkerPath"> & Partial<Checkpoint>;
+type Target = Pick<Checkpoint, "tinkerPath"> & Partial<Checkpoint>;
 
 interface Outcome {
   readonly tinkerPath: string;
@@ -57,21 +57,21 @@ async function deleteCheckpoints(
 ): Promise<void> {
   checkUsage(paths, options);
   const rest = await context.restClient();
-  const doomed =
+  const targets =
     options.runId === undefined
       ? await lookUp(rest, [...new Set(paths)], options)
       : await choose(context, rest, options.runId, options);
-  if (doomed.length === 0) {
+  if (targets.length === 0) {
     context.notify(`run ${options.runId} has no such checkpoints`);
     if (context.globals().format !== "table") report(context, []);
     return;
   }
-  if (!options.yes && !(await mayDelete(context, doomed))) {
+  if (!options.yes && !(await mayDelete(context, targets))) {
     context.notify("nothing was deleted");
     if (context.globals().format !== "table") report(context, []);
     return;
   }
-  const outcomes = await deleteAll(context, rest, doomed);
+  const outcomes = await deleteAll(context, rest, targets);
   report(context, outcomes);
   const failed = outcomes.filter(({ deleted }) => !deleted);
   if (failed.length > 0) {
@@ -96,7 +96,7 @@ async function lookUp(
   rest: RestClient,
   paths: readonly string[],
   { yes }: DeleteOptions,
-): Promise<readonly Doomed[]> {
+): Promise<readonly Target[]> {
   if (yes) return paths.map((tinkerPath) => ({ tinkerPath }));
   const runs = new Set(paths.map((path) => parseTinkerPath(path).trainingRunId));
   const lists = await Promise.all(
@@ -116,10 +116,9 @@ async function choose(
   rest: RestClient,
   runId: string,
   { type, before, after }: DeleteOptions,
-): Promise<readonly Doomed[]> {
-  const advice = "`tinkerts run list` shows those it has";
-  const { items } = await found(context, rest.listCheckpoints(runId), `training run ${runId}`, advice);
-  return items.filter(
+): Promise<readonly Target[]> {
+  const checkpoints = await checkpointsOfRun(context, rest, runId);
+  return checkpoints.filter(
     ({ checkpointType, time }) =>
       (type === undefined || checkpointType === TYPES[type]) &&
       (before === undefined || Date.parse(time) < before.getTime()) &&
@@ -127,11 +126,11 @@ async function choose(
   );
 }
 
-async function mayDelete(context: CommandContext, doomed: readonly Doomed[]): Promise<boolean> {
+async function mayDelete(context: CommandContext, targets: readonly Target[]): Promise<boolean> {
   const { stderr } = context;
   const { path, size, created } = CHECKPOINT_COLUMNS;
-  const columns = [path, size, created] as readonly Column<Doomed>[];
-  const { lines } = renderTable(doomed, columns, {
+  const columns = [path, size, created] as readonly Column<Target>[];
+  const { lines } = renderTable(targets, columns, {
     width: stderr.isTTY ? stderr.columns || 80 : Number.POSITIVE_INFINITY,
     nowMs: Date.now(),
     styles: stylesFor(context, stderr),
@@ -140,20 +139,20 @@ async function mayDelete(context: CommandContext, doomed: readonly Doomed[]): Pr
   if (!canAsk(context)) {
     throw new UsageError("there is no terminal to ask on: give -y to delete these without being asked");
   }
-  const bytes = doomed.reduce((sum, { sizeBytes }) => sum + (sizeBytes ?? 0), 0);
+  const bytes = targets.reduce((sum, { sizeBytes }) => sum + (sizeBytes ?? 0), 0);
   const total = bytes > 0 ? ` (${humanBytes(bytes)})` : "";
-  return confirm(context, `Delete ${count(doomed.length)}${total} for good?`);
+  return confirm(context, `Delete ${count(targets.length)}${total} for good?`);
 }
 
 async function deleteAll(
   context: CommandContext,
   rest: RestClient,
-  doomed: readonly Doomed[],
+  targets: readonly Target[],
 ): Promise<Outcome[]> {
   const signal = context.interruption();
   const bar = progressBar(context, "deleting", "items");
   const outcomes: Outcome[] = [];
-  const waiting = doomed.entries();
+  const waiting = targets.entries();
   const work = async () => {
     for (const [index, { tinkerPath }] of waiting) {
       if (signal.aborted) return;
@@ -168,14 +167,14 @@ async function deleteAll(
               : explainFailure(error, context.globals()),
         }),
       );
-      bar.update(outcomes.filter(Boolean).length, doomed.length);
+      bar.update(outcomes.filter(Boolean).length, targets.length);
     }
   };
   await Promise.all(Array.from({ length: PARALLEL }, work));
   bar.end();
   if (signal.aborted) {
     const done = outcomes.filter((outcome) => outcome?.deleted).length;
-    context.notify(`${done} of ${count(doomed.length)} deleted before the interruption`);
+    context.notify(`${done} of ${count(targets.length)} deleted before the interruption`);
     throw signal.reason;
   }
   return outcomes;

@@ -17,7 +17,7 @@ interface Downloaded {
   readonly bytes: number;
 }
 
-const columns: readonly Column<Downloaded>[] = [
+const COLUMNS: readonly Column<Downloaded>[] = [
   { header: "Folder", name: "folder", value: ({ folder }) => folder },
   { header: "Files", name: "files", value: ({ files }) => files },
   { header: "Size", name: "bytes", value: ({ bytes }) => bytes, kind: "bytes" },
@@ -30,7 +30,7 @@ export const define: CommandModule["define"] = (command, context) => {
     .option("--force", "replace the checkpoint's folder if it is there already")
     .action(async (path: string, options: DownloadOptions) => {
       const downloaded = await download(context, path, options);
-      printItem(context, { tinkerPath: path, ...downloaded }, columns);
+      printItem(context, { tinkerPath: path, ...downloaded }, COLUMNS);
     });
 };
 

@@ -19,7 +19,7 @@ interface PushOptions {
 
 type Pushed = Awaited<ReturnType<typeof pushToHub>> & { readonly tinkerPath: string };
 
-const columns: readonly Column<Pushed>[] = [
+const COLUMNS: readonly Column<Pushed>[] = [
   { header: "Repository", name: "repo", value: ({ repo }) => repo },
   { header: "Revision", name: "revision", value: ({ revision }) => revision },
   { header: "Address", name: "url", value: ({ url }) => url },
@@ -46,7 +46,7 @@ export const define: CommandModule["define"] = (command, context) => {
     .option("--no-model-card", "write no README.md where the checkpoint has none")
     .action(async (path: string, options: PushOptions) => {
       const pushed = await push(context, path, options);
-      printItem(context, { tinkerPath: path, ...pushed }, columns);
+      printItem(context, { tinkerPath: path, ...pushed }, COLUMNS);
     });
 };
 

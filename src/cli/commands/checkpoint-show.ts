@@ -1,8 +1,9 @@
 import { type Checkpoint, NotFoundError, parseTinkerPath, type WeightsInfo } from "tinkerts";
+import { Page } from "../../clients/index.js";
 import type { CommandModule } from "../context.js";
-import { found } from "../failure.js";
+import { explainNotFound } from "../failure.js";
 import { type Column, metadataColumn, printItem, printList } from "../output/index.js";
-import { CHECKPOINT_COLUMNS, PATH_ADVICE, PATH_ARGUMENT } from "./checkpoint-common.js";
+import { CHECKPOINT_COLUMNS, checkpointsOfRun, PATH_ADVICE, PATH_ARGUMENT } from "./checkpoint-common.js";
 import { DEFAULT_LIMIT, limitValue, offsetValue, pageSize, takeItems } from "./take-items.js";
 
 interface CheckpointListOptions {
@@ -19,15 +20,13 @@ export const list: CommandModule = {
       .option("--offset <number>", "how many of the latest to leave out", offsetValue, 0)
       .action(async ({ runId, limit, offset }: CheckpointListOptions) => {
         const rest = await context.restClient();
-        const ofRun = async (id: string) => {
-          const advice = "`tinkerts run list` shows those it has";
-          const { items } = await found(context, rest.listCheckpoints(id), `training run ${id}`, advice);
-          const { Page } = await import("../../clients/index.js");
-          return new Page(items.slice(offset), { totalCount: items.length });
-        };
-        const list =
-          runId === undefined ? rest.listUserCheckpoints({ limit: pageSize(limit), offset }) : ofRun(runId);
-        const checkpoints = await takeItems(context, list, { limit, offset });
+        const pages =
+          runId === undefined
+            ? rest.listUserCheckpoints({ limit: pageSize(limit), offset })
+            : checkpointsOfRun(context, rest, runId).then(
+                (all) => new Page(all.slice(offset), { totalCount: all.length }),
+              );
+        const checkpoints = await takeItems(context, pages, { limit, offset });
         const empty = runId === undefined ? "no checkpoints" : `run ${runId} has no checkpoints`;
         printList(context, checkpoints, { columns: Object.values(CHECKPOINT_COLUMNS), empty });
       });
@@ -36,7 +35,7 @@ export const list: CommandModule = {
 
 type CheckpointDetails = Checkpoint & WeightsInfo & { trainingRunId: string };
 
-const columns: readonly Column<CheckpointDetails>[] = [
+const INFO_COLUMNS: readonly Column<CheckpointDetails>[] = [
   ...Object.values(CHECKPOINT_COLUMNS),
   { header: "Run", name: "trainingRunId", value: ({ trainingRunId }) => trainingRunId },
   { header: "Base model", name: "baseModel", value: ({ baseModel }) => baseModel },
@@ -51,7 +50,7 @@ export const info: CommandModule = {
       const rest = await context.restClient();
       const { trainingRunId, checkpointType, checkpointId } = parseTinkerPath(path);
       const [weights, listed] = await Promise.all([
-        found(context, rest.getWeightsInfo(path), `checkpoint ${path}`, PATH_ADVICE),
+        explainNotFound(context, rest.getWeightsInfo(path), `checkpoint ${path}`, PATH_ADVICE),
         // A published checkpoint of somebody else is in no list.
         rest.listCheckpoints(trainingRunId).then(
           ({ items }) => items.find(({ tinkerPath }) => tinkerPath === path),
@@ -61,7 +60,7 @@ export const info: CommandModule = {
         ),
       ]);
       const known = { checkpointId, checkpointType, tinkerPath: path, public: true, time: "" };
-      printItem(context, { ...(listed ?? known), trainingRunId, ...weights }, columns);
+      printItem(context, { ...(listed ?? known), trainingRunId, ...weights }, INFO_COLUMNS);
     });
   },
 };

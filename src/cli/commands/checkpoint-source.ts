@@ -4,7 +4,7 @@ import { NotFoundError } from "../../errors.js";
 import { parseTinkerPath } from "../../wire/tinker-path.js";
 import { CREATED_BY } from "../clients.js";
 import type { CommandContext } from "../context.js";
-import { found } from "../failure.js";
+import { explainNotFound } from "../failure.js";
 import { PATH_ADVICE } from "./checkpoint-common.js";
 
 /** Of an export that nobody deletes the server is rid after this time; asking for its URLs begins it anew. */
@@ -24,7 +24,7 @@ export async function withCheckpointSource<T>(
     return await fetchFrom(rest, { fileByFile: false });
   } catch (error) {
     if (!(error instanceof NotFoundError)) throw error;
-    await found(context, rest.getWeightsInfo(path), `checkpoint ${path}`, PATH_ADVICE);
+    await explainNotFound(context, rest.getWeightsInfo(path), `checkpoint ${path}`, PATH_ADVICE);
     const { checkpointType } = parseTinkerPath(path);
     if (checkpointType === "sampler") {
       throw new Error(

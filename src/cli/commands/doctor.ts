@@ -6,6 +6,7 @@ import { CREDENTIAL_PLACES, credentialOf } from "../credential.js";
 import { explainFailure } from "../failure.js";
 import { type Column, printable, printList, stylesFor, wrapText } from "../output/index.js";
 
+/** One thing that was looked at. */
 export interface Check {
   readonly name: string;
   /** "skipped" where it makes no sense because another one failed. */
@@ -15,9 +16,9 @@ export interface Check {
 }
 
 /** As package.json says. */
-export const OLDEST_NODE = "20.18.1";
+export const MIN_NODE = "20.18.1";
 /** A server that knows the time of a token would refuse one from further away. */
-const LARGEST_SKEW_S = 60;
+const MAX_SKEW_S = 60;
 const PATIENCE_MS = 10_000;
 
 const COLUMNS: readonly Column<Check>[] = [
@@ -118,11 +119,12 @@ export async function* runChecks(context: CommandContext): AsyncGenerator<Check>
     : await attempt("Session", () => checkSession(service, request));
 }
 
+/** Throws for a Node that is too old. */
 export function checkNode(version: string): string {
   const order = (text: string) =>
     text.split(".").reduce((sum, part) => 1000 * sum + Number.parseInt(part, 10), 0);
-  if (order(version) < order(OLDEST_NODE)) {
-    throw new Error(`${version} is too old: install ${OLDEST_NODE} or newer from https://nodejs.org`);
+  if (order(version) < order(MIN_NODE)) {
+    throw new Error(`${version} is too old: install ${MIN_NODE} or newer from https://nodejs.org`);
   }
   return version;
 }
@@ -137,13 +139,14 @@ async function checkKey(context: CommandContext): Promise<string> {
     : CREDENTIAL_PLACES[auth.source];
 }
 
+/** How far this clock is from the server's; throws where that is too far. */
 export function describeSkew(date: string | null, nowMs: number): string {
   if (date === null) return "the server does not tell the time";
   // The header knows whole seconds only.
   const seconds = Math.round((nowMs - Date.parse(date)) / 1000 - 0.5);
   const distance = Math.abs(seconds);
   const text = `${distance} s ${seconds < 0 ? "behind" : "ahead of"} the server's`;
-  if (distance > LARGEST_SKEW_S) {
+  if (distance > MAX_SKEW_S) {
     throw new Error(`this machine's clock is ${text}: set it, or let the system do so (NTP)`);
   }
   return distance <= 2 ? "the same as the server's" : text;

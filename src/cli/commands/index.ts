@@ -1,6 +1,6 @@
-/** Every command by name, with its line in `--help`; its file is loaded when the command is used. */
 import type { CommandModule } from "../context.js";
 
+/** One command. */
 export interface CommandEntry {
   readonly name: string;
   readonly summary: string;
@@ -18,7 +18,8 @@ export interface CommandGroup {
   readonly commands: readonly CommandEntry[];
 }
 
-export const commands: readonly (CommandEntry | CommandGroup)[] = [
+/** Every command by name, in the order of `--help`; its file is loaded when the command is used. */
+export const COMMANDS: readonly (CommandEntry | CommandGroup)[] = [
   {
     name: "quickstart",
     summary: "teach a small model something on this machine, in about a minute",

@@ -2,7 +2,7 @@ import type { SupportedModel } from "tinkerts";
 import type { CommandModule } from "../context.js";
 import { type Column, printList } from "../output/index.js";
 
-const columns: readonly Column<SupportedModel>[] = [
+const COLUMNS: readonly Column<SupportedModel>[] = [
   { header: "Model", name: "modelName", value: (model) => model.modelName, importance: 3, leastWidth: 20 },
   { header: "Context", name: "maxContextLength", value: (model) => model.maxContextLength, kind: "number" },
   { header: "Trainable", name: "trainable", value: (model) => model.trainable, kind: "flag" },
@@ -20,6 +20,6 @@ export const define: CommandModule["define"] = (command, context) => {
         (modelName ?? "").toLowerCase().includes(wanted),
       );
       const empty = part === undefined ? "no models" : `no model's name contains "${part}"`;
-      printList(context, models, { columns, empty });
+      printList(context, models, { columns: COLUMNS, empty });
     });
 };

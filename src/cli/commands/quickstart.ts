@@ -8,7 +8,7 @@ interface QuickstartOptions {
   readonly rl?: true;
 }
 
-const columns = (
+const COLUMNS = (
   ["accuracyBefore", "accuracyAfter", "seconds", "tokensPerSecond", "checkpoint"] as const
 ).map((name) => ({
   header: name,
@@ -35,7 +35,7 @@ async function quickstart(options: QuickstartOptions, context: CommandContext): 
     display.say(whatNext(options, result.checkpoint, stdout.isTTY ? stdout.columns || 80 : 120));
   // The last line alone says it all, whatever a program read before it.
   else if (format === "json") stdout.write(`${JSON.stringify(result)}\n`);
-  else printItem(context, result, columns);
+  else printItem(context, result, COLUMNS);
 }
 
 /** Where the program lies, in the repository as in an installed package, seen from here. */

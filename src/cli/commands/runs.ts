@@ -1,7 +1,7 @@
 import { InvalidArgumentError, Option } from "commander";
 import type { RestClient, TrainingRun } from "tinkerts";
 import type { CommandContext, CommandModule } from "../context.js";
-import { found } from "../failure.js";
+import { explainNotFound } from "../failure.js";
 import { type Column, metadataColumn, printItem, printList } from "../output/index.js";
 import { DEFAULT_LIMIT, limitValue, offsetValue, pageSize, takeItems } from "./take-items.js";
 
@@ -154,7 +154,7 @@ export const info: CommandModule = {
       .argument("<id>", "the run's id, as `tinkerts run list` shows it")
       .action(async (runId: string) => {
         const rest = await context.restClient();
-        const run = await found(
+        const run = await explainNotFound(
           context,
           rest.getTrainingRun(runId, { accessScope: "accessible" }),
           `training run ${runId}`,

@@ -33,7 +33,7 @@ interface Sample {
 }
 
 const DEFAULT_MAX_TOKENS = 128;
-const MOST_SAMPLES = 1024;
+const MAX_SAMPLES = 1024;
 const STDIN = "-";
 
 export const define: CommandModule["define"] = (command, context) => {
@@ -46,7 +46,7 @@ export const define: CommandModule["define"] = (command, context) => {
       ).conflicts("prompt"),
     );
   addSamplingOptions(command, { maxTokens: DEFAULT_MAX_TOKENS })
-    .option("--num-samples <number>", "how many answers", wholeNumber(1, MOST_SAMPLES), 1)
+    .option("--num-samples <number>", "how many answers", wholeNumber(1, MAX_SAMPLES), 1)
     .option("--logprobs", "show each token with its logprob, instead of the text; JSON always has both")
     .action((options: SampleOptions) => sample(options, context));
 };

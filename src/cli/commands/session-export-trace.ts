@@ -3,7 +3,7 @@ import { mkdir, rename, rm } from "node:fs/promises";
 import { dirname, resolve } from "node:path";
 import { pipeline } from "node:stream/promises";
 import type { CommandContext, CommandModule } from "../context.js";
-import { found } from "../failure.js";
+import { explainNotFound } from "../failure.js";
 import { humanBytes, printDone, progressBar } from "../output/index.js";
 
 interface ExportOptions {
@@ -19,7 +19,7 @@ export const define: CommandModule["define"] = (command, context) => {
     .action(async (sessionId: string, { output, urlOnly }: ExportOptions) => {
       const rest = await context.restClient();
       if (context.stderr.isTTY) context.notify("The server builds the trace; this may take a while.");
-      const url = await found(
+      const url = await explainNotFound(
         context,
         rest.exportSessionTrace(sessionId),
         `session ${sessionId}`,

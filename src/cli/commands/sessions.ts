@@ -1,14 +1,8 @@
 import { Option } from "commander";
-import {
-  NotFoundError,
-  type PagePromise,
-  type SessionInfo,
-  type SessionStatus,
-  type SessionSummary,
-} from "tinkerts";
+import { NotFoundError, type SessionInfo, type SessionStatus, type SessionSummary } from "tinkerts";
 import { CREATED_BY } from "../clients.js";
 import type { CommandContext, CommandModule } from "../context.js";
-import { found } from "../failure.js";
+import { explainNotFound } from "../failure.js";
 import { type Column, metadataColumn, printItem, printList } from "../output/index.js";
 import { DEFAULT_LIMIT, limitValue, pageSize, takeItems } from "./take-items.js";
 
@@ -108,7 +102,7 @@ async function listSessions(
 ): Promise<void> {
   const rest = await context.restClient();
   const { project } = context.globals();
-  const search: PagePromise<SessionSummary> = rest.searchSessions({
+  const search = rest.searchSessions({
     limit: pageSize(limit),
     owner: { type: accessScope === "owned" ? "own" : "accessible" },
     displayName: name,
@@ -171,7 +165,7 @@ export const info: CommandModule = {
   define: (command, context) => {
     command.argument("<id>", "the session's id").action(async (sessionId: string) => {
       const rest = await context.restClient();
-      const session = await found(
+      const session = await explainNotFound(
         context,
         rest.getSession(sessionId, { accessScope: "accessible" }),
         `session ${sessionId}`,

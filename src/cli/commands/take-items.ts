@@ -5,6 +5,7 @@ import { wholeNumber } from "../option-values.js";
 /** Most items a server is asked for at once. */
 const PAGE_SIZE = 100;
 
+/** How many items a list shows unless told otherwise. */
 export const DEFAULT_LIMIT = 20;
 
 export const limitValue = wholeNumber(0, 1_000_000);

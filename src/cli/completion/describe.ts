@@ -3,6 +3,7 @@ import type { Command, Option } from "commander";
 /** What may stand in a place: one of some words, a name in the file system, or anything. */
 export type Expected = readonly string[] | "file" | "folder" | "anything";
 
+/** An option, as a shell needs to know it. */
 export interface DescribedOption {
   /** The long flag, `--verbose`. */
   readonly name: string;
@@ -13,6 +14,7 @@ export interface DescribedOption {
   readonly value?: Expected;
 }
 
+/** A command, as a shell needs to know it. */
 export interface DescribedCommand {
   /** The words after `tinkerts`, joined by a space: `""` for the program itself, or `"run list"`. */
   readonly path: string;

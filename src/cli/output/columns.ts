@@ -27,6 +27,7 @@ export interface Column<T> {
   readonly takesOwnLine?: true;
 }
 
+/** Whether there is nothing to show. */
 export function isMissing(value: Cell): value is null | undefined {
   return (
     value === null || value === undefined || value === "" || (typeof value === "object" && value.length === 0)
@@ -57,6 +58,7 @@ export function shownCell<T>(column: Column<T>, item: T, nowMs: number): string 
   }
 }
 
+/** Amounts stand at the right of their column. */
 export function isRightAligned({ kind }: Column<never>): boolean {
   return kind === "bytes" || kind === "number" || kind === "dollars";
 }

@@ -4,6 +4,7 @@ import { renderCsv } from "./csv.js";
 import { stylesFor } from "./styles.js";
 import { renderItem, renderTable, type TableOptions } from "./table.js";
 
+/** How a list is shown. */
 export interface ListView<T> {
   readonly columns: readonly Column<T>[];
   /** What CSV has, where that is not the same. */
@@ -71,6 +72,7 @@ export function printDone<T extends object>(context: CommandContext, sentence: s
   }
 }
 
+/** Prints a value as indented JSON, whatever --format says. */
 export function printJson({ stdout }: CommandContext, value: unknown): void {
   stdout.write(`${JSON.stringify(value, null, 2)}\n`);
 }

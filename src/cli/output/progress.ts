@@ -2,6 +2,7 @@ import type { CommandContext } from "../context.js";
 import { humanBytes } from "./columns.js";
 import { cutText } from "./text.js";
 
+/** A line that says how far something is. */
 export interface ProgressBar {
   /** `total` is undefined where nobody knows. */
   update(done: number, total: number | undefined): void;

@@ -1,6 +1,7 @@
 import { styleText } from "node:util";
 import type { CommandContext } from "../context.js";
 
+/** Functions that put a text into a colour or weight. */
 export type Styles = Readonly<
   Record<"bold" | "dim" | "red" | "green" | "yellow" | "cyan", (text: string) => string>
 >;

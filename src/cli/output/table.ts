@@ -5,6 +5,7 @@ import { cutText, displayWidth, padText, printable } from "./text.js";
 const GAP = "  ";
 const INDENT = "  ";
 
+/** Where a table is shown. */
 export interface TableOptions {
   /** Columns of the terminal; Infinity where there is none. */
   readonly width: number;
@@ -23,6 +24,7 @@ interface TextColumn {
   readonly takesOwnLine: boolean;
 }
 
+/** A table as lines of text. */
 export interface Table {
   readonly lines: readonly string[];
   /** Headers of the columns there was no room for. */

@@ -1,5 +1,3 @@
-/** Text as a terminal shows it. */
-
 const WIDE =
   /[\u1100-\u115f\u2e80-\u303e\u3041-\u33ff\u3400-\u4dbf\u4e00-\u9fff\ua000-\ua4cf\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe4f\uff00-\uff60\uffe0-\uffe6]|\p{Emoji_Presentation}/u;
 const NO_WIDTH = /^[\p{Mn}\p{Me}\p{Cf}]$/u;
@@ -90,6 +88,7 @@ function wrapWords(words: readonly string[], width: number): string[][] {
   return lines;
 }
 
+/** Fills a text with spaces up to a width. */
 export function padText(text: string, width: number, align: "left" | "right"): string {
   const padding = " ".repeat(Math.max(0, width - displayWidth(text)));
   return align === "left" ? text + padding : padding + text;

@@ -14,7 +14,7 @@ export interface Progress {
 type Stream = Pick<NodeJS.WriteStream, "write"> & Partial<Pick<NodeJS.WriteStream, "isTTY" | "columns">>;
 
 const BAR_WIDTH = 24;
-const LEAST_BAR_WIDTH = 4;
+const MIN_BAR_WIDTH = 4;
 /** Where there is no terminal, so many lines stand for the bar. */
 const PLAIN_LINES = 10;
 
@@ -34,7 +34,7 @@ function liveBar(stream: Stream, steps: number): Progress {
       const columns = (stream.columns || 80) - 1;
       const text = ` ${count(step, steps)}  ${details}  ${timeLeft(started, step, steps)}`;
       // The bar gives way to the text.
-      const width = Math.max(LEAST_BAR_WIDTH, Math.min(BAR_WIDTH, columns - 2 - text.length));
+      const width = Math.max(MIN_BAR_WIDTH, Math.min(BAR_WIDTH, columns - 2 - text.length));
       const filled = Math.round((width * step) / steps);
       const line = `  ${"━".repeat(filled)}${"╌".repeat(width - filled)}${text}`;
       stream.write(`\r\x1b[K${line.slice(0, columns)}`);

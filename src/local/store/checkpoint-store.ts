@@ -32,6 +32,7 @@ const checkpointSchema = z.object({
 /** One checkpoint as it is kept on disk; times are milliseconds since 1970. */
 export type CheckpointRecord = z.infer<typeof checkpointSchema>;
 
+/** A checkpoint that is to be saved. */
 export interface NewCheckpoint {
   readonly run: RunRecord;
   readonly kind: CheckpointKind;
@@ -192,6 +193,7 @@ export class CheckpointStore {
   }
 }
 
+/** A run has a checkpoint of that kind and name already. */
 export class NameTakenError extends Error {
   override name = "NameTakenError";
   constructor(kind: CheckpointKind, name: string, runId: string) {

@@ -63,10 +63,12 @@ export function whyUnwritable(error: unknown): string | undefined {
 /** Only the server's own user may read what it keeps. */
 const PRIVATE_FILE = 0o600;
 
+/** Writes a file that only the server's user may read, and waits until the disk has it. */
 export function writePrivateSynced(path: string, content: Uint8Array | string): Promise<void> {
   return writeSynced(path, content, PRIVATE_FILE);
 }
 
+/** The same in one step: a crash leaves the old content or the new. */
 export function writePrivateAtomic(path: string, content: Uint8Array | string): Promise<void> {
   return writeFileAtomic(path, content, PRIVATE_FILE);
 }
@@ -150,6 +152,7 @@ export async function recoverFolder(parent: string): Promise<string[]> {
   return [...present];
 }
 
+/** The names in a folder; none where it does not exist. */
 export async function listFolder(path: string): Promise<string[]> {
   try {
     return await readdir(path);

@@ -29,6 +29,7 @@ const sessionSchema = z.object({
   samplers: z.array(samplerSchema),
 });
 
+/** A sampler of a session as it is kept on disk. */
 export type SamplerRecord = z.infer<typeof samplerSchema>;
 
 /** One session as it is kept on disk; times are milliseconds since 1970. */

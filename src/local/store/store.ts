@@ -5,6 +5,7 @@ import { RunStore } from "./run-store.js";
 import { SessionStore } from "./session-store.js";
 import { UsageLog } from "./usage-log.js";
 
+/** Everything that one data folder keeps. */
 export interface Store {
   readonly folder: DataFolder;
   readonly runs: RunStore;
