@@ -20,8 +20,9 @@ npx tinkerts chat --base-model tinkerts/nano
 
 Without \`TINKER_BASE_URL\` the same commands speak to the hosted service, with the key that \`tinkerts auth login\` stores or that of \`TINKER_API_KEY\`.
 
-- Results go to the standard output, everything else to the standard error. \`--json\` and \`--format csv\` are for programs; there, times are exact
-  and sizes are bytes. Tables fit the terminal and are for people.
+- Results go to the standard output, everything else to the standard error. \`--json\` and \`--format csv\` are for programs; there, times are exact,
+  sizes are bytes, and names are camelCase as in the SDK.
+- Tables are for people. In a narrow terminal an id or a path takes a line of its own, and columns there is no room for are named below the table.
 - Exit codes: 0 done, 1 failed, 2 called in a wrong way, 130 interrupted.
 - Errors are one sentence that says what to do. \`--verbose\` adds every request and where the error came from; no key is ever shown.`;
 
