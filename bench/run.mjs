@@ -1,5 +1,5 @@
 // `npm run bench -- NAME`: builds, runs bench/NAME.mjs and ends with its JSON line; the exit code follows its `pass`.
-// With --report the result goes into docs/proof.md, too.
+// With --report the result goes into docs/proof.md, too. `all` runs one after the other.
 import { execFileSync, spawnSync } from "node:child_process";
 import { readdirSync } from "node:fs";
 import { fileURLToPath } from "node:url";
@@ -11,8 +11,14 @@ const names = readdirSync(here)
   .filter((file) => file.endsWith(".mjs") && file !== "run.mjs")
   .map((file) => file.slice(0, -4));
 const [name, ...rest] = process.argv.slice(2);
+if (name === "all") {
+  const each = names.map((one) =>
+    spawnSync(process.execPath, [`${here}run.mjs`, one, ...rest], { stdio: "inherit" }),
+  );
+  process.exit(each.every(({ status }) => status === 0) ? 0 : 1);
+}
 if (!names.includes(name)) {
-  console.error(`Usage: npm run bench -- NAME [--report], where NAME is one of: ${names.join(", ")}`);
+  console.error(`Usage: npm run bench -- NAME [--report], where NAME is all or one of: ${names.join(", ")}`);
   process.exit(2);
 }
 execFileSync(process.execPath, [`${here}../scripts/build.mjs`], { stdio: "inherit" });

@@ -1,5 +1,6 @@
-// Packs the package, installs the tarball into an empty folder and uses it there as a newcomer would:
-// imported, required, type-checked, and without a file it should not carry.
+// Packs the package, installs the tarball into an empty folder and uses it there as a newcomer would: imported,
+// required, type-checked by the TypeScript of today and by an older one, and without a file it should not carry.
+// With --publish it also asks for what only a published package needs.
 import { execFileSync } from "node:child_process";
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -7,6 +8,10 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 
 const MAX_PACKED_MEGABYTES = 10;
+/** The last TypeScript that knows `moduleResolution: node10`. */
+const OLDER_TYPESCRIPT = "typescript@5.9";
+/** There is no public address yet. These three fields of package.json are filled in when there is one. */
+const ADDRESSES = ["repository", "homepage", "bugs"];
 const root = fileURLToPath(new URL("..", import.meta.url));
 const folder = mkdtempSync(join(tmpdir(), "tinkerts-package-"));
 const run = (command, args, cwd = folder) =>
@@ -16,7 +21,6 @@ const fail = (message) => {
   process.exit(1);
 };
 
-run(process.execPath, [join(root, "scripts/build.mjs")], root);
 const [packed] = JSON.parse(run("npm", ["pack", "--json", "--pack-destination", folder], root));
 const megabytes = packed.size / 1e6;
 if (megabytes > MAX_PACKED_MEGABYTES)
@@ -27,12 +31,32 @@ const stray = paths.filter((path) =>
 );
 if (stray.length > 0) fail(`it carries ${stray.join(", ")}`);
 const links = readFileSync(join(root, "README.md"), "utf8").matchAll(/\]\((?![a-z]+:|#)([^)#\s]+)/g);
+const missing = [
+  "dist/bundle/index.js",
+  "dist/bundle/sdk.js.map",
+  "dist/index.d.ts",
+  "docs/api/README.md",
+].filter((path) => !paths.includes(path));
+if (missing.length > 0) fail(`it does not carry ${missing.join(", ")}`);
 const dead = [...links].map(([, path]) => path).filter((path) => !paths.includes(path));
 if (dead.length > 0) fail(`its README links to what it does not carry: ${dead.join(", ")}`);
 
 writeFileSync(join(folder, "package.json"), JSON.stringify({ name: "newcomer", private: true }));
-run("npm", ["install", "--no-audit", "--no-fund", "--prefer-offline", join(folder, packed.filename)]);
+const tarball = join(folder, packed.filename);
+run("npm", [
+  "install",
+  "--no-audit",
+  "--no-fund",
+  "--prefer-offline",
+  tarball,
+  OLDER_TYPESCRIPT,
+  "@types/node@20",
+]);
+run(process.execPath, [join(root, "node_modules/publint/src/cli.js"), "--strict", tarball], root);
 const installed = JSON.parse(readFileSync(join(folder, "node_modules/tinkerts/package.json"), "utf8"));
+const unaddressed = ADDRESSES.filter((field) => installed[field] === undefined);
+if (process.argv.includes("--publish") && unaddressed.length > 0)
+  fail(`fill in ${unaddressed.join(", ")} in package.json before publishing`);
 const entries = Object.keys(installed.exports).filter((entry) => !entry.endsWith(".json"));
 
 // Node loads ES modules through require() from 20.19 on; before that, behind a flag.
@@ -49,23 +73,36 @@ const lines = entries.map(
     `import * as entry${index} from "${entry.replace(".", "tinkerts")}"; console.log(entry${index});`,
 );
 writeFileSync(join(folder, "use.mts"), `${lines.join("\n")}\n`);
-const compile = (file, ...flags) =>
+const compileWith = (typescript, file, ...flags) =>
   run(process.execPath, [
-    join(root, "node_modules/typescript/bin/tsc"),
+    join(typescript, "node_modules/typescript/bin/tsc"),
     ...["--noEmit", "--strict", "--target", "es2022", ...flags, file],
   ]);
-const nodeTypes = ["--typeRoots", join(root, "node_modules/@types"), "--types", "node"];
-compile("use.mts", "--module", "nodenext", ...nodeTypes);
-writeFileSync(join(folder, "use.cts"), `${lines.join("\n")}\n`);
-compile("use.cts", "--module", "nodenext", ...nodeTypes);
+for (const extension of ["cts", "ts"])
+  writeFileSync(join(folder, `use.${extension}`), `${lines.join("\n")}\n`);
+for (const typescript of [root, folder]) {
+  compileWith(typescript, "use.mts", "--module", "nodenext", "--types", "node");
+  compileWith(typescript, "use.cts", "--module", "nodenext", "--types", "node");
+}
+const node10 = [
+  "--module",
+  "commonjs",
+  "--moduleResolution",
+  "node10",
+  "--esModuleInterop",
+  "--types",
+  "node",
+];
+compileWith(folder, "use.ts", ...node10);
 // A page has neither Node's types nor the newest library.
 writeFileSync(
   join(folder, "page.ts"),
   'import { ServiceClient } from "tinkerts"; console.log(ServiceClient);\n',
 );
 const browser = ["--module", "esnext", "--moduleResolution", "bundler", "--lib", "es2022,dom,dom.iterable"];
-compile("page.ts", ...browser, "--typeRoots", join(folder, "none"));
+compileWith(root, "page.ts", ...browser, "--typeRoots", join(folder, "none"));
 rmSync(folder, { recursive: true, force: true });
 console.log(
   `package ok: ${megabytes.toFixed(2)} MB packed, ${packed.entryCount} files, entries ${entries.join(" ")}`,
 );
+if (unaddressed.length > 0) console.log(`before publishing, fill in package.json: ${unaddressed.join(", ")}`);
