@@ -35,21 +35,21 @@ const wasmFiles = readdirSync(join(root, "src"), { recursive: true }).filter((fi
   file.endsWith(".wasm"),
 );
 rmSync(dist, { recursive: true, force: true });
-await compileModules();
+compileModules();
 await bundle();
 
 /** tsc's modules and declarations, with the wasm beside them and the names of `imports` resolved. */
-async function compileModules() {
+function compileModules() {
   const tsc = join(root, "node_modules/typescript/bin/tsc");
   execFileSync(process.execPath, [tsc, "-p", join(root, "tsconfig.build.json")], { stdio: "inherit" });
   for (const file of wasmFiles) cpSync(source(file), join(dist, file));
   for (const file of readdirSync(dist, { recursive: true }).map((name) => join(dist, name))) {
     if (!/\.(?:js|d\.ts)$/.test(file)) continue;
     const code = readFileSync(file, "utf8");
-    const resolved = code.replace(/(from )"(#\w+)"/g, (_, from, name) => {
+    const resolved = code.replace(/(?<=from |import\()"(#\w+)"/g, (_, name) => {
       const target = `${CHOSEN_BY_RUNTIME[name]}${file.endsWith(".d.ts") ? "" : ".node"}.js`;
       const path = relative(dirname(file), join(dist, target));
-      return `${from}"${path.startsWith(".") ? path : `./${path}`}"`;
+      return JSON.stringify(path.startsWith(".") ? path : `./${path}`);
     });
     if (resolved !== code) writeFileSync(file, resolved);
   }
