@@ -176,6 +176,25 @@ function interfaceFields(file: string, name: string): string[] {
   return [...body.matchAll(/^ {2}(?:readonly )?(\w+)\?:/gm)].map((match) => match[1]!);
 }
 
+/** The messages that a page explains: the code in its headings, up to the section of messages that are not ours. */
+function explainedMessages(page: string): string[] {
+  const [ours = ""] = read(page).split("\n## Messages of other tools\n");
+  return [...ours.matchAll(/^### (.*)$/gm)]
+    .flatMap(([, heading]) => [...heading!.matchAll(/`([^`]+)`/g)].map((match) => match[1]!))
+    .map((message) => message.replace(/\b\d{3}\b/, "…"));
+}
+
+/** The sources with texts in one piece and "…" for what is filled in, as pages quote messages. */
+function quotable(code: string): string {
+  let text = code.replaceAll(/["`]\s*\+\s*["`]/g, "").replaceAll("\\`", "`");
+  // Inner ones first: a filled-in part may be a text with such parts itself.
+  for (let length = -1; length !== text.length; ) {
+    length = text.length;
+    text = text.replaceAll(/\$\{[^{}]*\}/g, "…");
+  }
+  return text;
+}
+
 /** Checked along with the pages: without an error for each of these, the check would be blind. */
 const MISTAKES: readonly Block[] = [
   {
@@ -201,13 +220,21 @@ describe("the documentation", () => {
     expect(pages.flatMap(brokenLinks)).toEqual([]);
   });
 
-  it("is reached from the README, every page of it", () => {
+  it("is reached from the README, every page for users of it", () => {
     const readme = read("README.md");
+    const forUsers = docPages.filter((page) => page !== "docs/proof.md");
     expect(
-      [...docPages, "FEATURES.md", "CHANGELOG.md", "examples/README.md"].filter(
+      [...forUsers, "FEATURES.md", "CHANGELOG.md", "examples/README.md"].filter(
         (page) => !readme.includes(`(${page})`),
       ),
     ).toEqual([]);
+  });
+
+  it("explains messages that the code still has", () => {
+    const texts = sources.map(quotable);
+    const messages = explainedMessages("docs/troubleshooting.md");
+    expect(messages.length).toBeGreaterThan(20);
+    expect(messages.filter((message) => !texts.some((text) => text.includes(message)))).toEqual([]);
   });
 
   it("has every example in its table, and no other", () => {
@@ -222,7 +249,7 @@ describe("the documentation", () => {
     // undici's proxy agent reads this one for us.
     expect(read("node_modules/undici/lib/dispatcher/env-http-proxy-agent.js")).toContain("NO_PROXY");
     used.add("NO_PROXY");
-    expect(tableNames("README.md", "environment variable").sort()).toEqual([...used].sort());
+    expect(tableNames("docs/configuration.md", "environment variable").sort()).toEqual([...used].sort());
   });
 
   it("names every option of the clients, and no other", () => {
@@ -232,6 +259,6 @@ describe("the documentation", () => {
       ...interfaceFields("src/clients/service/service-client.ts", "ServiceClientOptions"),
     ];
     expect(options.length).toBeGreaterThan(10);
-    expect(tableNames("README.md", "option").sort()).toEqual(options.sort());
+    expect(tableNames("docs/configuration.md", "option").sort()).toEqual(options.sort());
   });
 });
