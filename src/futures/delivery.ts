@@ -53,11 +53,23 @@ export async function deliver<T>(
   let unreadableAnswers = 0;
   for (;;) {
     const patienceMs = endsAt - clock.now();
-    const settings = { signal, timeout, headers, idempotencyKey, patienceMs, earlierAttempts: retries };
-    const fate = await fateOf(send({ ...settings, maxRetries: 0 }));
-    if (fate.type === "accepted") return fate;
-    const { error } = fate;
-    mayHaveArrived ||= fate.type === "unknown";
+    let error: unknown;
+    try {
+      const earlierAttempts = retries;
+      const value = await send({
+        signal,
+        timeout,
+        headers,
+        idempotencyKey,
+        earlierAttempts,
+        patienceMs,
+        maxRetries: 0,
+      });
+      return { type: "accepted", value };
+    } catch (caught) {
+      error = caught;
+    }
+    mayHaveArrived ||= !isRefusal(error);
     const type = mayHaveArrived ? "unknown" : "refused";
     let pause: Promise<void>;
     if (billing.shouldPause(error)) {
@@ -99,16 +111,8 @@ export function valueOrThrow<T>(fate: Fate<T>): T {
   throw fate.error;
 }
 
-async function fateOf<T>(attempt: Promise<T>): Promise<Fate<T>> {
-  try {
-    return { type: "accepted", value: await attempt };
-  } catch (error) {
-    return { type: tells(error) ? "refused" : "unknown", error };
-  }
-}
-
-/** Whether it is certain from this error that the server has not taken the request. */
-function tells(error: unknown): boolean {
+/** Whether it is certain, from the error of one attempt, that the server has not taken the request. */
+function isRefusal(error: unknown): boolean {
   if (error instanceof APIError) return error.status >= 400 && error.status < 500 && error.status !== 408;
   return !(error instanceof APIConnectionError || error instanceof APIUserAbortError);
 }

@@ -47,13 +47,12 @@ export function startOperation<R>(
     accept = resolve;
     refuse = reject;
   });
-  const result = withSignals(context, userSignal, async (signal) => {
-    throwIfAborted(signal);
-    return run(signal, ({ requestId }) => accept(requestId));
-  }).catch((error: unknown) => {
+  const result = withSignals(context, userSignal, (signal) =>
+    run(signal, ({ requestId }) => accept(requestId)),
+  );
+  result.catch((error: unknown) => {
     if (!context.closed.aborted && !userSignal?.aborted) context.telemetry.logException(error);
     refuse(error);
-    throw error;
   });
   return new APIFuture<R>({ submitted, result, clock: context.clock });
 }
@@ -66,6 +65,7 @@ export async function withSignals<T>(
 ): Promise<T> {
   const link = linkSignals(context.closed, userSignal);
   try {
+    throwIfAborted(link.signal);
     return await run(link.signal);
   } catch (error) {
     // Our own reasons (closed, stuck, a failed sibling) say more than "aborted".

@@ -127,27 +127,36 @@ export class HttpClient {
   }
 
   /** Sends a request, retries it by the rules, and reads the answer to its end. */
-  async exchange(request: ApiRequest): Promise<ApiResponse> {
-    const { patienceMs, signal } = request;
-    if (patienceMs === undefined) return this.#exchange(request);
+  exchange(request: ApiRequest): Promise<ApiResponse> {
+    const { patienceMs } = request;
+    return patienceMs === undefined ? this.#exchange(request) : this.#exchangePatiently(request, patienceMs);
+  }
+
+  async #exchangePatiently(request: ApiRequest, patienceMs: number): Promise<ApiResponse> {
     const breaker = this.#breaker.value;
     const { clock, random } = this;
     const deadlineMs = clock.now() + patienceMs;
-    const probe = (probeSignal: AbortSignal) => this.#probe(probeSignal);
     for (;;) {
-      if (breaker.isOpen) await breaker.untilAnswered({ clock, random, signal, deadlineMs, probe });
+      if (breaker.isOpen)
+        await breaker.untilAnswered({
+          clock,
+          random,
+          signal: request.signal,
+          deadlineMs,
+          probe: this.#probe,
+        });
       try {
         return await this.#exchange(request);
       } catch (error) {
         if (error instanceof HeldBack) continue;
-        if (error instanceof APIConnectionError && !this.#closed) breaker.failed(error);
+        if (error instanceof APIConnectionError) breaker.failed(error);
         throw error;
       }
     }
   }
 
   /** Any answer will do, and the breaker hears of it like of any other. */
-  async #probe(signal: AbortSignal): Promise<void> {
+  readonly #probe = async (signal: AbortSignal): Promise<void> => {
     try {
       await this.#exchange({
         ...encodeRequest(endpoints.health, {}),
@@ -161,7 +170,7 @@ export class HttpClient {
       this.#breaker.value.failed(error);
       this.retryWarnings.failed(FAILURES_UNTIL_OPEN, error);
     }
-  }
+  };
 
   #exchange(request: ApiRequest): Promise<ApiResponse> {
     return this.#call(request, async ({ answer, attempt, scope }) => {

@@ -6,7 +6,7 @@ import type { Field } from "./fields.js";
 import { camelToSnake } from "./json-keys.js";
 import type { LossFnOutput } from "./losses.js";
 import { modelInputField, modelInputToJson } from "./model-input-json.js";
-import { isRecord, readAnswer, shortTypeName } from "./reading.js";
+import { isRecord, protobuf, readAnswer, shortTypeName } from "./reading.js";
 import { tensorsFromJson, tensorToJson } from "./tensor-json.js";
 import type { ForwardBackwardOutput } from "./training-types.js";
 
@@ -44,8 +44,7 @@ export function passFuture(requestType: string): FutureKind<ForwardBackwardOutpu
     requestType,
     fromJson: forwardBackwardOutputFromJson,
     toJson: forwardBackwardOutputToJson,
-    // Half of what the SDK would load at start-up, so it is loaded with the first answer that needs it.
-    fromBytes: async (bytes) => (await import("./protobuf.js")).decodeForwardBackwardOutput(bytes),
+    fromBytes: async (bytes) => (await protobuf()).decodeForwardBackwardOutput(bytes),
   };
 }
 

@@ -18,3 +18,11 @@ export function isRecord(value: unknown): value is Record<string, unknown> {
 export function shortTypeName(qualified: string): string {
   return qualified.slice(qualified.lastIndexOf(":") + 1) || "ArrayRecord";
 }
+
+let protobufModule: typeof import("./protobuf.js") | undefined;
+
+/** Half of what the SDK would load at start-up, so it is loaded with the first answer that needs it. */
+export async function protobuf(): Promise<typeof import("./protobuf.js")> {
+  protobufModule ??= await import("./protobuf.js");
+  return protobufModule;
+}

@@ -3,7 +3,7 @@ import { describe } from "./describe.js";
 import type { FutureKind } from "./endpoints/endpoint.js";
 import { toNumbers } from "./json-keys.js";
 import { toTokens } from "./model-input.js";
-import { isRecord, readAnswer } from "./reading.js";
+import { isRecord, protobuf, readAnswer } from "./reading.js";
 import type { SampledSequence, SampleResponse, TopkLogprobs } from "./sampling-types.js";
 import { tensorFromJson, tensorToJson } from "./tensor-json.js";
 
@@ -12,7 +12,7 @@ export const sampleFuture: FutureKind<SampleResponse> = {
   requestType: "Sample",
   fromJson: sampleResponseFromJson,
   toJson: sampleResponseToJson,
-  fromBytes: async (bytes) => (await import("./protobuf.js")).decodeSampleResponse(bytes),
+  fromBytes: async (bytes) => (await protobuf()).decodeSampleResponse(bytes),
 };
 
 export function sampleResponseToJson(response: SampleResponse): Record<string, unknown> {

@@ -99,18 +99,18 @@ export function encodeRequest<S extends Shape>(
   given: GivenMessage<S>,
 ): EncodedRequest {
   const { method, pool, tag, request } = target;
-  const values = given as Readonly<Record<string, unknown>>;
-  const inPath = new Set(parametersOf(target.path));
-  const path = target.path.replace(/:(\w+)/g, (_, name: string) => encodeSegment(String(values[name])));
-  const rest = Object.fromEntries(Object.entries(values).filter(([name]) => !inPath.has(name)));
-  const written = request.write(rest as GivenMessage<S>);
-  if (hasBody(method)) {
-    const isEmpty = tag === undefined && Object.keys(request.shape).length === inPath.size;
-    return isEmpty
-      ? { method, path, pool }
-      : { method, path, pool, json: tag === undefined ? written : { ...written, type: tag } };
+  const inPath = target.path.includes(":") ? parametersOf(target.path) : [];
+  const values: Record<string, unknown> = { ...given };
+  let path: string = target.path;
+  for (const name of inPath) {
+    path = path.replace(`:${name}`, encodeSegment(String(values[name])));
+    delete values[name];
   }
-  return { method, path, pool, query: written as NonNullable<EncodedRequest["query"]> };
+  const written = request.write(values as GivenMessage<S>);
+  if (!hasBody(method)) return { method, path, pool, query: written as NonNullable<EncodedRequest["query"]> };
+  if (tag !== undefined) written["type"] = tag;
+  else if (Object.keys(request.shape).length === inPath.length) return { method, path, pool };
+  return { method, path, pool, json: written };
 }
 
 /** The ids of runs and sessions have colons, which paths may carry as they are. */
