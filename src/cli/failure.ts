@@ -80,8 +80,7 @@ function firstSentence(text: string): string {
 function detail(error: APIError): string {
   const [, said] = /^\S+ \S+ answered \d+: (.*?)\.?$/s.exec(error.message) ?? [];
   // The server names fields of the request; the person at the terminal knows options.
-  return (said ?? error.message).replaceAll(
-    /\b(base|model)(?:_(model|path)|(Model|Path))\b/g,
-    (_, first, a, b) => `--${first}-${(a ?? b).toLowerCase()}`,
-  );
+  return (said ?? error.message)
+    .replaceAll(/\bbase(_m|M)odel\b/g, "--base-model")
+    .replaceAll(/\bmodel(_p|P)ath\b/g, "--model-path");
 }
