@@ -34,48 +34,33 @@ export function conformanceSections(found) {
 function wire({ version, seed, total, counts, statements, explained }) {
   const messages = Object.entries(counts).filter(([name]) => name.includes(" "));
   const types = Object.entries(counts).filter(([name]) => !name.includes(" "));
-  return `Judge: the published package \`tinker\` ${version}, its own pydantic models and protobuf. ${thousands(total)} generated values (seed ${seed}), none read differently: ${types.length} JSON types, each field of each of them,
-in both directions (we write, it reads; it writes, we read and write back, it compares), and the protobuf messages, byte for byte where two writers must agree. All messages, fields, enums and server
-settings of the package are compared with ours by introspection, so a new type or field fails the run until it is known; ${statements} names in docs/protocol-differences.md are looked up in its source.
-What our clients and routes make of these types is seen in the next section.
+  return `The judge is the published package \`tinker\` ${version}: its own pydantic models and protobuf code. It read ${thousands(total)} generated values (seed ${seed}), none of them differently.
 
-${table(
-  ["messages", "values"],
-  messages.map(([name, count]) => [name, thousands(count)]),
-)}
+- ${types.length} JSON types, ${thousands(types[0]?.[1] ?? 0)} values each, every field, both ways. We write and the package reads; it writes, we read and write back, and it compares.
+- Protobuf messages, byte for byte where two writers must agree: ${messages.map(([name, count]) => `${name} ${thousands(count)}`).join(", ")}.
+- Every message, field, enum and server setting of the package is compared with ours. A new one fails the run until it is known here.
+- ${statements} names in docs/protocol-differences.md are looked up in the package's source.
 
-${thousands(types[0]?.[1] ?? 0)} values for each of: ${types.map(([name]) => name).join(", ")}.
-
-Not on their own: ${Object.entries(explained)
-    .map(([name, why]) => `${name} (${why})`)
-    .join("; ")}.`;
+${Object.keys(explained).length} types never travel as JSON of their own; test/conformance/wire.test.ts says why for each.`;
 }
 
-const mark = (text) => (text === undefined ? "-" : text === "ok" ? "ok" : text);
-
 function methods(plain, withTokens) {
-  const tokens = new Map((withTokens?.rows ?? []).map((row) => [`${row.client}.${row.method}`, row]));
-  const rows = plain.rows.map((row) => {
-    const other = tokens.get(`${row.client}.${row.method}`) ?? {};
-    return [
-      `${row.client}.${row.method}`,
-      mark(row.sync),
-      mark(row.async),
-      mark(other.sync),
-      mark(other.async),
-    ];
-  });
-  const all = [...plain.rows, ...(withTokens?.rows ?? [])].flatMap((row) => [row.sync, row.async]);
-  const green = all.filter((cell) => cell === "ok").length;
-  const bad = all.filter((cell) => /FAILED|MISSING/.test(cell ?? "")).length;
-  return `Every public method of the clients of \`tinker\` ${plain.version}, found by introspection, called in its synchronous and asynchronous form against the built-in backend with its real engine: ${green} calls right,
-${bad} wrong. The backend runs ${plain.configuration}, then ${withTokens?.configuration ?? "no other way"}.
-
-${table(["method", "sync", "async", "sync, second way", "async, second way"], rows)}`;
+  const runs = [plain, withTokens].filter(Boolean);
+  const calls = runs.flatMap(({ rows, configuration }) =>
+    rows.flatMap(({ client, method, sync, async }) => [
+      { call: `${client}.${method}`, configuration, result: sync },
+      { call: `${client}.${method}, async`, configuration, result: async },
+    ]),
+  );
+  const count = (test) => calls.filter(({ result }) => test.test(result ?? "")).length;
+  const others = calls.filter(({ result }) => result !== undefined && !["ok", "-"].includes(result));
+  const ways = runs.map(({ configuration }) => configuration).join("; then ");
+  return `Every public method of the clients of \`tinker\` ${plain.version}, found by introspection, is called in its synchronous and its asynchronous form. The server is the built-in backend with its real engine: first ${ways}.
+${plain.rows.length} methods, ${count(/^ok$/)} calls right, ${count(/FAILED|MISSING/)} wrong.${others.length === 0 ? "" : ` The calls that were neither:\n\n${table(["call", "the backend", "result"], others.map(Object.values))}`}`;
 }
 
 function sameScript({ requests, compared, normalised, differences }) {
-  return `One script, twice: through the Python SDK and through ours, against two fresh backends. ${requests} requests each, the same ones in the same order with the same \`seq_id\`s and the same content; ${differences} differences.
+  return `One script runs twice: through the Python SDK and through ours, against two fresh backends. Both sent ${requests} requests, in the same order, with the same \`seq_id\`s and the same content: ${differences} differences.
 Equal to the last bit: ${compared.join(", ")}.
 
 Not compared, because the two may differ: ${normalised.join("; ")}.`;
@@ -93,16 +78,18 @@ export function workflowTable(workflows) {
 }
 
 function otherBackend(servers) {
-  const methods = [...new Set(servers.flatMap(({ rows }) => rows.map((row) => row.method)))];
-  const cells = servers.map(({ rows }) => new Map(rows.map((row) => [row.method, row.result])));
   const summary = servers.map(({ name, rows }) => {
     const count = (test) => rows.filter(({ result }) => test.test(result)).length;
-    return `${name}: ${count(/^ok/)} of ${rows.length} work, ${count(/^not /)} are not offered, ${count(/^FAILED/)} fail`;
+    return `- ${name}: ${count(/^ok/)} of ${rows.length} calls work, ${count(/^not /)} are not offered, ${count(/^FAILED/)} fail.`;
   });
-  return `${summary.join("; ")}.
-
-${table(
-  ["method of our client", ...servers.map(({ name }) => name)],
-  methods.map((method) => [method, ...cells.map((results) => results.get(method))]),
-)}`;
+  const others = servers.flatMap(({ name, rows }) => {
+    const bad = rows.filter(({ result }) => result !== "ok");
+    const calls = (wanted) => bad.filter(({ result }) => result === wanted).map(({ method }) => method);
+    return [...new Set(bad.map(({ result }) => result))].map((result) => [
+      name,
+      result,
+      calls(result).join(", "),
+    ]);
+  });
+  return `${summary.join("\n")}\n\n${table(["server", "result", "calls"], others)}`;
 }
