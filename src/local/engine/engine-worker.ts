@@ -1,4 +1,3 @@
-/** The worker thread's side of the engine: one message in, one call, one message out. */
 import { parentPort, workerData } from "node:worker_threads";
 import type { Engine, EngineOptions } from "./engine.js";
 import { createEngineCore } from "./start-engine.js";

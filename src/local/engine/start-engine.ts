@@ -15,6 +15,7 @@ export async function startEngine(options: EngineOptions): Promise<Engine> {
   return startWorker(options);
 }
 
+/** The engine in this thread. */
 export function createEngineCore(options: EngineOptions): Engine {
   const { threads, relaxedSimd } = options;
   return new EngineCore({

@@ -1,29 +1,34 @@
-/** What travels between the engine's proxy and its worker thread. */
 import { CancelledError, type Engine, EngineInputError } from "./engine.js";
 
+/** The methods that are called across threads and answer with a promise. */
 export type EngineMethod = Exclude<keyof Engine, "cancelSample">;
 
+/** What goes to the worker thread. */
 export type EngineRequest =
   | { kind: "call"; id: number; method: EngineMethod; args: unknown[] }
   | { kind: "cancel"; requestId: string };
 
+/** An error on its way between threads. */
 export interface PackedError {
   name: string;
   message: string;
   stack?: string | undefined;
 }
 
+/** What comes back from it. */
 export type EngineAnswer =
   | { kind: "ready" }
   | { kind: "failed"; error: PackedError }
   | { kind: "value"; id: number; value: unknown }
   | { kind: "error"; id: number; error: PackedError };
 
+/** Takes apart what was thrown. */
 export function packError(error: unknown): PackedError {
   if (!(error instanceof Error)) return { name: "Error", message: String(error) };
   return { name: error.name, message: error.message, stack: error.stack };
 }
 
+/** Makes an error of the same class again. */
 export function unpackError({ name, message, stack }: PackedError): Error {
   const classes: Record<string, new (message: string) => Error> = { CancelledError, EngineInputError };
   const error = new (classes[name] ?? Error)(message);

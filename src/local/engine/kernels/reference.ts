@@ -86,7 +86,7 @@ export class ReferenceKernels extends CpuMemory implements Kernels {
       this.view(rstd),
       this.view(weight),
     ];
-    const dwv = dweight ? this.view(dweight) : null;
+    const dwv = dweight ? this.view(dweight) : undefined;
     const gradient = new Float32Array(cols);
     for (let row = 0; row < rows; row++) {
       normGradient(gradient, dwv, dv.subarray(row * cols), xv.subarray(row * cols), rv[row]!, wv, cols);
@@ -102,8 +102,8 @@ export class ReferenceKernels extends CpuMemory implements Kernels {
       this.view(angles.sin),
       this.viewInts(angles.positions),
     ];
-    const wv = weight ? this.view(weight) : null;
-    const rv = rstd ? this.view(rstd) : null;
+    const wv = weight ? this.view(weight) : undefined;
+    const rv = rstd ? this.view(rstd) : undefined;
     const half = headDim / 2;
     const y = new Float32Array(headDim);
     for (let row = 0; row < rows; row++) {
@@ -137,9 +137,9 @@ export class ReferenceKernels extends CpuMemory implements Kernels {
       this.view(angles.sin),
       this.viewInts(angles.positions),
     ];
-    const wv = weight ? this.view(weight) : null;
-    const rv = rstd ? this.view(rstd) : null;
-    const dwv = dweight ? this.view(dweight) : null;
+    const wv = weight ? this.view(weight) : undefined;
+    const rv = rstd ? this.view(rstd) : undefined;
+    const dwv = dweight ? this.view(dweight) : undefined;
     const half = headDim / 2;
     const dy = new Float32Array(headDim);
     const gradient = new Float32Array(headDim);
@@ -415,6 +415,7 @@ export class ReferenceKernels extends CpuMemory implements Kernels {
   }
 }
 
+/** Kernels for tests, exact and slow. */
 export function createReferenceKernels(): Kernels {
   return new ReferenceKernels();
 }
@@ -433,7 +434,7 @@ function inverseRms(x: Float32Array, at: number, length: number, eps: number): n
 /** d/dx of x * rstd * weight; adds the weight's own gradient where asked. */
 function normGradient(
   gradient: Float32Array,
-  dweight: Float32Array | null,
+  dweight: Float32Array | undefined,
   dout: Float32Array,
   x: Float32Array,
   rstd: number,

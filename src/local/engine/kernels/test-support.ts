@@ -1,4 +1,3 @@
-/** Seeded data and comparisons for the kernel tests. */
 import type { F32, I32, Kernels } from "./kernels.js";
 
 /** Uniform in -1..1, the same for the same seed. */
@@ -12,18 +11,21 @@ export function randomFloats(length: number, seed: number): Float32Array {
   return values;
 }
 
+/** A buffer with these values. */
 export function put(kernels: Kernels, data: Float32Array): F32 {
   const buffer = kernels.alloc(data.length);
   kernels.upload(buffer, data);
   return buffer;
 }
 
+/** A buffer with these whole numbers. */
 export function putInts(kernels: Kernels, data: readonly number[]): I32 {
   const buffer = kernels.allocInts(data.length);
   kernels.uploadInts(buffer, Int32Array.from(data));
   return buffer;
 }
 
+/** The values of a buffer. */
 export const read = (kernels: Kernels, buffer: F32) => Array.from(kernels.view(buffer));
 
 /** Largest difference relative to the largest value of `expected`. */

@@ -23,6 +23,7 @@ import {
 import { WasmMemory } from "./wasm-memory.js";
 import { loadModule, type WasmExports, WorkerThreads } from "./wasm-threads.js";
 
+/** How many threads compute, and with which instructions. */
 export interface WasmKernelOptions {
   /** Threads that compute, the calling one included. Default: the processor's, at most 8. */
   threads?: number;
@@ -33,6 +34,7 @@ export interface WasmKernelOptions {
 /** Memory below this belongs to the thread pool's own state. */
 const RESERVED_BYTES = 4096;
 
+/** Kernels in WebAssembly, with worker threads that wait for work until `close`. */
 export function createWasmKernels(options: WasmKernelOptions = {}): Kernels {
   return new WasmKernels(options);
 }
@@ -258,7 +260,8 @@ class WasmKernels extends CpuMemory implements Kernels {
   attentionBackward(operation: AttentionBackward): void {
     const { dquery, dkey, dvalue, dout, query, key, value, out, logSumExp, offsets, shape } = operation;
     const longest = this.#expectAttention(operation);
-    this.#expectAttention({ ...operation, query: dquery, key: dkey, value: dvalue, out: dout });
+    const gradients = { query: dquery, key: dkey, value: dvalue };
+    this.#expectAttention({ ...gradients, out: dout, logSumExp, offsets, shape });
     this.#needThreadScratch(this.#gemmScratchBytes + 2 * this.#queryBlock * 4 * (longest + 4));
     this.#wasm["attentionBackward"]!(
       dquery.data.offset,

@@ -1,10 +1,9 @@
-/** One shared WebAssembly memory that grows on demand up to the 4 GiB a 32-bit address can name. */
-
 const PAGE_BYTES = 65_536;
 const GROWTH_BYTES = 16 << 20;
 /** Smaller maxima are tried where the address space is limited. */
 const MAX_PAGES = [65_536, 32_768, 16_384];
 
+/** One shared WebAssembly memory that grows on demand up to the 4 GiB a 32-bit address can name. */
 export class WasmMemory {
   readonly memory: WebAssembly.Memory;
   readonly #maximumPages: number;

@@ -5,10 +5,12 @@ import { Worker } from "node:worker_threads";
 /** What the wasm modules export; pointers and strides are in bytes. The sources in wasm/ say what each one does. */
 export type WasmExports = Record<string, (...numbers: number[]) => number>;
 
+/** With separate or fused multiply-add. */
 export type KernelVariant = "plain" | "relaxed";
 
 const COMPILED_MODULES = new Map<KernelVariant, WebAssembly.Module>();
 
+/** Compiles the module once for each variant. */
 export function loadModule(variant: KernelVariant): WebAssembly.Module {
   let module = COMPILED_MODULES.get(variant);
   if (!module) {

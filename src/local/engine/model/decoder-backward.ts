@@ -2,7 +2,7 @@ import type { F32, I32, Kernels } from "../kernels/kernels.js";
 import type { DecoderModel } from "./base-model.js";
 import { attentionShape, type LayerActivations, scratchInts, splitQkv, takeRows } from "./decoder.js";
 import type { DecoderWeights, LayerWeights, LinearName } from "./decoder-weights.js";
-import { linearBackward } from "./linear.js";
+import { type LinearBackward, linearBackward } from "./linear.js";
 import type { LoraLayer, LoraWeights } from "./lora.js";
 import { attentionWidths } from "./model-config.js";
 import type { Activations } from "./packed-forward.js";
@@ -138,11 +138,15 @@ function takeMlpRows({ kernels, model, activations, adapters }: Block, indices: 
 function blockLinearBackward(
   { kernels, layer, adapters, adapterGradients, weightGradients }: Block,
   name: LinearName,
-  operation: { dx: F32 | undefined; dout: F32; x: F32; lowRank: F32 | undefined; rows: number },
+  { dx, dout, x, rows, lowRank }: Pick<LinearBackward, "dx" | "dout" | "x" | "rows" | "lowRank">,
 ): void {
   linearBackward(kernels, {
-    ...operation,
     layer: layer[name],
+    dx,
+    dout,
+    x,
+    rows,
+    lowRank,
     adapter: adapters?.[name],
     adapterGradient: adapterGradients?.[name],
     weightGradient: weightGradients?.[name].weight,
@@ -206,26 +210,31 @@ function attentionBackward(block: Block, dx: F32, dattended: F32): void {
     offsets,
     shape: attentionShape(config),
   });
-  const shared = { angles: { ...model.rope.upTo(maxLength), positions }, rows, headDim };
+  const { cos, sin } = model.rope.upTo(maxLength);
+  const angles = { cos, sin, positions };
   kernels.normRopeBackward({
-    ...shared,
     dx: dprojected.query,
     dweight: weightGradients?.queryNorm,
     dout: dquery,
     x: projected.query,
     rstd: activations.queryRstd,
     weight: layer.queryNorm,
+    angles,
+    rows,
     heads,
+    headDim,
   });
   kernels.normRopeBackward({
-    ...shared,
     dx: dprojected.key,
     dweight: weightGradients?.keyNorm,
     dout: dkey,
     x: projected.key,
     rstd: activations.keyRstd,
     weight: layer.keyNorm,
+    angles,
+    rows,
     heads: kvHeads,
+    headDim,
   });
   if (weightGradients?.qkvBias) addColumnSums(kernels, weightGradients.qkvBias, dqkv, rows);
   // Nothing below the first layer learns unless the embedding does.

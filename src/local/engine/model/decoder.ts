@@ -60,7 +60,8 @@ export function decoderForward(
 ): { layers: LayerActivations[]; output: F32 } {
   const { config, weights, rope } = model;
   const { rows, tokens, positions } = pass;
-  const angles = { ...rope.upTo(pass.maxLength), positions };
+  const { cos, sin } = rope.upTo(pass.maxLength);
+  const angles = { cos, sin, positions };
   let output = kernels.scratch(rows * config.hiddenSize);
   kernels.gatherRows(output, weights.embedding, tokens, rows, config.hiddenSize);
   const layers = weights.layers.map((_, index) => {
@@ -98,22 +99,29 @@ function blockForward(
   kernels.rmsNorm({ out: normedInput, rstd: inputRstd, x: input, weight: layer.inputNorm, rows, cols, eps });
   if (layer.qkvBias) fillRows(kernels, qkv, layer.qkvBias, rows);
   linear("qkv", qkv, normedInput, layer.qkvBias !== undefined);
-  const shared = { angles, rows, headDim, eps };
+  const { queryRstd, keyRstd } = activations;
+  // Spelled out twice: spreading a shared part would take longer than the operation when there is one row.
   kernels.normRope({
-    ...shared,
     out: query,
-    rstd: activations.queryRstd,
+    rstd: queryRstd,
     x: projected.query,
     weight: layer.queryNorm,
+    angles,
+    rows,
     heads,
+    headDim,
+    eps,
   });
   kernels.normRope({
-    ...shared,
     out: key,
-    rstd: activations.keyRstd,
+    rstd: keyRstd,
     x: projected.key,
     weight: layer.keyNorm,
+    angles,
+    rows,
     heads: kvHeads,
+    headDim,
+    eps,
   });
   pass.attend(index, activations);
 
@@ -192,7 +200,7 @@ export function keptActivations(
   };
 }
 
-/** The same buffers for every layer, where no backward pass follows. */
+/** The same buffers for all layers, where no backward pass follows. */
 export function reusedActivations(
   kernels: Kernels,
   config: ModelConfig,
@@ -202,7 +210,10 @@ export function reusedActivations(
   const width = attentionWidths(config);
   const take = (columns: number) => kernels.scratch(rows * columns);
   const [normed, rstd, qkv] = [take(hiddenSize), take(heads), take(width.qkv)];
-  const shared = {
+  let unused = take(hiddenSize);
+  // Filled in anew for every layer: an object for each would take longer than its operations when there is one row.
+  const activations: LayerActivations = {
+    input: unused,
     inputRstd: rstd,
     normedInput: normed,
     qkv,
@@ -213,18 +224,21 @@ export function reusedActivations(
     keyRstd: qkNorm ? rstd : undefined,
     attended: take(width.query),
     logSumExp: rstd,
+    middle: unused,
     middleRstd: rstd,
     normedMiddle: normed,
     gateUp: take(2 * intermediateSize),
     activated: take(intermediateSize),
+    output: unused,
     lowRank: mapLinears(() => undefined),
   };
-  let unused = take(hiddenSize);
   return (_, input) => {
-    const output = unused;
+    activations.input = input;
+    activations.middle = unused;
+    activations.output = unused;
     // Free once this block has run: the next one writes there.
     unused = input;
-    return { ...shared, input, middle: output, output };
+    return activations;
   };
 }
 

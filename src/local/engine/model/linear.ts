@@ -87,7 +87,8 @@ export function linearBackward(kernels: Kernels, operation: LinearBackward): voi
     const gradient = adapterGradient.b[index]!.matrix;
     const part = from(dout, column);
     kernels.matmul(gradient, from(lowRank, index * rank), part, rank, cols, rows, {
-      ...addProduct,
+      transA: true,
+      accumulate: true,
       lda: width,
       ldb: outputs,
     });

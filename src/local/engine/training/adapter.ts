@@ -22,6 +22,7 @@ export class Adapter {
   readonly #flat: F32;
   /** Allocated when first needed: an adapter that only samples holds weights alone. */
   #training: { gradients: F32; first: F32; second: F32 } | undefined;
+  #boundGradients: LoraWeights | undefined;
   #step = 0;
   #version = 0;
 
@@ -65,7 +66,8 @@ export class Adapter {
 
   /** Where a backward pass adds to. */
   get gradients(): LoraWeights {
-    return this.#layout.bind(this.#trainingState().gradients);
+    this.#boundGradients ??= this.#layout.bind(this.#trainingState().gradients);
+    return this.#boundGradients;
   }
 
   /** A copy that samples: weights only. */

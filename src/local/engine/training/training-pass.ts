@@ -62,13 +62,8 @@ export async function* trainingPass(
  */
 async function reserveStep(kernels: Kernels, adapter: Adapter, call: ForwardBackwardCall): Promise<number> {
   if (call.data.length === 0) return MAX_STEP_TOKENS;
-  const floats = (rows: number, targetsPerToken: number) => {
-    // Counted, not computed: any gradients of the right shape will do.
-    const gradients = call.forwardOnly ? undefined : { lora: adapter.weights };
-    const { model, weights: lora } = adapter;
-    return scratchFloats({ model, lora, gradients, targetsPerToken }, rows);
-  };
-  const perStep = 4 * (await floats(MAX_STEP_TOKENS, 1));
+  const { forwardOnly } = call;
+  const perStep = 4 * (await stepFloats(adapter, forwardOnly, MAX_STEP_TOKENS, 1));
   const affordable = Math.max(1, Math.floor(MAX_STEP_TOKENS * Math.min(1, MAX_STEP_BYTES / perStep)));
   const lengths = call.data.map((datum) => datum.tokens.length);
   const longest = lengths.indexOf(Math.max(...lengths));
@@ -76,7 +71,7 @@ async function reserveStep(kernels: Kernels, adapter: Adapter, call: ForwardBack
   const rows = Math.max(lengths[longest]!, Math.min(affordable, total));
   const targetsPerToken = Math.max(...call.data.map((datum) => datum.targetsPerToken));
   try {
-    kernels.reserveScratch(await floats(rows, targetsPerToken));
+    kernels.reserveScratch(await stepFloats(adapter, forwardOnly, rows, targetsPerToken));
   } catch (error) {
     if (!(error instanceof RangeError)) throw error;
     throw new EngineInputError(
@@ -84,6 +79,28 @@ async function reserveStep(kernels: Kernels, adapter: Adapter, call: ForwardBack
     );
   }
   return affordable;
+}
+
+/** Counted once for each shape: the same ones come again and again. */
+const COUNTED_FLOATS = new WeakMap<Adapter, Map<string, number>>();
+
+async function stepFloats(
+  adapter: Adapter,
+  forwardOnly: boolean,
+  rows: number,
+  targetsPerToken: number,
+): Promise<number> {
+  const counted = COUNTED_FLOATS.get(adapter) ?? new Map<string, number>();
+  COUNTED_FLOATS.set(adapter, counted);
+  const shape = `${forwardOnly} ${rows} ${targetsPerToken}`;
+  const known = counted.get(shape);
+  if (known !== undefined) return known;
+  const { model, weights: lora } = adapter;
+  // Nothing is computed: any gradients of the right shape will do.
+  const gradients = forwardOnly ? undefined : { lora };
+  const floats = await scratchFloats({ model, lora, gradients, targetsPerToken }, rows);
+  counted.set(shape, floats);
+  return floats;
 }
 
 function joinTargets(data: EngineDatum[]): Int32Array {
