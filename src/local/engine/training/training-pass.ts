@@ -13,6 +13,8 @@ import { gatherLossInputs, type LossSums } from "./token-losses.js";
 export const MAX_STEP_TOKENS = 1024;
 /** Nor does its scratch take more than about this. */
 const MAX_STEP_BYTES = 512 << 20;
+/** Scratch of steps by their shape, counted once for each: the same ones come again and again. */
+const COUNTED_FLOATS = new WeakMap<Adapter, Map<string, number>>();
 
 /**
  * One forward or forward-backward call, in steps short enough for sampling to run in between. `stepTokens` is asked
@@ -80,9 +82,6 @@ async function reserveStep(kernels: Kernels, adapter: Adapter, call: ForwardBack
   }
   return affordable;
 }
-
-/** Counted once for each shape: the same ones come again and again. */
-const COUNTED_FLOATS = new WeakMap<Adapter, Map<string, number>>();
 
 async function stepFloats(
   adapter: Adapter,
