@@ -4,7 +4,6 @@ import type { Clock } from "../../../transport/clock.js";
 import { endpoints } from "../../../wire/endpoints/index.js";
 import { ModelInput } from "../../../wire/model-input.js";
 import { decodeSampleResponse } from "../../../wire/protobuf.js";
-import type { SampledSequence } from "../../../wire/sampling-types.js";
 import { isTinkerPath } from "../../../wire/tinker-path.js";
 import type { CheckpointRecords } from "../checkpoints/find-checkpoint.js";
 import type { FutureStore } from "../futures/future-store.js";
@@ -16,11 +15,11 @@ import { toSampleCall } from "../sampling/sample-call.js";
 import type { SampleRuns } from "../sampling/sample-runs.js";
 import { findSampledModel } from "../sampling/sampling-sessions.js";
 import type { BaseModels } from "../sessions/base-models.js";
-import { TextModels } from "./text-models.js";
+import { type TextModel, textModels } from "./text-models.js";
 
 const MAX_PROBLEMS = 20;
 
-const common = {
+const commonSchema = z.object({
   model: z.string(),
   max_tokens: z.number().int().positive().nullish(),
   temperature: z.number().min(0).max(2).nullish(),
@@ -29,7 +28,7 @@ const common = {
   stop: z.union([z.string(), z.array(z.string())]).nullish(),
   seed: z.number().int().nullish(),
   stream: z.boolean().nullish(),
-};
+});
 
 const content = z.union([
   z.string(),
@@ -38,22 +37,40 @@ const content = z.union([
     .transform((parts) => parts.map((part) => part.text).join("")),
 ]);
 
-const chatSchema = z.object({
-  ...common,
+const chatSchema = commonSchema.extend({
   messages: z.array(z.object({ role: z.string(), content })).min(1),
   max_completion_tokens: z.number().int().positive().nullish(),
 });
 
-const completionSchema = z.object({
-  ...common,
+const completionSchema = commonSchema.extend({
   prompt: z.union([z.string(), z.array(z.number().int().nonnegative()).min(1)]),
 });
 
-interface Generated {
-  readonly model: string;
-  readonly promptTokens: number;
-  readonly sequences: readonly { text: string; tokens: number; finishReason: string }[];
+/** How an endpoint names what it answers: whole, in pieces, and the pieces' content. */
+interface Wording {
+  readonly idPrefix: string;
+  readonly object: string;
+  readonly chunkObject: string;
+  readonly choice: (text: string) => object;
+  /** Undefined in the last piece of a sequence. */
+  readonly chunk: (text: string | undefined) => object;
 }
+
+const CHAT: Wording = {
+  idPrefix: "chatcmpl",
+  object: "chat.completion",
+  chunkObject: "chat.completion.chunk",
+  choice: (text) => ({ message: { role: "assistant", content: text } }),
+  chunk: (text) => ({ delta: text === undefined ? {} : { role: "assistant", content: text } }),
+};
+
+const COMPLETION: Wording = {
+  idPrefix: "cmpl",
+  object: "text_completion",
+  chunkObject: "text_completion",
+  choice: (text) => ({ text }),
+  chunk: (text) => ({ text: text ?? "" }),
+};
 
 /** What chat needs of the server. */
 export interface ChatServices {
@@ -68,9 +85,8 @@ export interface ChatServices {
 
 /** The OpenAI-compatible door: chat and plain completions in text, from base models and sampler checkpoints. */
 export function addOpenAiRoutes(app: App, services: ChatServices): void {
-  const { baseModels, clock, reader } = services;
-  const texts = new TextModels();
-  const secondsNow = () => Math.floor(clock.wallNow() / 1000);
+  const { baseModels, store, clock, limits, reader, futures, sampleRuns } = services;
+  const textModelOf = textModels();
 
   app.get("/oai/api/v1/models", (call) =>
     call.json({
@@ -80,151 +96,93 @@ export function addOpenAiRoutes(app: App, services: ChatServices): void {
   );
 
   app.post("/oai/api/v1/chat/completions", async (call) => {
-    const request = await readRequest(call, reader, chatSchema);
-    const generated = await generate(services, call, texts, {
-      ...request,
-      max_tokens: request.max_completion_tokens ?? request.max_tokens,
-      encode: (text) => text.encodeChat(request.messages),
-    });
-    const head = { id: `chatcmpl-${randomUUID()}`, created: secondsNow(), model: generated.model };
-    if (request.stream === true) {
-      return streamed(generated, (index, text, finishReason) => ({
-        ...head,
-        object: "chat.completion.chunk",
-        choices: [
-          {
-            index,
-            delta: text === null ? {} : { role: "assistant", content: text },
-            finish_reason: finishReason,
-          },
-        ],
-      }));
-    }
-    return call.json({
-      ...head,
-      object: "chat.completion",
-      choices: generated.sequences.map((sequence, index) => ({
-        index,
-        message: { role: "assistant", content: sequence.text },
-        finish_reason: sequence.finishReason,
-        logprobs: null,
-      })),
-      usage: usageOf(generated),
-    });
+    const { messages, max_completion_tokens, ...request } = await readRequest(call, reader, chatSchema);
+    request.max_tokens = max_completion_tokens ?? request.max_tokens;
+    return complete(call, CHAT, request, (text) => text.encodeChat(messages));
   });
 
   app.post("/oai/api/v1/completions", async (call) => {
-    const request = await readRequest(call, reader, completionSchema);
-    const { prompt } = request;
-    const generated = await generate(services, call, texts, {
-      ...request,
-      encode: (text) => (typeof prompt === "string" ? text.encode(prompt) : prompt),
-    });
-    const head = {
-      id: `cmpl-${randomUUID()}`,
-      created: secondsNow(),
-      model: generated.model,
-      object: "text_completion",
-    };
-    if (request.stream === true) {
-      return streamed(generated, (index, text, finishReason) => ({
-        ...head,
-        choices: [{ index, text: text ?? "", finish_reason: finishReason, logprobs: null }],
-      }));
+    const { prompt, ...request } = await readRequest(call, reader, completionSchema);
+    return complete(call, COMPLETION, request, (text) =>
+      typeof prompt === "string" ? text.encode(prompt) : prompt,
+    );
+  });
+
+  async function complete(
+    call: Call,
+    wording: Wording,
+    request: z.output<typeof commonSchema>,
+    encode: (text: TextModel) => number[],
+  ): Promise<Response> {
+    const { model: name } = request;
+    const identity = call.get("identity");
+    const named = isTinkerPath(name) ? { modelPath: name } : { baseModel: name };
+    const model = findSampledModel(store, baseModels, identity, named);
+    const text = await textModelOf(model.info);
+    const prompt = encode(text);
+    const stops = [request.stop ?? []].flat();
+    const sample = endpoints.sample.request.check(
+      {
+        prompt: ModelInput.fromInts(prompt),
+        numSamples: request.n ?? 1,
+        samplingParams: {
+          maxTokens: request.max_tokens ?? undefined,
+          temperature: request.temperature ?? 1,
+          topP: request.top_p ?? 1,
+          seed: request.seed ?? undefined,
+          stop: stops.length === 0 ? undefined : stops,
+        },
+      },
+      "",
+    );
+    const future = sampleRuns.startAlone(identity, model, toSampleCall(sample, model.info, limits));
+    const { signal } = call.req.raw;
+    while (future.outcome === undefined && !signal.aborted && !futures.isClosed)
+      await futures.wait(future, 60_000, signal);
+    const { outcome } = future;
+    if (outcome === undefined) {
+      future.cancel();
+      throw new HttpError(503, "The request was given up before its answer was ready.");
     }
+    futures.forget(future);
+    if (outcome.type === "failed")
+      throw new HttpError(outcome.category === "user" ? 400 : 500, outcome.error);
+    if (outcome.type !== "encoded") throw new Error("The engine gave no samples.");
+    const { sequences } = decodeSampleResponse(outcome.bytes);
+    const texts = sequences.map(({ tokens }) => untilStop(text.decode(Array.from(tokens)), stops));
+    const finishReasons = sequences.map(({ stopReason }) => (stopReason === "length" ? "length" : "stop"));
+    const created = Math.floor(clock.wallNow() / 1000);
+    const head = { id: `${wording.idPrefix}-${randomUUID()}`, created, model: name };
+    if (request.stream === true) {
+      const piece = (index: number, chunk: object, finishReason: string | null) => ({
+        ...head,
+        object: wording.chunkObject,
+        choices: [{ index, ...chunk, finish_reason: finishReason, logprobs: null }],
+      });
+      return streamed(
+        texts.flatMap((one, index) => [
+          piece(index, wording.chunk(one), null),
+          piece(index, wording.chunk(undefined), finishReasons[index]!),
+        ]),
+      );
+    }
+    const completion = sequences.reduce((sum, { tokens }) => sum + tokens.length, 0);
     return call.json({
       ...head,
-      choices: generated.sequences.map((sequence, index) => ({
+      object: wording.object,
+      choices: texts.map((one, index) => ({
         index,
-        text: sequence.text,
-        finish_reason: sequence.finishReason,
+        ...wording.choice(one),
+        finish_reason: finishReasons[index],
         logprobs: null,
       })),
-      usage: usageOf(generated),
-    });
-  });
-}
-
-interface TextRequest {
-  readonly model: string;
-  readonly max_tokens?: number | null | undefined;
-  readonly temperature?: number | null | undefined;
-  readonly top_p?: number | null | undefined;
-  readonly n?: number | null | undefined;
-  readonly stop?: string | string[] | null | undefined;
-  readonly seed?: number | null | undefined;
-  readonly encode: (text: Awaited<ReturnType<TextModels["get"]>>) => number[];
-}
-
-async function generate(
-  services: ChatServices,
-  call: Call,
-  texts: TextModels,
-  request: TextRequest,
-): Promise<Generated> {
-  const { store, baseModels, limits, futures, sampleRuns } = services;
-  const identity = call.get("identity");
-  const named = isTinkerPath(request.model) ? { modelPath: request.model } : { baseModel: request.model };
-  const model = findSampledModel(store, baseModels, identity, named);
-  const text = await texts.get(model.info);
-  const prompt = request.encode(text);
-  const stops = [request.stop ?? []].flat();
-  const sample = endpoints.sample.request.check(
-    {
-      prompt: ModelInput.fromInts(prompt),
-      numSamples: request.n ?? 1,
-      samplingParams: {
-        maxTokens: request.max_tokens ?? undefined,
-        temperature: request.temperature ?? 1,
-        topP: request.top_p ?? 1,
-        seed: request.seed ?? undefined,
-        stop: stops.length === 0 ? undefined : stops,
+      usage: {
+        prompt_tokens: prompt.length,
+        completion_tokens: completion,
+        total_tokens: prompt.length + completion,
       },
-    },
-    "",
-  );
-  const future = sampleRuns.startAlone(identity, model, toSampleCall(sample, model.info, limits));
-  const { signal } = call.req.raw;
-  while (future.outcome === undefined && !signal.aborted && !futures.isClosed) {
-    await futures.wait(future, 60_000, signal);
+    });
   }
-  const { outcome } = future;
-  if (outcome === undefined) {
-    future.cancel();
-    throw new HttpError(503, "The request was given up before its answer was ready.");
-  }
-  futures.forget(future);
-  if (outcome.type === "failed") throw new HttpError(outcome.category === "user" ? 400 : 500, outcome.error);
-  if (outcome.type !== "encoded") throw new Error("The engine gave no samples.");
-  const { sequences } = decodeSampleResponse(outcome.bytes);
-  return {
-    model: request.model,
-    promptTokens: prompt.length,
-    sequences: sequences.map((sequence) => toText(sequence, text.decode(Array.from(sequence.tokens)), stops)),
-  };
-}
-
-/** The text of a sequence, up to the stop text where there is one. */
-function toText(
-  sequence: SampledSequence,
-  text: string,
-  stops: readonly string[],
-): Generated["sequences"][number] {
-  const ends = stops.map((stop) => text.indexOf(stop)).filter((index) => index >= 0);
-  return {
-    text: ends.length === 0 ? text : text.slice(0, Math.min(...ends)),
-    tokens: sequence.tokens.length,
-    finishReason: sequence.stopReason === "length" ? "length" : "stop",
-  };
-}
-
-function usageOf(generated: Generated) {
-  const completion = generated.sequences.reduce((sum, sequence) => sum + sequence.tokens, 0);
-  return {
-    prompt_tokens: generated.promptTokens,
-    completion_tokens: completion,
-    total_tokens: generated.promptTokens + completion,
-  };
 }
 
 /** 422 in the shape FastAPI gives it, one entry for each wrong field. */
@@ -242,17 +200,16 @@ async function readRequest<T extends z.ZodType>(
   throw new HttpError(422, problems);
 }
 
+/** The text up to the stop text where there is one. */
+function untilStop(text: string, stops: readonly string[]): string {
+  const ends = stops.map((stop) => text.indexOf(stop)).filter((index) => index >= 0);
+  return ends.length === 0 ? text : text.slice(0, Math.min(...ends));
+}
+
 /** Server-sent events as clients that asked for a stream read them; the engine's answer comes in one piece. */
-function streamed(
-  generated: Generated,
-  chunk: (index: number, text: string | null, finishReason: string | null) => object,
-): Response {
-  const events = generated.sequences.flatMap((sequence, index) => [
-    chunk(index, sequence.text, null),
-    chunk(index, null, sequence.finishReason),
-  ]);
-  const body = `${events.map((event) => `data: ${JSON.stringify(event)}\n\n`).join("")}data: [DONE]\n\n`;
-  return new Response(body, {
+function streamed(events: readonly object[]): Response {
+  const lines = [...events.map((event) => JSON.stringify(event)), "[DONE]"];
+  return new Response(lines.map((line) => `data: ${line}\n\n`).join(""), {
     headers: { "content-type": "text/event-stream", "cache-control": "no-cache" },
   });
 }

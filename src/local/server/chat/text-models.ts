@@ -10,34 +10,27 @@ export interface TextModel {
 }
 
 /** Loads each model's tokenizer when it is first needed. */
-export class TextModels {
-  readonly #loaded = new Map<string, Promise<TextModel>>();
-
-  get(model: BaseModelInfo): Promise<TextModel> {
-    let loaded = this.#loaded.get(model.name);
-    if (loaded === undefined) {
-      loaded = loadTextModel(model);
-      this.#loaded.set(model.name, loaded);
-      loaded.catch(() => this.#loaded.delete(model.name));
-    }
-    return loaded;
-  }
+export function textModels(): (model: BaseModelInfo) => Promise<TextModel> {
+  const loaded = new Map<string, Promise<TextModel>>();
+  return (model) => {
+    const known = loaded.get(model.name) ?? load(model);
+    loaded.set(model.name, known);
+    known.catch(() => loaded.delete(model.name));
+    return known;
+  };
 }
 
-async function loadTextModel(model: BaseModelInfo): Promise<TextModel> {
-  const tokenizer = readTokenizer(model.tokenizerPath);
-  if (tokenizer === null) {
-    throw new HttpError(422, `Model ${model.name} has no tokenizer.json, so it takes and gives tokens only.`);
-  }
-  const encodeChat = await readChatTemplate(model.tokenizerPath, tokenizer);
+async function load({ name, tokenizerPath }: BaseModelInfo): Promise<TextModel> {
+  const tokenizer = readTokenizer(tokenizerPath);
+  if (tokenizer === null)
+    throw new HttpError(422, `Model ${name} has no tokenizer.json, so it takes and gives tokens only.`);
+  const encodeChat = await readChatTemplate(tokenizerPath, tokenizer);
   return {
     encode: (text) => tokenizer.encode(text),
     decode: (tokens) => tokenizer.decode(tokens, { skipSpecialTokens: true }),
-    encodeChat: (messages) => {
-      if (encodeChat === null) {
-        throw new HttpError(422, `Model ${model.name} has no chat template; use completions instead.`);
-      }
-      return encodeChat(messages);
+    encodeChat(messages) {
+      if (encodeChat !== null) return encodeChat(messages);
+      throw new HttpError(422, `Model ${name} has no chat template; use completions instead.`);
     },
   };
 }

@@ -46,34 +46,26 @@ export function outcomeOf<Result>(
   return { type: "encoded", bytes, toJson: () => future.toJson(decode(bytes)) };
 }
 
-export interface FutureOptions {
-  readonly requestId: string;
-  readonly owner: string;
-  readonly queueInfo?: () => QueueInfo;
-  readonly cancel?: () => void;
-  /** Called when the result has been dropped, by age or for space. */
-  readonly onForgotten?: () => void;
-}
-
 /** An accepted operation: its result once there is one, and those who wait for it. */
-export class Future {
+export interface Future {
   readonly requestId: string;
   readonly owner: string;
   readonly queueInfo: () => QueueInfo;
   readonly cancel: () => void;
+  /** Called when the result has been dropped, by age or for space. */
   readonly onForgotten: () => void;
+  readonly waiters: Set<() => void>;
   outcome: Outcome | undefined;
-  endedAt = 0;
-  readonly waiters = new Set<() => void>();
-
-  constructor(options: FutureOptions) {
-    this.requestId = options.requestId;
-    this.owner = options.owner;
-    this.queueInfo = options.queueInfo ?? (() => ({ state: "active" }));
-    this.cancel = options.cancel ?? (() => undefined);
-    this.onForgotten = options.onForgotten ?? (() => undefined);
-  }
+  endedAt: number;
 }
+
+const NEW_FUTURE = {
+  queueInfo: () => ({ state: "active" }),
+  cancel: () => {},
+  onForgotten: () => {},
+  outcome: undefined,
+  endedAt: 0,
+} as const;
 
 const MAX_UNFETCHED_MS = 60 * 60_000;
 // Long enough for a client that lost the answer on its way to ask again.
@@ -96,20 +88,15 @@ export class FutureStore {
     this.#limits = limits;
   }
 
-  get resultBytes(): number {
-    return this.#resultBytes;
-  }
-
   get isClosed(): boolean {
     return this.#closed;
   }
 
-  get size(): number {
-    return this.#all.size;
-  }
-
-  create(options: FutureOptions): Future {
-    const future = new Future(options);
+  create(
+    given: Pick<Future, "requestId" | "owner"> &
+      Partial<Pick<Future, "queueInfo" | "cancel" | "onForgotten">>,
+  ): Future {
+    const future: Future = { ...NEW_FUTURE, waiters: new Set(), ...given };
     // A request that failed may have been sent again under its old number.
     const before = this.#all.get(future.requestId);
     if (before !== undefined) this.forget(before);

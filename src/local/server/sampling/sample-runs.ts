@@ -92,7 +92,7 @@ export class SampleRuns {
         running.isCancelled = true;
         engine.cancelSample(job.requestId);
       },
-      ...(job.onForgotten === undefined ? {} : { onForgotten: job.onForgotten }),
+      onForgotten: () => job.onForgotten?.(),
     });
     this.#queuedSequences += sequences;
     this.#running.set(job.requestId, running);
