@@ -80,10 +80,10 @@ describe("tinkerts sample", () => {
       temperature: 1,
       topK: -1,
       topP: 1,
-      stopTokens: null,
       stopStrings: [],
       numSamples: 1,
     });
+    expect(server.engine.requests[1]?.stopTokens).toBeUndefined();
   });
 
   it("reads the prompt from a file or the standard input, less the new line at the end", async () => {

@@ -5,7 +5,7 @@ import { endpoints } from "../../wire/endpoints/index.js";
 import type { ClientConfig } from "../../wire/session-types.js";
 import type { Engine } from "../engine/engine.js";
 import type { Store } from "../store/store.js";
-import { AuditTrail } from "./access/audit-trail.js";
+import { auditTrail } from "./access/audit-trail.js";
 import { addClientRoutes } from "./access/client-routes.js";
 import { Identities } from "./access/identity.js";
 import { UrlSigner } from "./access/url-signer.js";
@@ -90,7 +90,7 @@ export async function createServer(options: ServerOptions): Promise<Server> {
   const adapters = new AdapterPool(engine, spillFolder, limits.loadedSamplers);
   const samplingSessions = new SamplingSessions({ store, clock, limits, sessions, adapters });
   const sampleRuns = new SampleRuns({ engine, store, clock, futures, limits, adapters });
-  const audit = new AuditTrail(store.audit, clock);
+  const audit = auditTrail(store.audit, clock);
 
   /** The engine frees a model behind what it is doing; a server that is being closed does not wait for that. */
   async function endSession(session: LiveSession, failure: Failure): Promise<void> {
@@ -114,7 +114,7 @@ export async function createServer(options: ServerOptions): Promise<Server> {
     for (const record of await store.checkpoints.removeExpired()) {
       const run = store.runs.get(record.runId);
       const owner = run?.owner ?? "local";
-      await audit.record({ owner }, "checkpoints.expired", {
+      await audit({ owner }, "checkpoints.expired", {
         modelId: record.runId,
         tinkerPath: tinkerPath(record),
       });

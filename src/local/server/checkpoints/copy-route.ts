@@ -78,7 +78,7 @@ export function addCopyRoute(
       { run, kind, name, expiresAt, userMetadata, overwrite: false },
       { type: "copy", from },
     );
-    await audit.record(identity, "checkpoints.copied", {
+    await audit(identity, "checkpoints.copied", {
       tinkerPath: tinkerPath(record),
       details: { source: tinkerPath(from) },
     });

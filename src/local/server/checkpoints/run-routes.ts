@@ -35,7 +35,7 @@ export function addRunRoutes(
   const hasPublished = (runId: string) =>
     checkpoints.list((record) => record.runId === runId && record.public).length > 0;
   const auditChange = (identity: Identity, event: string, record: CheckpointRecord, details = {}) =>
-    audit.record(identity, event, { modelId: record.runId, tinkerPath: tinkerPath(record), details });
+    audit(identity, event, { modelId: record.runId, tinkerPath: tinkerPath(record), details });
 
   route(endpoints.listTrainingRuns, ({ offset, limit, accessScope, projectId }, call) => {
     const identity = call.get("identity");

@@ -83,7 +83,7 @@ export function addSessionRoutes(
       run.projectId = projectId;
       await store.runs.save(run);
     }
-    await audit.record(identity, "projects.session_assigned", { details: { sessionId, projectId } });
+    await audit(identity, "projects.session_assigned", { details: { sessionId, projectId } });
   });
 
   route(endpoints.exportSessionTrace, async ({ sessionId }, call) => {

@@ -132,14 +132,9 @@ export function addTrainingRoutes(app: App, route: Route, services: TrainingServ
       const shapes = batch.data.map(({ tokens, targetsPerToken: columns }) =>
         columns === 1 ? [tokens.length] : [tokens.length, columns],
       );
-      const call = {
-        adapterId: model.adapterId,
-        data: batch.data,
-        lossFn,
-        lossFnConfig,
-        forwardOnly,
-      };
-      const run = () => engine.forwardBackward(call);
+      const { adapterId } = model;
+      const run = () =>
+        engine.forwardBackward({ adapterId, data: batch.data, lossFn, lossFnConfig, forwardOnly });
       const { logprobs, metrics } = await (forwardOnly ? run() : models.changing(model, endpoint, run));
       store.usage.add(clock.wallNow(), {
         owner: model.run.owner,

@@ -106,7 +106,7 @@ export function addWeightsRoutes(route: Route, services: WeightsServices): void 
         kind: "checkpoint",
         count: 1,
       });
-      await audit.record(identity, "checkpoints.created", {
+      await audit(identity, "checkpoints.created", {
         modelId: run.id,
         tinkerPath: tinkerPath(record),
       });
@@ -195,7 +195,7 @@ export function addWeightsRoutes(route: Route, services: WeightsServices): void 
     }
     const state = await readCheckpoint(store, record);
     await engine.importAdapter(model.adapterId, model.info.name, state, { optimizer: withOptimizer });
-    await audit.record(identity, "checkpoints.loaded", { modelId: model.run.id, tinkerPath: path });
+    await audit(identity, "checkpoints.loaded", { modelId: model.run.id, tinkerPath: path });
     return { path, modelId: model.run.id };
   }
 }
