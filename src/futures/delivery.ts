@@ -7,6 +7,7 @@ import {
   type RequestOptions,
   randomUuid,
 } from "../transport/index.js";
+import type { EncodedRequest } from "../wire/index.js";
 import type { FutureContext } from "./context.js";
 
 const MAX_TOTAL_MS = 5 * 60_000;
@@ -23,6 +24,24 @@ export type Fate<T> =
 /** How one attempt must be sent. */
 export type AttemptSettings = RequestOptions &
   Pick<ApiRequest, "idempotencyKey" | "earlierAttempts" | "patienceMs">;
+
+/** One attempt at a request; written out, because thousands are made at once and spreading is slow. */
+export function attemptOf(request: EncodedRequest, settings: AttemptSettings): ApiRequest {
+  return {
+    method: request.method,
+    path: request.path,
+    pool: request.pool,
+    query: request.query,
+    json: request.json,
+    signal: settings.signal,
+    timeout: settings.timeout,
+    headers: settings.headers,
+    maxRetries: settings.maxRetries,
+    idempotencyKey: settings.idempotencyKey,
+    earlierAttempts: settings.earlierAttempts,
+    patienceMs: settings.patienceMs,
+  };
+}
 
 export interface DeliveryOptions extends RequestOptions {
   readonly signal: AbortSignal;

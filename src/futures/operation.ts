@@ -17,7 +17,14 @@ import {
 } from "../wire/index.js";
 import { APIFuture } from "./api-future.js";
 import type { FutureContext } from "./context.js";
-import { type AttemptSettings, type DeliveryOptions, deliver, type Fate, valueOrThrow } from "./delivery.js";
+import {
+  type AttemptSettings,
+  attemptOf,
+  type DeliveryOptions,
+  deliver,
+  type Fate,
+  valueOrThrow,
+} from "./delivery.js";
 import { pollFuture } from "./poll.js";
 import type { QueueStateLogger } from "./queue-state.js";
 import type { SessionFuturesPoller } from "./session-poller.js";
@@ -84,7 +91,7 @@ export function deliverPlain<S extends Shape, Answer>(
 ): Promise<Answer> {
   const request = encodeRequest(endpoint, given);
   const send = (settings: AttemptSettings) =>
-    context.http.exchange({ ...request, ...settings, expect: "json" });
+    context.http.exchange({ ...attemptOf(request, settings), expect: "json" });
   return withSignals(context, options.signal, async (signal) => {
     const response = valueOrThrow(await deliver(context, send, { ...options, signal }));
     return endpoint.answer.fromJson(response.json());

@@ -127,14 +127,22 @@ async function poll<T>(
   };
   if (iteration === 0) headers["X-Tinker-Create-Promise-Roundtrip-Time"] = String(request.submitMs / 1000);
   try {
+    const { requestId } = request;
+    const { method, path, pool, json } = encodeRequest(endpoints.retrieveFuture, {
+      requestId,
+      allowMetadataOnly,
+    });
     const response = await context.http.exchange({
-      ...encodeRequest(endpoints.retrieveFuture, { requestId: request.requestId, allowMetadataOnly }),
+      method,
+      path,
+      pool,
+      json,
       headers,
       timeout: POLL_TIMEOUT_MS,
       maxRetries: 0,
       patienceMs: Number.POSITIVE_INFINITY,
       signal: request.signal,
-      ...(request.kind.fromBytes === undefined ? {} : { accept: "application/x-protobuf" }),
+      accept: request.kind.fromBytes && "application/x-protobuf",
     });
     return answerOfResponse(response);
   } catch (error) {

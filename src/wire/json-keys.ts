@@ -1,7 +1,16 @@
 import { bytesToBase64 } from "./base64.js";
 
+const MAX_REMEMBERED_NAMES = 1_000;
+const camelNames = new Map<string, string>();
+
 export function snakeToCamel(key: string): string {
-  return key.includes("_") ? key.replace(/_([a-z])/g, (_, letter: string) => letter.toUpperCase()) : key;
+  if (!key.includes("_")) return key;
+  const known = camelNames.get(key);
+  if (known !== undefined) return known;
+  const camel = key.replace(/_([a-z])/g, (_, letter: string) => letter.toUpperCase());
+  // Answers have the same few names again and again; some are the users' own, of which there is no end.
+  if (camelNames.size < MAX_REMEMBERED_NAMES) camelNames.set(key, camel);
+  return camel;
 }
 
 export function camelToSnake(key: string): string {

@@ -3,6 +3,7 @@ import {
   type Accepted,
   type APIFuture,
   type AttemptSettings,
+  attemptOf,
   deliverPlain,
   handIn,
   type QueueStateLogger,
@@ -278,7 +279,7 @@ export class SamplingClient {
     const release = await samplingLimits.acquire(requestBytes, signal);
     try {
       const request = encode();
-      const send = (settings: AttemptSettings) => http.exchange({ ...request, ...settings });
+      const send = (settings: AttemptSettings) => http.exchange(attemptOf(request, settings));
       await samplingLimits.waitForBackOff(signal);
       return valueOrThrow(
         await handIn(this.#context, KIND.requestType, send, {

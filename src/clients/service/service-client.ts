@@ -1,6 +1,7 @@
 import { TinkerError, ValidationError } from "../../errors.js";
 import {
   type AttemptSettings,
+  attemptOf,
   handIn,
   type QueueStateObserver,
   resultOf,
@@ -352,7 +353,7 @@ export class ServiceClient {
   ): Promise<T> {
     const kind = endpoint.future;
     const request = encodeRequest(endpoint, given);
-    const send = (settings: AttemptSettings) => context.http.exchange({ ...request, ...settings });
+    const send = (settings: AttemptSettings) => context.http.exchange(attemptOf(request, settings));
     return startOperation(context, options.signal, async (signal) => {
       const deliver = async () =>
         valueOrThrow(await handIn(context, kind.requestType, send, { ...options, signal }));

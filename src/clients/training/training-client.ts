@@ -1,5 +1,11 @@
 import { TinkerError, ValidationError } from "../../errors.js";
-import { type APIFuture, type AttemptSettings, deliverPlain, startOperation } from "../../futures/index.js";
+import {
+  type APIFuture,
+  type AttemptSettings,
+  attemptOf,
+  deliverPlain,
+  startOperation,
+} from "../../futures/index.js";
 import type { LoadTokenizerOptions, Tokenizer } from "../../tokenizers/index.js";
 import type { CustomLossFn, CustomLossResult } from "../../training/custom-loss.js";
 import type { RequestOptions } from "../../transport/index.js";
@@ -303,7 +309,7 @@ export class TrainingClient {
   }
 
   #send<S extends Shape>(endpoint: OperationEndpoint<S>, given: GivenMessage<S>, settings: AttemptSettings) {
-    return this.#context.http.exchange({ ...encodeRequest(endpoint, given), ...settings });
+    return this.#context.http.exchange(attemptOf(encodeRequest(endpoint, given), settings));
   }
 }
 
