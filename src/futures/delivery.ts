@@ -3,9 +3,9 @@ import {
   type ApiRequest,
   BACK_OFF,
   isRetryableError,
+  newIdempotencyKey,
   OutageError,
   type RequestOptions,
-  randomUuid,
 } from "../transport/index.js";
 import type { EncodedRequest } from "../wire/index.js";
 import type { FutureContext } from "./context.js";
@@ -65,7 +65,7 @@ export async function deliver<T>(
   const { clock, http, billing } = context;
   const { signal, timeout, headers, finalStatuses = [], onRateLimit } = options;
   const quickRetries = http.maxRetriesOf(options);
-  const idempotencyKey = `tinkerts-retry-${randomUuid()}`;
+  const idempotencyKey = newIdempotencyKey();
   let endsAt = clock.now() + MAX_TOTAL_MS;
   let mayHaveArrived = options.sentBefore ?? false;
   let retries = 0;

@@ -9,16 +9,15 @@ import { type AuthProvider, HOSTED_BASE_URL, noAuth, resolveAuth } from "./auth.
 import { CallScope } from "./call-scope.js";
 import { CircuitBreaker, FAILURES_UNTIL_OPEN, HeldBack } from "./circuit-breaker.js";
 import { type Clock, systemClock } from "./clock.js";
-import { DeprecationNotices } from "./deprecation-notices.js";
 import { connectionsOver } from "./fetch-sender.js";
-import { createLogger, type Logger, resolveLogLevel } from "./logger.js";
+import { newIdempotencyKey } from "./ids.js";
+import { createLogger, DeprecationNotices, type Logger, RetryWarnings, resolveLogLevel } from "./logger.js";
 import type { Connections } from "./platform-types.js";
 import { ReconnectBudget } from "./reconnect-budget.js";
 import { followingRedirects } from "./redirects.js";
 import { buildURL, type EncodedBody, encodeBody, isRawBody, normalizeBaseURL } from "./request-encoding.js";
 import { RequestHeaders } from "./request-headers.js";
 import { BACK_OFF, type BackOffPolicy, backOffMs, shouldRetry } from "./retry-policy.js";
-import { RetryWarnings } from "./retry-warnings.js";
 import type { Answer } from "./sender.js";
 import type {
   ApiRequest,
@@ -30,7 +29,6 @@ import type {
   HttpMethod,
   PoolName,
 } from "./types.js";
-import { randomUuid } from "./uuid.js";
 
 const DEFAULT_TIMEOUT_MS = 60_000;
 const DEFAULT_MAX_RETRIES = 10;
@@ -253,7 +251,7 @@ export class HttpClient {
         timeoutMs,
         maxRetries: body.replayable ? maxRetries : 0,
         idempotencyKey:
-          request.method === "GET" ? undefined : (request.idempotencyKey ?? `tinkerts-retry-${randomUuid()}`),
+          request.method === "GET" ? undefined : (request.idempotencyKey ?? newIdempotencyKey()),
       };
       let unreadableAnswers = 0;
       for (let attempt = 0; ; attempt += 1) {

@@ -3,6 +3,7 @@ export { platform } from "#platform";
 export { abortError, onAbort, throwIfAborted, untilAborted } from "./abort.js";
 export { type AnswerSource, APIPromise, type ParsedAnswer } from "./api-promise.js";
 export { toResponse } from "./api-response.js";
+export { networkReason } from "./attempt.js";
 export {
   type ApiKeyOption,
   type AuthProvider,
@@ -16,11 +17,11 @@ export { type CallOptions, callEndpoint, requestTo } from "./call-endpoint.js";
 export { OutageError } from "./circuit-breaker.js";
 export { type Clock, systemClock, type TimerOptions } from "./clock.js";
 export { HttpClient } from "./http-client.js";
+export { newIdempotencyKey, randomUuid } from "./ids.js";
 export { Interruption } from "./interruption.js";
 export { JwtAuthProvider, jwtClaims } from "./jwt-auth.js";
 export { linkSignals } from "./link-signals.js";
 export { createLogger, type Logger, type LogLevel } from "./logger.js";
-export { networkReason } from "./network-reason.js";
 export type { Connections, Platform } from "./platform-types.js";
 export {
   BACK_OFF,
@@ -48,4 +49,3 @@ export type {
   RequestBody,
   RequestOptions,
 } from "./types.js";
-export { randomUuid } from "./uuid.js";

@@ -1,5 +1,7 @@
 import { redactHeaders, redactText, redactValue, ValidationError } from "../errors.js";
+import type { Clock } from "./clock.js";
 import { RequestHeaders } from "./request-headers.js";
+import type { Answer } from "./sender.js";
 
 /** Where log lines go; `console` fits. */
 export interface Logger {
@@ -44,4 +46,47 @@ export function resolveLogLevel(option: string | undefined, environment: string 
     throw new ValidationError("logLevel", `logLevel must be one of ${LEVELS.join(", ")}, got "${option}"`);
   }
   return LEVELS.find((known) => known === environment?.trim().toLowerCase()) ?? "warn";
+}
+
+const MAX_REMEMBERED_NOTICES = 100;
+
+/** The service announces in headers what will go away; each notice is logged once. */
+export class DeprecationNotices {
+  readonly #logger: Logger;
+  readonly #seen = new Set<string>();
+
+  constructor(logger: Logger) {
+    this.#logger = logger;
+  }
+
+  check(answer: Answer): void {
+    const note = answer.header("x-deprecation-note");
+    if (note === null || this.#seen.has(note) || this.#seen.size >= MAX_REMEMBERED_NOTICES) return;
+    this.#seen.add(note);
+    const level = answer.header("x-deprecation-level")?.trim().toLowerCase() === "error" ? "error" : "warn";
+    this.#logger[level](`Deprecation notice: ${note}`);
+  }
+}
+
+const FAILURES_BEFORE_WARNING = 3;
+const LOG_INTERVAL_MS = 60_000;
+
+/** Warns, once a minute at most, of requests that keep failing and are tried again: an outage must not look like a hang. */
+export class RetryWarnings {
+  readonly #clock: Clock;
+  readonly #logger: Logger;
+  #lastLoggedAt = Number.NEGATIVE_INFINITY;
+
+  constructor(clock: Clock, logger: Logger) {
+    this.#clock = clock;
+    this.#logger = logger;
+  }
+
+  /** A request has failed this many times in a row and will be tried again. */
+  failed(failures: number, error: Error): void {
+    const now = this.#clock.now();
+    if (failures < FAILURES_BEFORE_WARNING || now - this.#lastLoggedAt < LOG_INTERVAL_MS) return;
+    this.#lastLoggedAt = now;
+    this.#logger.warn(`${error.message} It failed ${failures} times in a row and is still being tried.`);
+  }
 }

@@ -1,5 +1,6 @@
 import {
   type Logger,
+  type SampleResponse,
   ServiceClient,
   type ServiceClientOptions,
   type TrainingClient,
@@ -44,6 +45,25 @@ export function trainingClient(client: TestClient): Promise<TrainingClient> {
 export const datum = (tokens: number[] = [1, 2, 3]) => ({
   modelInput: tokens,
   lossFnInputs: { targetTokens: tokens, weights: tokens.map(() => 1) },
+});
+
+/** One sequence of this many tokens, as a server without any extras answers. */
+export const sampleResponse = (tokens: number, parts: Partial<SampleResponse> = {}): SampleResponse => ({
+  sequences: [
+    {
+      stopReason: "stop",
+      sequenceId: null,
+      tokens: new Int32Array(tokens),
+      logprobs: new Float32Array(tokens),
+      topkLogprobs: null,
+    },
+  ],
+  promptLogprobs: null,
+  topkPromptLogprobs: null,
+  targetPromptLogprobs: null,
+  promptCacheHitTokens: 0,
+  promptAltTokens: null,
+  ...parts,
 });
 
 /** The numbers of the training requests a server received, in order of arrival. */

@@ -2,6 +2,7 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { ServiceClient } from "../../src/index.js";
 import { encodeSampleResponse } from "../../src/wire/protobuf.js";
 import { type ProtocolServer, startProtocolServer } from "../support/protocol-server.js";
+import { sampleResponse } from "./client.js";
 
 const SAMPLES = 2_000;
 const ROUNDS = 3;
@@ -14,22 +15,7 @@ describe("2,000 samples at once", () => {
   beforeAll(async () => {
     process.on("warning", onWarning);
     server = await startProtocolServer();
-    const bytes = encodeSampleResponse({
-      sequences: [
-        {
-          stopReason: "stop",
-          sequenceId: null,
-          tokens: new Int32Array(16),
-          logprobs: new Float32Array(16),
-          topkLogprobs: null,
-        },
-      ],
-      promptLogprobs: null,
-      topkPromptLogprobs: null,
-      targetPromptLogprobs: null,
-      promptCacheHitTokens: 0,
-      promptAltTokens: null,
-    });
+    const bytes = encodeSampleResponse(sampleResponse(16));
     server.on("POST /api/v1/asample", (request) => {
       server.requests.length = 0;
       return { json: { request_id: `future-${(request.json() as { seq_id: number }).seq_id}` } };

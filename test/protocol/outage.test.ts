@@ -4,28 +4,12 @@ import { APIConnectionError, ServiceClient, type ServiceClientOptions } from "..
 import { type Clock, sleepWith, systemClock } from "../../src/transport/clock.js";
 import { encodeSampleResponse } from "../../src/wire/protobuf.js";
 import { type ProtocolServer, type ScriptedAnswer, startProtocolServer } from "../support/protocol-server.js";
+import { sampleResponse } from "./client.js";
 
 const SAMPLE = "POST /api/v1/asample";
 const POLL = "POST /api/v1/retrieve_future";
 const HEALTH = "GET /api/v1/healthz";
-const answer: ScriptedAnswer = {
-  bytes: encodeSampleResponse({
-    sequences: [
-      {
-        stopReason: "stop",
-        sequenceId: null,
-        tokens: new Int32Array(4),
-        logprobs: null,
-        topkLogprobs: null,
-      },
-    ],
-    promptLogprobs: null,
-    topkPromptLogprobs: null,
-    targetPromptLogprobs: null,
-    promptCacheHitTokens: 0,
-    promptAltTokens: null,
-  }),
-};
+const answer: ScriptedAnswer = { bytes: encodeSampleResponse(sampleResponse(4)) };
 
 const SPEED = 20;
 /** Waits between tries are shorter than they say; timeouts are not, since sockets do not go any faster. */

@@ -5,28 +5,25 @@ import { APIUserAbortError, ModelInput, type SampleResponse, SamplingClient } fr
 import { encodeSampleResponse } from "../../src/wire/protobuf.js";
 import { FakeClock } from "../support/fake-clock.js";
 import { type ProtocolServer, type ScriptedAnswer, startProtocolServer } from "../support/protocol-server.js";
-import { type TestClient, testClient } from "./client.js";
+import { sampleResponse, type TestClient, testClient } from "./client.js";
 
 const SAMPLE = "POST /api/v1/asample";
 const CANCEL = "POST /api/v1/cancel_future";
 
-const response = (parts: Partial<SampleResponse> = {}): SampleResponse => ({
-  sequences: [
-    {
-      stopReason: "stop",
-      sequenceId: null,
-      tokens: Int32Array.of(7, 8),
-      logprobs: Float32Array.of(-0.5, -0.25),
-      topkLogprobs: null,
-    },
-  ],
-  promptLogprobs: null,
-  topkPromptLogprobs: null,
-  targetPromptLogprobs: null,
-  promptCacheHitTokens: 3,
-  promptAltTokens: null,
-  ...parts,
-});
+const response = (parts: Partial<SampleResponse> = {}): SampleResponse =>
+  sampleResponse(2, {
+    sequences: [
+      {
+        stopReason: "stop",
+        sequenceId: null,
+        tokens: Int32Array.of(7, 8),
+        logprobs: Float32Array.of(-0.5, -0.25),
+        topkLogprobs: null,
+      },
+    ],
+    promptCacheHitTokens: 3,
+    ...parts,
+  });
 const answer = (parts: Partial<SampleResponse> = {}): ScriptedAnswer => ({
   bytes: encodeSampleResponse(response(parts)),
 });

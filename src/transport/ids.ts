@@ -7,3 +7,8 @@ export function randomUuid(): string {
   const hex = Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
   return `${hex.slice(0, 8)}-${hex.slice(8, 12)}-${hex.slice(12, 16)}-${hex.slice(16, 20)}-${hex.slice(20)}`;
 }
+
+/** Names a request over all attempts at it, so that a server that gets it twice carries it out once. */
+export function newIdempotencyKey(): string {
+  return `tinkerts-retry-${randomUuid()}`;
+}
