@@ -3,6 +3,7 @@ import { type Clock, linkSignals, systemClock } from "../transport/index.js";
 
 const LONGEST_TIMER_MS = 2 ** 31 - 1;
 
+/** How long to wait for a result. */
 export interface ResultOptions {
   /** How long this wait may take, in milliseconds. The operation itself goes on. */
   timeout?: number;

@@ -1,7 +1,9 @@
 import type { Clock, Logger } from "../transport/index.js";
 
+/** Why a request waits, in a word. */
 export type QueueState = "active" | "paused_capacity" | "paused_rate_limit" | "unknown";
 
+/** A request waits, and why. */
 export interface QueueStateEvent {
   state: QueueState;
   /** The server's own words, when it gave any. */

@@ -16,6 +16,7 @@ import { type ModelSource, resolveModel } from "./model-source.js";
 import { createServer, type Limits, refuseForeignHost } from "./server/index.js";
 import { openStore } from "./store/index.js";
 
+/** What a built-in backend serves, where, and to whom. */
 export interface LocalBackendOptions {
   /** 0, the default, takes a free one. */
   readonly port?: number;

@@ -104,6 +104,7 @@ export interface ExchangeHook {
   afterExchange?: (event: ExchangeEvent) => void;
 }
 
+/** Where the server is, and how to speak with it. */
 export interface HttpClientOptions {
   /** A key, or a function that returns one; asked before every attempt. Default: TINKER_API_KEY. */
   readonly apiKey?: string | (() => string | Promise<string>) | undefined;

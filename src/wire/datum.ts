@@ -17,6 +17,7 @@ export interface ProvenanceSpan {
   readonly length: number;
 }
 
+/** What a datum is made from. */
 export interface DatumInit<L extends string = string> {
   readonly modelInput: ModelInputLike;
   readonly lossFnInputs?: LossFnInputsLike<L> | undefined;

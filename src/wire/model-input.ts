@@ -5,13 +5,16 @@ import { describe } from "./describe.js";
 import { dmelShape } from "./dmel.js";
 import { type Field, message, oneOf, optional, text, value } from "./fields.js";
 
+/** The image formats that models read. */
 export type ImageFormat = "png" | "jpeg";
 
+/** Text, as tokens. */
 export interface EncodedTextChunk {
   readonly type: "encoded_text";
   readonly tokens: Int32Array;
 }
 
+/** An image, as bytes. */
 export interface ImageChunk {
   readonly type: "image";
   readonly data: Uint8Array;
@@ -20,6 +23,7 @@ export interface ImageChunk {
   readonly expectedTokens?: number | undefined;
 }
 
+/** An image that lies elsewhere. */
 export interface ImageAssetPointerChunk {
   readonly type: "image_asset_pointer";
   readonly format: ImageFormat;
@@ -28,12 +32,14 @@ export interface ImageAssetPointerChunk {
   readonly expectedTokens?: number | undefined;
 }
 
+/** Audio, as tokens in a container. */
 export interface DmelChunk {
   readonly type: "dmel";
   /** A serialized tensor container with the audio's tokens. */
   readonly dmel: Uint8Array;
 }
 
+/** One piece of what a model reads. */
 export type ModelInputChunk = EncodedTextChunk | ImageChunk | ImageAssetPointerChunk | DmelChunk;
 
 /** A list of token ids in any of the forms tokenizers return. */
@@ -57,6 +63,7 @@ export type ModelInputChunkLike =
     }
   | { readonly type: "dmel"; readonly dmel: Uint8Array | string };
 
+/** What a model input can be made from. */
 export type ModelInputLike =
   | ModelInput
   | TokensLike

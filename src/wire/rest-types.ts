@@ -11,8 +11,10 @@ export interface Cursor {
 /** Whose records a list holds. */
 export type AccessScope = "owned" | "accessible";
 
+/** What a checkpoint is for: training on, sampling from, or other tools. */
 export type CheckpointType = "training" | "sampler" | "external";
 
+/** A saved checkpoint, as the server lists it. */
 export interface Checkpoint {
   readonly checkpointId: string;
   readonly checkpointType: CheckpointType | (string & {});
@@ -30,6 +32,7 @@ export interface CheckpointsListResponse {
   readonly cursor?: Cursor | null;
 }
 
+/** A training run, as the server lists it. */
 export interface TrainingRun {
   readonly trainingRunId: string;
   readonly baseModel: string;
@@ -75,6 +78,7 @@ export interface ListSessionsResponse {
   readonly sessions: readonly string[];
 }
 
+/** The runs and samplers of a session. */
 export interface SessionInfo {
   readonly trainingRunIds: readonly string[];
   readonly samplerIds: readonly string[];
@@ -88,27 +92,32 @@ export interface TraceExport {
   readonly error?: string | null;
 }
 
+/** A request made the session fail. */
 export interface SessionFailedRequestReason {
   readonly type: "request";
   readonly requestId: string;
   readonly requestType: string;
 }
 
+/** A training run made the session fail. */
 export interface SessionFailedTrainingRunReason {
   readonly type: "training_run";
   readonly trainingRunId: string;
 }
 
+/** A sampling session made the session fail. */
 export interface SessionFailedSamplingSessionReason {
   readonly type: "sampling_session";
   readonly samplingSessionId: string;
 }
 
+/** What made a session fail. */
 export type SessionFailedReason =
   | SessionFailedRequestReason
   | SessionFailedTrainingRunReason
   | SessionFailedSamplingSessionReason;
 
+/** The session failed, and why. */
 export interface SessionFailed {
   readonly type: "failed";
   readonly category: "user" | "internal" | (string & {});
@@ -116,29 +125,36 @@ export interface SessionFailed {
   readonly message: string;
 }
 
+/** The session was cancelled. */
 export interface SessionCancelled {
   readonly type: "cancelled";
   readonly detail?: string | null;
 }
 
+/** How a session can end. */
 export type ClientSessionFinishReasonType = "success" | "errored" | "interrupted";
 
+/** How the client says that a session ended. */
 export interface ClientSessionFinishReason {
   readonly type: ClientSessionFinishReasonType;
 }
 
+/** The client ended the session. */
 export interface ClientSessionFinished {
   readonly type: "client_finished";
   readonly reason: ClientSessionFinishReason;
   readonly detail?: string | null;
 }
 
+/** The session is running. */
 export interface SessionActive {
   readonly type: "active";
 }
 
+/** How a session stands. */
 export type SessionStatus = SessionFailed | SessionCancelled | ClientSessionFinished | SessionActive;
 
+/** A session, as a search finds it. */
 export interface SessionSummary {
   readonly sessionId: string;
   readonly createdAt: string;
@@ -152,12 +168,14 @@ export interface SessionSummary {
   readonly checkpointStorageBytes?: number | null;
 }
 
+/** Whose sessions a search is about. */
 export type SearchOwner =
   | { readonly type: "own" }
   | { readonly type: "accessible" }
   /** 1 to 10 owners. */
   | { readonly type: "user"; readonly ownerUrns: readonly string[] };
 
+/** The states a search of sessions looks for. */
 export type SessionStatusQuery =
   | { readonly type: "active" }
   | { readonly type: "cancelled" }
@@ -170,6 +188,7 @@ export interface SessionSearchCursor {
   readonly lastSessionId: string;
 }
 
+/** What a search of sessions looks for. */
 export interface SessionSearchRequest {
   readonly sessionId?: string | undefined;
   readonly projectIds?: readonly string[] | undefined;
@@ -190,8 +209,10 @@ export interface SessionSearchResponse {
   readonly nextCursor?: SessionSearchCursor | null;
 }
 
+/** Which events of the audit log are meant. */
 export type AuditEventType = "all" | "checkpoints" | "projects" | "teams" | "organizations";
 
+/** Who did what, and to which model or checkpoint. */
 export interface AuditLogEntry {
   readonly timestamp: string;
   /** `<resource>_<action>`, for example `checkpoint_read`. */
@@ -203,10 +224,12 @@ export interface AuditLogEntry {
   readonly purpose?: string | null;
 }
 
+/** The events of one day. */
 export interface AuditLog {
   readonly entries: readonly AuditLogEntry[];
 }
 
+/** What was used, and how much of it. */
 export type BillingEventInfo =
   | { readonly type: "training"; readonly tokenCount: number }
   | { readonly type: "sampling_prefill"; readonly cached: boolean; readonly tokenCount: number }
@@ -230,10 +253,12 @@ export interface BillingUsageEvent {
   readonly effectiveRateUsdPerGigabyteMonth?: number | null;
 }
 
+/** A session that usage belongs to. */
 export interface BillingUsageSession {
   readonly userMetadata?: Readonly<Record<string, string>> | null;
 }
 
+/** Usage by the hour. */
 export interface BillingUsage {
   readonly data: readonly BillingUsageEvent[];
   /** By session id. */
@@ -242,6 +267,7 @@ export interface BillingUsage {
   readonly costDataThrough?: string | null;
 }
 
+/** The hours that are asked about. */
 export interface BillingUsageRequest {
   /** UTC hour, inclusive. */
   readonly startingOn: string | Date;
@@ -249,6 +275,7 @@ export interface BillingUsageRequest {
   readonly endingBefore: string | Date;
 }
 
+/** What the checkpoints of one project and user take. */
 export interface CheckpointStorageUsageItem {
   readonly projectId?: string | null;
   readonly orgUserUrn?: string | null;
@@ -260,6 +287,7 @@ export interface CheckpointStorageUsageItem {
   readonly estimatedMonthlyCostUsd?: number | null;
 }
 
+/** What the checkpoints of each project take. */
 export interface CheckpointStorageUsage {
   readonly data: readonly CheckpointStorageUsageItem[];
   readonly effectiveRateUsdPerGigabyteMonth?: number | null;

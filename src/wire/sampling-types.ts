@@ -43,8 +43,10 @@ export interface SampleRequest {
 /** For each position the most likely tokens with their logprobs, or null where none were computed. */
 export type TopkLogprobs = (Array<[tokenId: number, logprob: number]> | null)[];
 
+/** Why a sequence ended. */
 export type StopReason = "length" | "stop" | (string & {});
 
+/** One answer of the model. */
 export interface SampledSequence {
   readonly stopReason: StopReason;
   /** The server's name for this sequence, given when the request is accepted; null where a server gives none. */
@@ -60,6 +62,7 @@ export interface PromptAltTokens {
   readonly logprobs: TensorData;
 }
 
+/** The answers to a prompt, and what was asked about the prompt itself. */
 export interface SampleResponse {
   readonly sequences: readonly SampledSequence[];
   /** One entry per prompt token, null where no logprob was computed (the first token, for one). */

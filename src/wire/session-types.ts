@@ -85,6 +85,7 @@ export interface HealthResponse {
   readonly status: string;
 }
 
+/** A base model that a server offers. */
 export interface SupportedModel {
   readonly modelName?: string | null;
   readonly maxContextLength?: number | null;
@@ -92,16 +93,19 @@ export interface SupportedModel {
   readonly sampleable?: boolean | null;
 }
 
+/** What a server offers. */
 export interface ServerCapabilities {
   readonly supportedModels: readonly SupportedModel[];
 }
 
+/** Architecture, name and tokenizer of a model. */
 export interface ModelData {
   readonly arch?: string | null;
   readonly modelName?: string | null;
   readonly tokenizerId?: string | null;
 }
 
+/** What a server knows of a model that is being trained. */
 export interface ModelInfo {
   readonly modelId: string;
   readonly modelData: ModelData;
@@ -111,6 +115,7 @@ export interface ModelInfo {
   readonly modelName?: string | null;
 }
 
+/** What a server knows of a sampler. */
 export interface SamplerInfo {
   readonly samplerId: string;
   readonly baseModel: string;
@@ -123,6 +128,7 @@ export interface Whoami {
   readonly email?: string | null;
 }
 
+/** How grave an event is. */
 export type TelemetrySeverity = "DEBUG" | "INFO" | "WARNING" | "ERROR" | "CRITICAL";
 
 interface TelemetryEventBase {

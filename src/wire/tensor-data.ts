@@ -23,6 +23,7 @@ export interface TensorDataLike {
 /** Whatever a tensor can be made from. */
 export type TensorLike = TensorData | TensorDataLike | TypedNumbers | TypedBigInts | NestedNumbers | number;
 
+/** What a tensor is to be made like. */
 export interface TensorFromOptions {
   /** Without it floating-point arrays become float32, integer arrays int64, and lists what their numbers are. */
   readonly dtype?: TensorDtype | undefined;
@@ -31,6 +32,7 @@ export interface TensorFromOptions {
   readonly field?: string | undefined;
 }
 
+/** The parts of a tensor, ready to be used. */
 export interface TensorParts {
   readonly dtype: TensorDtype;
   readonly data: TensorValues;

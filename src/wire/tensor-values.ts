@@ -1,11 +1,13 @@
 import { ValidationError } from "../errors.js";
 import { describe } from "./describe.js";
 
+/** The two kinds of numbers that travel. */
 export type TensorDtype = "float32" | "int64";
 
 /** float32 is a Float32Array; int64 an Int32Array where every value fits, else a Float64Array of safe integers. */
 export type TensorValues = Float32Array | Int32Array | Float64Array;
 
+/** Typed arrays of numbers. */
 export type TypedNumbers =
   | Float32Array
   | Float64Array
@@ -17,6 +19,7 @@ export type TypedNumbers =
   | Uint16Array
   | Uint32Array;
 
+/** Typed arrays of 64-bit integers. */
 export type TypedBigInts = BigInt64Array | BigUint64Array;
 
 /** Lists of numbers in lists, all of one length at each level. */

@@ -33,12 +33,15 @@ export interface OtherOptimParams {
   readonly [field: string]: unknown;
 }
 
+/** Parameters of one optimizer step; without `type` they are Adam's. */
 export type OptimParams = AdamParams | DimuonParams | OtherOptimParams;
 
+/** AdamW, the optimizer of every Tinker server. */
 export interface AdamOptimizerConfig {
   readonly type: "adamw";
 }
 
+/** Dimuon, where a server has it. */
 export interface DimuonOptimizerConfig {
   readonly type: "dimuon";
   readonly version?: 1 | undefined;
@@ -84,6 +87,7 @@ export interface ForwardBackwardRequest {
   readonly forwardOnly: boolean;
 }
 
+/** What a pass returns: one record per datum, and metrics of the whole batch. */
 export interface ForwardBackwardOutput<L extends string = string> {
   /** Kind of the records in `lossFnOutputs`, for example `ArrayRecord`. */
   readonly lossFnOutputType: string;
@@ -93,6 +97,7 @@ export interface ForwardBackwardOutput<L extends string = string> {
   readonly metrics: LossMetrics<L>;
 }
 
+/** What an optimizer step reports. */
 export interface OptimStepResponse {
   readonly metrics?: Readonly<Record<string, number>> | null;
 }
@@ -115,6 +120,7 @@ export interface SaveWeightsExternalResponse {
   readonly sizeBytes?: number | null;
 }
 
+/** What was loaded, and into which model. */
 export interface LoadWeightsResponse {
   readonly path?: string | null;
   readonly modelId?: string | null;

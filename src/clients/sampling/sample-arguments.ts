@@ -8,6 +8,7 @@ import type {
   TensorData,
 } from "../../wire/index.js";
 
+/** A prompt, and what to sample from it. */
 export interface SampleArguments {
   prompt: ModelInputLike;
   /** How many independent answers; 1 when absent. */

@@ -61,17 +61,20 @@ const PASS_KEYS: ReadonlySet<string> = new Set([
   ...REQUEST_OPTIONS,
 ] satisfies (keyof PassOptions)[]);
 
+/** Options of saving weights. */
 export interface SaveOptions extends RequestOptions {
   /** Seconds until the checkpoint expires; absent = never. */
   ttlSeconds?: number | undefined;
   userMetadata?: Record<string, string> | undefined;
 }
 
+/** Options of `saveState`. */
 export interface SaveStateOptions extends SaveOptions {
   /** Replace an existing checkpoint of the same name, its metadata included. */
   overwrite?: boolean | undefined;
 }
 
+/** Options of loading weights. */
 export interface LoadStateOptions extends RequestOptions {
   /** For a checkpoint of another account. */
   weightsAccessToken?: string | undefined;

@@ -55,10 +55,8 @@ export function readableCheckpoint(
   const record = store.checkpoints.get(runId, kind, name);
   if (run !== undefined && record !== undefined && (record.public || mayAccess(identity, run.owner)))
     return record;
-  throw new HttpError(
-    404,
-    `There is no checkpoint ${tinkerPath({ runId, kind, name })}, or it is not yours and not published.`,
-  );
+  const path = tinkerPath({ runId, kind, name });
+  throw new HttpError(404, `There is no checkpoint ${path}, or it is not yours and not published.`);
 }
 
 /** A checkpoint that the caller may change. */

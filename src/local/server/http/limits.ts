@@ -42,6 +42,7 @@ export interface Limits {
   readonly traceEvents: number;
 }
 
+/** The bounds of a server that sets none of its own. */
 export const defaultLimits: Limits = {
   bodyBytes: 64 * 2 ** 20,
   decompressedBytes: 64 * 2 ** 20,
