@@ -61,7 +61,10 @@ function makeClients() {
   return clients;
 }
 
-/** For custom losses. The build for CPUs is small but has an index of its own; the one everybody reaches is large. */
+/**
+ * For custom losses. The build for CPUs is small but has an index of its own; the one everybody reaches takes 5 GB, which
+ * only a report is worth.
+ */
 function installTorch(uv, pythons) {
   const env = { ...process.env, UV_HTTP_TIMEOUT: "15", UV_HTTP_RETRIES: "0" };
   const install = (python, index) =>
@@ -69,9 +72,8 @@ function installTorch(uv, pythons) {
       env,
       timeout: 180_000,
     }).status === 0;
-  return [["--default-index", TORCH_FOR_CPUS], []].some((index) =>
-    pythons.every((python) => install(python, index)),
-  );
+  const indexes = [["--default-index", TORCH_FOR_CPUS], ...(options.report ? [[]] : [])];
+  return indexes.some((index) => pythons.every((python) => install(python, index)));
 }
 
 const { against } = options;
