@@ -60,6 +60,21 @@ describe("a backend with the real engine", () => {
     expect(losses.at(-1)).toBeLessThan(losses[0]! * 0.5);
   });
 
+  it("reports metrics under the protocol's names", async () => {
+    const training = await service.createLoraTrainingClient({ baseModel: model.name, rank: 4, seed: 1 });
+    const { modelInput, lossFnInputs } = datum(0);
+    const zeros = modelInput.map(() => 0);
+    const inputs = { targetTokens: lossFnInputs.targetTokens, logprobs: zeros, advantages: zeros };
+    const pass = training.forwardBackward([{ modelInput, lossFnInputs: inputs }], "ppo");
+    const step = await training.optimStep();
+    expect(Object.keys((await pass).metrics).sort()).toEqual([
+      "clipped_tokens:sum",
+      "loss:sum",
+      "tokens:sum",
+    ]);
+    expect(Object.keys(step.metrics ?? {}).sort()).toEqual(["grad_norm:mean", "learning_rate:mean"]);
+  });
+
   it("goes on from a checkpoint exactly as if it had never stopped, in another process's place too", async () => {
     const straight = await service.createLoraTrainingClient({ baseModel: model.name, rank: 4, seed: 2 });
     await steps(straight, 0, 5);

@@ -2,6 +2,7 @@ import { sep } from "node:path";
 import type { Clock } from "../../../transport/clock.js";
 import { endpoints } from "../../../wire/endpoints/index.js";
 import { adamParams } from "../../../wire/endpoints/training.js";
+import { convertKeys } from "../../../wire/json-keys.js";
 import { peekRequest } from "../../../wire/peek-request.js";
 import {
   decodeForwardBackwardOutput,
@@ -148,7 +149,7 @@ export function addTrainingRoutes(app: App, route: Route, services: TrainingServ
         lossFnOutputs: logprobs.map((values, index) => ({
           logprobs: new TensorData({ dtype: "float32", data: values, shape: shapes[index]! }),
         })),
-        metrics,
+        metrics: convertKeys(metrics, "snake"),
       });
       return new EncodedResult(bytes, decodeForwardBackwardOutput);
     };
@@ -160,9 +161,10 @@ export function addTrainingRoutes(app: App, route: Route, services: TrainingServ
     const model = sessions.model(call.get("identity"), request.modelId);
     const adam = adamOf(request);
     return models.submit(model, endpoints.optimStep, request, async () => {
-      const { metrics } = await models.changing(model, endpoints.optimStep, () =>
+      const step = await models.changing(model, endpoints.optimStep, () =>
         engine.optimStep(model.adapterId, adam),
       );
+      const metrics = convertKeys(step.metrics, "snake");
       await checkFinite(models, model, metrics);
       return { metrics };
     });
