@@ -11,7 +11,7 @@ const SECRET_NAME =
   /^(?:authorization|proxy-authorization|cookie|set-cookie|cf-access-.*|.*(?:token|secret|password|api[-_]?key|credential))$/i;
 
 const SHORTEST_SECRET = 8;
-const MOST_SECRETS = 32;
+const MAX_SECRETS = 32;
 
 /** Credentials in use that look like anything: keys of self-hosted servers, headers of proxies. */
 const knownSecrets = new Set<string>();
@@ -21,7 +21,7 @@ export function rememberSecret(value: string): void {
   // Short ones would be found in the middle of innocent words.
   if (value.length < SHORTEST_SECRET || knownSecrets.has(value) || /^(?:tml-|eyJ)/.test(value)) return;
   const [oldest] = knownSecrets;
-  if (knownSecrets.size >= MOST_SECRETS && oldest !== undefined) knownSecrets.delete(oldest);
+  if (knownSecrets.size >= MAX_SECRETS && oldest !== undefined) knownSecrets.delete(oldest);
   knownSecrets.add(value);
 }
 

@@ -29,11 +29,13 @@ export const REQUEST_OPTIONS = [
   "headers",
 ] as const satisfies (keyof RequestOptions)[];
 
+/** What a caller may set for all clients of a session. */
 export interface ContextOptions {
   onQueueState?: QueueStateObserver | undefined;
   pollBackoff?: boolean | undefined;
 }
 
+/** Makes what the clients of one session share. */
 export function createContext(session: Session, options: ContextOptions): ClientContext {
   const { http, config } = session;
   const { clock, logger } = http;
@@ -73,6 +75,7 @@ export function createContext(session: Session, options: ContextOptions): Client
   };
 }
 
+/** Tells of the queue state of one model or sampler. */
 export function queueLogger(context: ClientContext, target: string): QueueStateLogger {
   return new QueueStateLogger(target, {
     clock: context.clock,

@@ -1,7 +1,7 @@
 import { APITimeoutError } from "../errors.js";
 import { type Clock, linkSignals, systemClock } from "../transport/index.js";
 
-const LONGEST_TIMER_MS = 2 ** 31 - 1;
+const MAX_TIMER_MS = 2 ** 31 - 1;
 
 /** How long to wait for a result. */
 export interface ResultOptions {
@@ -11,6 +11,7 @@ export interface ResultOptions {
   signal?: AbortSignal;
 }
 
+/** What a future is made of. */
 export interface APIFutureSource<T> {
   /** Settles with the request id when the server has accepted the request. */
   submitted: Promise<string>;
@@ -66,7 +67,7 @@ export class APIFuture<T> implements Promise<T> {
     const result = this.#awaited();
     if (timeout === undefined && signal === undefined) return result;
     const waiting = linkSignals(signal);
-    const limit = this.#clock.sleep(timeout ?? LONGEST_TIMER_MS, waiting.signal).then(() => {
+    const limit = this.#clock.sleep(timeout ?? MAX_TIMER_MS, waiting.signal).then(() => {
       throw new APITimeoutError(
         `No result within ${timeout} ms for request ${this.requestId ?? "(not accepted yet)"}. ` +
           "The operation goes on: await the future again, or give a longer timeout.",

@@ -43,6 +43,7 @@ export function attemptOf(request: EncodedRequest, settings: AttemptSettings): A
   };
 }
 
+/** How a request is delivered, besides what its caller may set. */
 export interface DeliveryOptions extends RequestOptions {
   readonly signal: AbortSignal;
   /** Statuses that this request wants to see at once, whatever the general rule. */

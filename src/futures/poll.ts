@@ -14,6 +14,7 @@ export type PollOutcome<T> =
   | { readonly type: "result"; readonly value: T }
   | { readonly type: "gone"; readonly error: APIError };
 
+/** A request whose result is asked for. */
 export interface PollRequest<T> {
   requestId: string;
   kind: FutureKind<T>;

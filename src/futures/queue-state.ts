@@ -1,9 +1,9 @@
 import type { Clock, Logger } from "../transport/index.js";
 
-/** Why a request waits, in a word. */
+/** Whether the server works on a request, or why it does not yet. */
 export type QueueState = "active" | "paused_capacity" | "paused_rate_limit" | "unknown";
 
-/** A request waits, and why. */
+/** What a server reports of a request that waits. */
 export interface QueueStateEvent {
   state: QueueState;
   /** The server's own words, when it gave any. */
@@ -26,6 +26,7 @@ const DEFAULT_REASON: Record<QueueState, string> = {
   unknown: "the server gave no reason",
 };
 
+/** A state nobody knows here is `unknown`. */
 export function parseQueueState(value: unknown): QueueState {
   return value === "active" || value === "paused_capacity" || value === "paused_rate_limit"
     ? value

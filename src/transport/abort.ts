@@ -6,6 +6,7 @@ export function abortError(signal: AbortSignal, what = "The call"): APIUserAbort
   return new APIUserAbortError(`${what} was aborted by its signal.`, { cause: signal.reason });
 }
 
+/** Throws when the signal has been aborted; `what` names the call. */
 export function throwIfAborted(signal: AbortSignal | undefined, what?: string): void {
   if (signal?.aborted) throw abortError(signal, what);
 }

@@ -10,6 +10,7 @@ export function mediaType(contentType: string | null): string {
   return (contentType ?? "").split(";")[0]!.trim().toLowerCase();
 }
 
+/** An answer that has been read to its end. */
 export function createApiResponse(answer: Answer, bytes: Uint8Array, what: string): ApiResponse {
   const { status } = answer;
   const contentType = mediaType(answer.header("content-type"));

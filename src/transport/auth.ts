@@ -12,8 +12,10 @@ export interface AuthProvider {
   close?(): void;
 }
 
+/** A key, or a function that returns the one to use now. */
 export type ApiKeyOption = string | (() => string | Promise<string>);
 
+/** Where the hosted service is. */
 export const HOSTED_BASE_URL = "https://tinker.thinkingmachines.dev/services/tinker-prod";
 
 /** A key that never changes. */
@@ -61,6 +63,7 @@ function commandAuth(command: string, platform: Platform): AuthProvider {
   };
 }
 
+/** Where a credential may come from. */
 export interface CredentialSources {
   readonly apiKey: ApiKeyOption | undefined;
   readonly baseURL: string;

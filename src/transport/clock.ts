@@ -12,6 +12,7 @@ export interface Clock {
   setTimer(callback: () => void, delayMs: number, options?: TimerOptions): () => void;
 }
 
+/** How a timer behaves besides firing. */
 export interface TimerOptions {
   readonly background?: boolean;
 }
@@ -41,14 +42,15 @@ export function sleepWith(
 }
 
 // setTimeout fires at once when asked for more than this.
-const LONGEST_TIMEOUT_MS = 2 ** 31 - 1;
+const MAX_TIMEOUT_MS = 2 ** 31 - 1;
 
+/** The time of this machine. */
 export const systemClock: Clock = {
   now: () => performance.now(),
   wallNow: () => Date.now(),
   sleep: (delayMs, signal) => sleepWith(systemClock.setTimer, delayMs, signal),
   setTimer(callback, delayMs, options) {
-    const timer: unknown = setTimeout(callback, Math.min(Math.max(delayMs, 0), LONGEST_TIMEOUT_MS));
+    const timer: unknown = setTimeout(callback, Math.min(Math.max(delayMs, 0), MAX_TIMEOUT_MS));
     if (options?.background && typeof timer === "object" && timer !== null && "unref" in timer) {
       (timer as { unref(): void }).unref();
     }

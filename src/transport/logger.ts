@@ -11,7 +11,7 @@ export interface Logger {
   debug(message: string, ...details: unknown[]): void;
 }
 
-/** What is logged: this level and those above it. */
+/** How much is logged: each level includes those before it. */
 export type LogLevel = "off" | "error" | "warn" | "info" | "debug";
 
 const LEVELS = ["off", "error", "warn", "info", "debug"] as const satisfies readonly LogLevel[];

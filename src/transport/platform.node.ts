@@ -23,6 +23,7 @@ const ARCHITECTURES: Readonly<Record<string, string>> = {
 
 const COMMAND_TIMEOUT_MS = 60_000;
 
+/** What Node offers. */
 export const platform: Platform = {
   env: (name) => process.env[name],
 

@@ -2,7 +2,7 @@ import { isSecretHeader } from "../errors.js";
 import { RequestHeaders } from "./request-headers.js";
 import type { Answer, OutgoingRequest, Sender } from "./sender.js";
 
-const MOST_REDIRECTS = 10;
+const MAX_REDIRECTS = 10;
 
 /** Follows redirects itself: `fetch` would carry our key along to whatever host it is sent to. */
 export function followingRedirects(send: Sender): Sender {
@@ -15,7 +15,7 @@ export function followingRedirects(send: Sender): Sender {
       const next = redirectOf(current, answer);
       if (next === undefined) return answer;
       answer.cancel();
-      if (redirects >= MOST_REDIRECTS) throw new Error(`more than ${MOST_REDIRECTS} redirects`);
+      if (redirects >= MAX_REDIRECTS) throw new Error(`more than ${MAX_REDIRECTS} redirects`);
       current = next;
     }
   };

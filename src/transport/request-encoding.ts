@@ -96,6 +96,7 @@ export function normalizeBaseURL(baseURL: string): string {
   return complete;
 }
 
+/** The address of a request: the path behind the base URL, and its query. */
 export function buildURL(baseURL: string, path: string, query: Query | undefined): string {
   if (!path.startsWith("/")) {
     throw new ValidationError(

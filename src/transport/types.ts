@@ -9,6 +9,7 @@ export type { HttpMethod, PoolName };
 /** Header values by name; null removes a header the SDK would have sent. */
 export type HeaderValues = Readonly<Record<string, string | null | undefined>>;
 
+/** What a query parameter may be. */
 export type QueryValue =
   | string
   | number
@@ -20,6 +21,7 @@ export type QueryValue =
 /** Query parameters; undefined and null are left out, lists are joined by commas. */
 export type Query = Readonly<Record<string, QueryValue>>;
 
+/** A body that is sent as it is. */
 export type RequestBody =
   | string
   | Uint8Array
@@ -99,12 +101,13 @@ export interface ExchangeEvent {
   readonly error?: unknown;
 }
 
+/** Sees every attempt: before it is sent, and after it ended. */
 export interface ExchangeHook {
   beforeSend?: (headers: RequestHeaders, request: { method: HttpMethod; path: string }) => void;
   afterExchange?: (event: ExchangeEvent) => void;
 }
 
-/** Where the server is, and how to speak with it. */
+/** Settings of a client of one server. */
 export interface HttpClientOptions {
   /** A key, or a function that returns one; asked before every attempt. Default: TINKER_API_KEY. */
   readonly apiKey?: string | (() => string | Promise<string>) | undefined;

@@ -5,7 +5,7 @@ import { type Answer, type OutgoingRequest, readPieces } from "./sender.js";
 
 const ACCEPTED_ENCODINGS = "gzip, deflate, br";
 /** A body announced to be larger is not believed before it comes. */
-const MOST_BYTES_ON_TRUST = 64 << 20;
+const MAX_BYTES_ON_TRUST = 64 << 20;
 /** Unread bytes after which the connection is told to wait. */
 const PAUSE_ABOVE_BYTES = 1 << 20;
 
@@ -127,7 +127,7 @@ class AnswerHandler implements Dispatcher.DispatchHandler {
 
   /** The body copied piece by piece to where it stays, when its length is known. */
   async readAll(announcedBytes: number, onProgress: (bytes: number) => void): Promise<Uint8Array> {
-    if (!(announcedBytes > 0 && announcedBytes <= MOST_BYTES_ON_TRUST))
+    if (!(announcedBytes > 0 && announcedBytes <= MAX_BYTES_ON_TRUST))
       return readPieces({ read: () => this.read() }, onProgress);
     const body = new Uint8Array(announcedBytes);
     let offset = 0;

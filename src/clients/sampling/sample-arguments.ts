@@ -8,7 +8,7 @@ import type {
   TensorData,
 } from "../../wire/index.js";
 
-/** A prompt, and what to sample from it. */
+/** What `sample` takes: a prompt, how to draw from it, and what else to return. */
 export interface SampleArguments {
   prompt: ModelInputLike;
   /** How many independent answers; 1 when absent. */

@@ -35,7 +35,7 @@ import {
   withFirstToken,
 } from "./sample-arguments.js";
 
-/** Options of every sample of a client. */
+/** Settings of a sampler for all its samples. */
 export interface SamplingClientOptions {
   /** The server keeps stability information of every sampled sequence, for `stable_reinforce` training. */
   recordStabilityInfo?: boolean | undefined;

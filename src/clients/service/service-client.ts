@@ -47,7 +47,7 @@ import {
 } from "../sampling/sampling-client.js";
 import { TrainingClient } from "../training/training-client.js";
 
-/** Where the server is, and how to speak with it. */
+/** Settings of a `ServiceClient` and of every client made from it. */
 export interface ServiceClientOptions extends HttpClientOptions, SessionOptions {
   /** Told whenever the server reports why a request waits. Pauses are also logged, at most once a minute. */
   onQueueState?: QueueStateObserver | undefined;
@@ -55,7 +55,7 @@ export interface ServiceClientOptions extends HttpClientOptions, SessionOptions 
   pollBackoff?: boolean | undefined;
 }
 
-/** What a new LoRA adapter is made of. */
+/** A new adapter: its base model, its shape, its optimizer. */
 export interface LoraTrainingOptions extends Partial<LoraConfig>, RequestOptions {
   baseModel: string;
   userMetadata?: Record<string, string> | undefined;
@@ -82,7 +82,7 @@ const SAMPLING_KEYS: ReadonlySet<string> = new Set([
   ...REQUEST_OPTIONS,
 ] satisfies (keyof SamplerSource | keyof SamplingClientOptions | keyof RequestOptions)[]);
 
-/** Options of training clients that start from saved weights. */
+/** How to go on from saved weights. */
 export interface FromStateOptions extends RequestOptions {
   /** Another base model that fits the checkpoint, for example with a longer context. */
   baseModel?: string | undefined;

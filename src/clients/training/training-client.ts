@@ -61,7 +61,7 @@ const PASS_KEYS: ReadonlySet<string> = new Set([
   ...REQUEST_OPTIONS,
 ] satisfies (keyof PassOptions)[]);
 
-/** Options of saving weights. */
+/** How long a checkpoint is kept, and what is noted with it. */
 export interface SaveOptions extends RequestOptions {
   /** Seconds until the checkpoint expires; absent = never. */
   ttlSeconds?: number | undefined;
@@ -74,7 +74,7 @@ export interface SaveStateOptions extends SaveOptions {
   overwrite?: boolean | undefined;
 }
 
-/** Options of loading weights. */
+/** Options of `loadState` and `loadStateWithOptimizer`. */
 export interface LoadStateOptions extends RequestOptions {
   /** For a checkpoint of another account. */
   weightsAccessToken?: string | undefined;
