@@ -190,7 +190,7 @@ function quotable(code: string): string {
   // Inner ones first: a filled-in part may be a text with such parts itself.
   for (let length = -1; length !== text.length; ) {
     length = text.length;
-    text = text.replaceAll(/\$\{[^{}]*\}/g, "…");
+    text = text.replaceAll(/\$\{(?:[^{}]|\{[^{}]*\})*\}/g, "…");
   }
   return text;
 }
