@@ -30,13 +30,21 @@ interface LossDescription {
   readonly isOpen: boolean;
 }
 
-const RATIO_INPUTS = { targetTokens: "required", logprobs: "required", advantages: "required" } as const;
+const RATIO_INPUTS = {
+  targetTokens: "required",
+  logprobs: "required",
+  advantages: "required",
+  weights: "optional",
+} as const;
 const CLIP_INPUTS = { clipLowThreshold: "optional", clipHighThreshold: "optional" } as const;
 const CLIP_CONFIG = { clipLowThreshold: 0.8, clipHighThreshold: 1.2 } as const;
 
-/** Every loss we know: what it takes, and how it may be set. `ratio` is `exp(logprob - sampled logprob)`. */
+/**
+ * Every loss we know: what it takes, and how it may be set. `ratio` is `exp(logprob - sampled logprob)`; what a sum adds for a
+ * token is multiplied by its weight, 1 where there is none.
+ */
 export const LOSSES = {
-  /** `-sum(weights * logprob)`; `[N, K]` targets and weights are soft targets. */
+  /** `-sum(logprob)`; `[N, K]` targets and weights are soft targets. */
   cross_entropy: { inputs: { targetTokens: "required", weights: "optional" }, config: {}, isOpen: false },
   /** `-sum(ratio * advantage)` */
   importance_sampling: { inputs: RATIO_INPUTS, config: {}, isOpen: false },

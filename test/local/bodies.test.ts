@@ -234,10 +234,16 @@ describe("a 422", () => {
       /is missing/,
     ],
     [
-      "missing weights",
-      { data: [one({ inputs: { weights: undefined } })] },
-      ["body", "data", 0, "loss_fn_inputs", "weights"],
-      /is missing/,
+      "an input the loss does not know",
+      { data: [one({ inputs: { mask: floats([1, 1, 1]) } })] },
+      ["body", "data", 0, "loss_fn_inputs", "mask"],
+      /unknown field data\[0\].loss_fn_inputs.mask; known fields are target_tokens, weights/,
+    ],
+    [
+      "an input of another loss",
+      { data: [one({ inputs: { advantages: floats([1, 1, 1]) } })] },
+      ["body", "data", 0, "loss_fn_inputs", "advantages"],
+      /unknown field/,
     ],
     [
       "missing advantages",

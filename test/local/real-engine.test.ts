@@ -54,6 +54,45 @@ describe("a backend with the real engine", () => {
     await rm(dataDir, { recursive: true });
   });
 
+  it.each(["importance_sampling", "ppo", "cispo", "dro"] as const)(
+    "does not learn from tokens that %s masks by their weights",
+    async (lossFn) => {
+      const policyDatum = (mask: number[] | undefined, advantageOfMasked: number) => {
+        const { modelInput, lossFnInputs } = datum(1);
+        return {
+          modelInput,
+          lossFnInputs: {
+            targetTokens: lossFnInputs.targetTokens,
+            logprobs: modelInput.map(() => -4),
+            advantages: modelInput.map((_, index) => (index < 6 ? advantageOfMasked : 1)),
+            ...(mask && { weights: mask }),
+          },
+        };
+      };
+      const half = Array.from({ length: 12 }, (_, index) => (index < 6 ? 0 : 1));
+      const trained = async (mask: number[] | undefined, advantageOfMasked: number) => {
+        const training = await service.createLoraTrainingClient({ baseModel: model.name, rank: 8, seed: 1 });
+        const pass = await training.forwardBackward([policyDatum(mask, advantageOfMasked)], lossFn);
+        await training.optimStep({ learningRate: 1e-2 });
+        return [pass.metrics["loss:sum"], await weights(training)];
+      };
+      const masked = await trained(half, 1);
+      expect(masked).toEqual(await trained(half, -3));
+      expect(masked).not.toEqual(await trained(undefined, 1));
+    },
+  );
+
+  it("counts every token in full where cross_entropy has no weights, in both kinds of pass", async () => {
+    const training = await service.createLoraTrainingClient({ baseModel: model.name, rank: 8, seed: 1 });
+    const { modelInput, lossFnInputs } = datum(1);
+    const { targetTokens } = lossFnInputs;
+    const without = [{ modelInput, lossFnInputs: { targetTokens } }];
+    const ones = [{ modelInput, lossFnInputs: { targetTokens, weights: targetTokens.map(() => 1) } }];
+    const expected = (await training.forward(ones, "cross_entropy")).metrics["loss:sum"];
+    expect((await training.forward(without, "cross_entropy")).metrics["loss:sum"]).toBe(expected);
+    expect((await training.forwardBackward(without, "cross_entropy")).metrics["loss:sum"]).toBe(expected);
+  });
+
   it("learns", async () => {
     const training = await service.createLoraTrainingClient({ baseModel: model.name, rank: 8, seed: 1 });
     const losses = await steps(training, 0, 30);

@@ -32,9 +32,9 @@ export interface EngineDatum {
   targetTokens: Int32Array;
   /** K; 1 for plain targets. */
   targetsPerToken: number;
-  /** N x K. Absent means zeros. */
+  /** N x K, and with every loss; absent means ones. */
   weights?: Float32Array;
-  /** N, for the reinforcement learning losses, as are the following. */
+  /** N, for the policy losses, as are the following. */
   advantages?: Float32Array;
   logprobs?: Float32Array;
   clipLowThreshold?: Float32Array;

@@ -17,7 +17,7 @@ export interface LossSums {
   clippedTokens: number;
 }
 
-/** Joins the inputs of datums that are computed together; what a datum leaves out is the config's value, or zero. */
+/** Joins the inputs of datums that are computed together; a datum that leaves weights out counts in full, other inputs are the config's value, or zero. */
 export function gatherLossInputs(data: EngineDatum[], config: LossConfig): LossInputs {
   const defaults = LOSS_CONFIG_DEFAULTS;
   const total = data.reduce((sum, datum) => sum + datum.targetTokens.length, 0);
@@ -33,7 +33,7 @@ export function gatherLossInputs(data: EngineDatum[], config: LossConfig): LossI
     return out;
   };
   return {
-    weights: join((datum) => datum.weights, 0),
+    weights: join((datum) => datum.weights, 1),
     advantages: join((datum) => datum.advantages, 0),
     logprobs: join((datum) => datum.logprobs, 0),
     clipLowThreshold: join(
@@ -76,14 +76,14 @@ export function tokenLosses(
   for (let i = 0; i < logprobs.length; i++) {
     const at = start + i;
     const logprob = logprobs[i]!;
+    const weight = inputs.weights[at]!;
     if (lossFn === "cross_entropy") {
-      const weight = inputs.weights[at]!;
       if (weight !== 0) sums.loss -= weight * logprob;
       gradients[i] = -weight;
       continue;
     }
     const advantage = inputs.advantages[at]!;
-    if (advantage === 0 && lossFn !== "dro") continue;
+    if (weight === 0 || (advantage === 0 && lossFn !== "dro")) continue;
     const difference = logprob - inputs.logprobs[at]!;
     const ratio = Math.exp(difference);
     const clippedRatio = Math.min(
@@ -92,24 +92,24 @@ export function tokenLosses(
     );
     switch (lossFn) {
       case "importance_sampling":
-        sums.loss -= ratio * advantage;
-        gradients[i] = -ratio * advantage;
+        sums.loss -= weight * (ratio * advantage);
+        gradients[i] = -weight * (ratio * advantage);
         break;
       case "ppo": {
         const limited = clippedRatio * advantage < ratio * advantage;
-        sums.loss -= limited ? clippedRatio * advantage : ratio * advantage;
-        gradients[i] = limited ? 0 : -ratio * advantage;
+        sums.loss -= weight * (limited ? clippedRatio * advantage : ratio * advantage);
+        gradients[i] = limited ? 0 : -weight * (ratio * advantage);
         if (limited) sums.clippedTokens += 1;
         break;
       }
       case "cispo":
-        sums.loss -= clippedRatio * logprob * advantage;
-        gradients[i] = -clippedRatio * advantage;
+        sums.loss -= weight * (clippedRatio * logprob * advantage);
+        gradients[i] = -weight * (clippedRatio * advantage);
         if (clippedRatio !== ratio) sums.clippedTokens += 1;
         break;
       case "dro":
-        sums.loss -= logprob * advantage - 0.5 * inputs.beta * difference * difference;
-        gradients[i] = -(advantage - inputs.beta * difference);
+        sums.loss -= weight * (logprob * advantage - 0.5 * inputs.beta * difference * difference);
+        gradients[i] = -weight * (advantage - inputs.beta * difference);
         break;
       default:
         lossFn satisfies never;

@@ -1,4 +1,5 @@
 import { createHash } from "node:crypto";
+import { checkKeys } from "../../../wire/check-keys.js";
 import type { Datum } from "../../../wire/datum.js";
 import {
   checkLossFnConfig,
@@ -47,7 +48,6 @@ export interface TrainingBatch {
 /** What the data of a pass are checked against. */
 export interface PassRules {
   readonly lossFn: PublishedLoss;
-  readonly forwardOnly: boolean;
   readonly model: BaseModelInfo;
   readonly limits: Limits;
 }
@@ -77,7 +77,8 @@ export function toEngineBatch(data: readonly Datum[], rules: PassRules): Trainin
 }
 
 function toEngineDatum(datum: Datum, field: string, rules: PassRules): EngineDatum {
-  const { lossFn, forwardOnly, model, limits } = rules;
+  const { lossFn, model, limits } = rules;
+  checkKeys(datum.lossFnInputs, new Set(Object.keys(LOSSES[lossFn].inputs)), `${field}.lossFnInputs`);
   const tokens = textTokens(datum.modelInput, `${field}.modelInput`, model);
   const input = (name: LossInputName, isRequired: boolean) => {
     const path = `${field}.lossFnInputs.${name}`;
@@ -98,9 +99,7 @@ function toEngineDatum(datum: Datum, field: string, rules: PassRules): EngineDat
   for (const [key, presence] of Object.entries(LOSSES[lossFn].inputs)) {
     if (key === "targetTokens") continue;
     const name = key as Exclude<keyof EngineDatum, "tokens" | "targetTokens" | "targetsPerToken">;
-    // Only a pass without gradients can do without weights.
-    const isRequired = presence === "required" || (name === "weights" && !forwardOnly);
-    const { path, tensor, columns: width } = input(name, isRequired);
+    const { path, tensor, columns: width } = input(name, presence === "required");
     if (tensor === undefined) continue;
     if (width !== columns) {
       const shape = columns === 1 ? tokens.length : `${tokens.length}, ${columns}`;

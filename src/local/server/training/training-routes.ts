@@ -127,7 +127,7 @@ export function addTrainingRoutes(app: App, route: Route, services: TrainingServ
     const { modelId, data, forwardOnly } = request;
     const model = sessions.model(identity, modelId);
     const { lossFn, lossFnConfig } = checkLoss(request.lossFn, request.lossFnConfig);
-    const batch = toEngineBatch(data, { lossFn, forwardOnly, model: model.info, limits });
+    const batch = toEngineBatch(data, { lossFn, model: model.info, limits });
     const endpoint = forwardOnly ? endpoints.forward : endpoints.forwardBackward;
     const execute = async () => {
       const shapes = batch.data.map(({ tokens, targetsPerToken: columns }) =>
