@@ -203,12 +203,10 @@ describe("sampling", () => {
     // What is announced as the context length does fit.
     const [{ maxContextLength }] = (await tight.models()) as [BaseModelInfo];
     expect(maxContextLength).toBe(32);
-    for (const length of [1, 15, 16, 17, 31]) {
-      const call = sampleCall(randomTokens(length, 1), {
-        maxTokens: maxContextLength - length,
-        numSamples: 2,
-      });
-      expect((await tight.sample(call)).sequences[1]!.tokens).toHaveLength(maxContextLength - length);
+    for (const length of [1, 15, 16, 17, 31, 32]) {
+      const maxTokens = maxContextLength + 1 - length;
+      const call = sampleCall(randomTokens(length, 1), { maxTokens, numSamples: 2 });
+      expect((await tight.sample(call)).sequences[1]!.tokens).toHaveLength(maxTokens);
     }
     expect((await roomy.models())[0]!.maxContextLength).toBe(128);
   });
@@ -254,7 +252,8 @@ describe("sampling", () => {
   it("ends samples at the model's context length", async () => {
     const engine = start();
     const { sequences } = await engine.sample(sampleCall(randomTokens(120, 1), { maxTokens: 1000 }));
-    expect(sequences[0]!.tokens).toHaveLength(8);
+    // 128 positions, and a last token that nothing is computed for.
+    expect(sequences[0]!.tokens).toHaveLength(9);
     expect(sequences[0]!.stopReason).toBe("length");
   });
 

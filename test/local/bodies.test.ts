@@ -332,9 +332,9 @@ describe("a 422", () => {
   it.each<[string, Json, unknown[], RegExp]>([
     [
       "no room to sample",
-      { sampling_params: { max_tokens: 63 } },
+      { sampling_params: { max_tokens: 64 } },
       ["body", "sampling_params", "max_tokens"],
-      /leave room for 62/,
+      /leave room for 63/,
     ],
     [
       "a negative temperature",

@@ -93,6 +93,26 @@ describe("a backend with the real engine", () => {
     expect((await training.forwardBackward(without, "cross_entropy")).metrics["loss:sum"]).toBe(expected);
   });
 
+  it("scores what it trains on, up to the end of the context", async () => {
+    const training = await service.createLoraTrainingClient({ baseModel: model.name, rank: 8, seed: 1 });
+    const { supportedModels } = await service.getServerCapabilities();
+    const context = supportedModels[0]!.maxContextLength!;
+    const tokens = Array.from({ length: context + 1 }, (_, index) => (index * 7) % 50);
+    const modelInput = tokens.slice(0, context);
+    const lossFnInputs = { targetTokens: tokens.slice(1) };
+    const pass = await training.forwardBackward([{ modelInput, lossFnInputs }], "cross_entropy");
+    const sampler = await training.saveWeightsAndGetSamplingClient();
+    const scores = await sampler.computeLogprobs(modelInput);
+    const trained = [...pass.lossFnOutputs[0]!.logprobs.toArray()];
+    expect(scores.slice(1)).toEqual(trained.slice(0, context - 1));
+    const prompt = tokens.slice(0, 100);
+    const { sequences } = await sampler.sample({ prompt, samplingParams: { stop: [] } });
+    expect(sequences[0]!.tokens).toHaveLength(context + 1 - 100);
+    await expect(sampler.sample({ prompt, samplingParams: { maxTokens: context - 98 } })).rejects.toThrow(
+      /leave room for/,
+    );
+  });
+
   it("learns", async () => {
     const training = await service.createLoraTrainingClient({ baseModel: model.name, rank: 8, seed: 1 });
     const losses = await steps(training, 0, 30);

@@ -60,7 +60,7 @@ export class BatchSampler {
     this.#pool = new PagePool(kernels, model.config, options.cacheBytes);
   }
 
-  /** Tokens of the longest sequence, prompt and sample together, that the key-value cache holds. */
+  /** Positions of the longest sequence, prompt and sample without its last token, that the key-value cache holds. */
   get maxSequenceTokens(): number {
     return (this.#pool.maxPages - 1) * PAGE_SIZE;
   }

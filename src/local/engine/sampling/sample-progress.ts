@@ -60,7 +60,8 @@ export class SampleProgress {
     this.stop = new StopCondition(call.stopTokens ?? config.eosTokenIds, call.stopStrings, decode);
     this.seed = call.seed ?? freshSeed();
     const length = call.prompt.length;
-    this.maxTokens = Math.min(call.maxTokens, config.maxPositions - length);
+    // The last token is not read again, so it needs no position.
+    this.maxTokens = Math.min(call.maxTokens, config.maxPositions + 1 - length);
     this.#remaining = call.numSamples;
     this.promise = new Promise((resolve, reject) => {
       this.#resolve = resolve;
@@ -94,7 +95,8 @@ export class SampleProgress {
 
   /** Pages that one sample needs beside the shared ones. */
   get pagesPerSample(): number {
-    return Math.ceil((this.length + this.maxTokens) / PAGE_SIZE) - this.sharedPages;
+    const positions = this.length + Math.max(0, this.maxTokens - 1);
+    return Math.ceil(positions / PAGE_SIZE) - this.sharedPages;
   }
 
   /** What must be set aside before the request starts: the prompt and one sample. */

@@ -23,12 +23,13 @@ export function toSampleCall(request: Request, model: BaseModelInfo, limits: Lim
   const { topkSampleLogprobs = 0, promptAltTokensK = 0, targetPromptLogprobs: targets } = request;
   const { temperature, topK, topP } = samplingParams;
   const prompt = textTokens(request.prompt, "prompt", model);
-  const room = model.maxContextLength - prompt.length;
+  // The last token is not read again, so it needs no place in the context.
+  const room = model.maxContextLength + 1 - prompt.length;
   const maxTokens = samplingParams.maxTokens ?? room;
-  if (room < 1 || maxTokens > room) {
+  if (maxTokens > room) {
     throw invalid(
       "samplingParams.maxTokens",
-      `is ${samplingParams.maxTokens ?? "not given"}, but ${prompt.length} prompt tokens leave room for ${room} of ${model.name}'s ${model.maxContextLength}`,
+      `is ${maxTokens}, but ${prompt.length} prompt tokens leave room for ${room} of ${model.name}'s ${model.maxContextLength}`,
     );
   }
   if (numSamples > limits.samplesPerRequest)
