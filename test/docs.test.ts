@@ -153,9 +153,10 @@ function tableNames(page: string, heading: string): string[] {
   return names;
 }
 
-const sources = readdirSync(join(root, "src"), { recursive: true, encoding: "utf8" })
-  .filter((file) => file.endsWith(".ts") && !file.endsWith(".test.ts"))
-  .map((file) => read(join("src", file)));
+const sourceFiles = readdirSync(join(root, "src"), { recursive: true, encoding: "utf8" }).filter(
+  (file) => file.endsWith(".ts") && !file.endsWith(".test.ts"),
+);
+const sources = sourceFiles.map((file) => read(join("src", file)));
 
 function environmentVariables(code: string): string[] {
   const direct = [
@@ -235,6 +236,22 @@ describe("the documentation", () => {
     const messages = explainedMessages("docs/troubleshooting.md");
     expect(messages.length).toBeGreaterThan(20);
     expect(messages.filter((message) => !texts.some((text) => text.includes(message)))).toEqual([]);
+  });
+
+  it("walks through files that exist, a datum through 50 at most and none twice", () => {
+    const modules = sourceFiles.map((file) => file.replace(/\.ts$/, ""));
+    const text = read("ARCHITECTURE.md");
+    const walks = text
+      .slice(text.indexOf("## Four walks"), text.indexOf("## The engine"))
+      .split(/\n\n(?=\*\*)/);
+    const filesOf = (walk: string) =>
+      [...walk.matchAll(/`([a-z-]+(?:[/.][a-z-]+)+)`/g)].map((match) => match[1]!);
+    const exists = (file: string) => modules.some((name) => name === file || name.endsWith(`/${file}`));
+    expect(walks.flatMap(filesOf).filter((file) => !exists(file))).toEqual([]);
+    const datum = filesOf(walks.find((walk) => walk.startsWith("**A datum**"))!);
+    expect(datum.length).toBe(Number(/(\d+) files/.exec(text)?.[1]));
+    expect(datum.length).toBeLessThanOrEqual(50);
+    expect(new Set(datum).size).toBe(datum.length);
   });
 
   it("has every example in its table, and no other", () => {
