@@ -261,7 +261,7 @@ async function moveIntoPlace(from: string, folder: string, work: string, force: 
   const old = join(work, "replaced");
   await remove(old);
   if (await exists(folder)) {
-    if (!force) throw new TinkerError(`${folder} was made by somebody else during the download.`);
+    if (!force) throw new TinkerError(`${folder} appeared during the download: another program made it.`);
     await rename(folder, old);
   }
   await rename(from, folder);

@@ -30,7 +30,7 @@ export function loraPairs(tensorNames: Iterable<string>, file: string): Map<stri
     if (name.endsWith(".base_layer.weight")) continue;
     const match = /^(.*)\.lora_([AB])(?:\.default)?\.weight$/.exec(name);
     if (match === null)
-      throw new TinkerError(`${file} holds ${name}, which is no LoRA matrix of a linear layer.`);
+      throw new TinkerError(`${file} holds ${name}, which is not a LoRA matrix of a linear layer.`);
     const path = match[1]!.startsWith(PREFIX) ? match[1]!.slice(PREFIX.length) : match[1]!;
     // The service's own name of the unembedding.
     const module = /^(?:model\.)?unembed_tokens$/.test(path) ? "lm_head" : path;

@@ -127,5 +127,5 @@ function isModuleList(value: unknown): value is string[] | string {
 function notFound(folder: string, file: string, error: unknown): unknown {
   // ENOTDIR: the folder is a file.
   if (!["ENOENT", "ENOTDIR"].includes(errorCode(error) ?? "")) return error;
-  return new TinkerError(`${folder} is no PEFT adapter: it has no ${file}.`, { cause: error });
+  return new TinkerError(`${folder} is not a PEFT adapter: it has no ${file}.`, { cause: error });
 }

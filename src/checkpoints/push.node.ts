@@ -269,7 +269,7 @@ async function prepare(
   const hasWeights = downloaded.includes(ADAPTER_WEIGHTS) || downloaded.includes("adapter_model.bin");
   if (!downloaded.includes(ADAPTER_CONFIG) || !hasWeights) {
     throw new TinkerError(
-      `${push.path} is no PEFT adapter: it has no ${downloaded.includes(ADAPTER_CONFIG) ? ADAPTER_WEIGHTS : ADAPTER_CONFIG}. Encrypted weights cannot be pushed.`,
+      `${push.path} is not a PEFT adapter: it has no ${downloaded.includes(ADAPTER_CONFIG) ? ADAPTER_WEIGHTS : ADAPTER_CONFIG}. Encrypted weights cannot be pushed.`,
     );
   }
   if (weights !== undefined) await nameBaseModel(folder, weights.baseModel);

@@ -139,7 +139,7 @@ function checkSum(header: Uint8Array): void {
   if (sum !== numberAt(header, 148, 8)) {
     throw new ArchiveError(
       "damaged",
-      "The archive holds a header whose checksum is wrong; it is no tar file, or damaged.",
+      "The archive has a header with a wrong checksum: it is damaged, or not a tar file.",
     );
   }
 }
@@ -168,7 +168,7 @@ function wholeNumber(text: string, what: string): number {
   if (!Number.isSafeInteger(value)) {
     throw new ArchiveError(
       "damaged",
-      `The archive holds a ${what} that is no number: ${JSON.stringify(text.slice(0, 40))}.`,
+      `The archive holds a ${what} that is not a number: ${JSON.stringify(text.slice(0, 40))}.`,
     );
   }
   return value;

@@ -40,7 +40,7 @@ export function explainFailure(error: unknown, options: GlobalOptions): string {
   if (error instanceof PermissionDeniedError) {
     return `${server} does not allow this with the key in use: ${detail(error)}`;
   }
-  if (error instanceof NotFoundError) return `${server} does not know that: ${detail(error)}`;
+  if (error instanceof NotFoundError) return `${server} has no such thing: ${detail(error)}`;
   if (error instanceof BadRequestError || error instanceof UnprocessableEntityError) {
     return `${server} refuses this: ${detail(error)}`;
   }

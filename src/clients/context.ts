@@ -5,8 +5,8 @@ import {
   QueueStateLogger,
   type QueueStateObserver,
 } from "../futures/index.js";
-import { BillingPause, type Session } from "../session/index.js";
-import { ByteBudget, type RequestOptions } from "../transport/index.js";
+import { BillingPause, type Session, type SessionOptions } from "../session/index.js";
+import { ByteBudget, type HttpClientOptions, type RequestOptions } from "../transport/index.js";
 import { SamplingLimits } from "./sampling/sampling-limits.js";
 
 /** What all clients of one session share. */
@@ -28,6 +28,26 @@ export const REQUEST_OPTIONS = [
   "maxRetries",
   "headers",
 ] as const satisfies (keyof RequestOptions)[];
+
+/** The names of the options that a client is made with. */
+export const CLIENT_OPTIONS: ReadonlySet<string> = new Set([
+  "apiKey",
+  "baseURL",
+  "timeout",
+  "maxRetries",
+  "fetch",
+  "defaultHeaders",
+  "logger",
+  "logLevel",
+  "clock",
+  "random",
+  "tags",
+  "userMetadata",
+  "projectId",
+  "displayName",
+  "onQueueState",
+  "pollBackoff",
+] satisfies (keyof HttpClientOptions | keyof SessionOptions | keyof ContextOptions)[]);
 
 /** What a caller may set for all clients of a session. */
 export interface ContextOptions {

@@ -1,4 +1,4 @@
-import { TinkerError } from "../errors.js";
+import { NotFoundError, TinkerError } from "../errors.js";
 import { type HttpClient, platform } from "../transport/index.js";
 import { PROTOCOL_VERSION } from "../version.js";
 import { endpoints } from "../wire/index.js";
@@ -15,20 +15,25 @@ export interface SessionOptions {
   displayName?: string | undefined;
 }
 
+const ADVICE = "Check that TINKER_BASE_URL or the baseURL option points at a Tinker server.";
+
 /** Creates the session, logs what the server has to say about it, and returns its id. */
 export async function createSession(http: HttpClient, options: SessionOptions): Promise<string> {
   const endpoint = endpoints.createSession;
-  const answer = await startupCall(http, endpoint, {
+  const request = {
     tags: mergeTags(platform.env("TINKER_TAGS"), options.tags),
     userMetadata: options.userMetadata ?? {},
     sdkVersion: PROTOCOL_VERSION,
     projectId: options.projectId ?? (platform.env("TINKER_PROJECT_ID") || undefined),
     displayName: options.displayName,
+  };
+  const answer = await startupCall(http, endpoint, request).catch((error: unknown) => {
+    throw error instanceof NotFoundError
+      ? new TinkerError(`${error.message} ${ADVICE}`, { cause: error })
+      : error;
   });
   if (typeof answer?.sessionId !== "string" || answer.sessionId === "") {
-    throw new TinkerError(
-      `POST ${endpoint.path} answered without the id of a session; check that TINKER_BASE_URL or the baseURL option points at a Tinker server.`,
-    );
+    throw new TinkerError(`POST ${endpoint.path} answered without the id of a session. ${ADVICE}`);
   }
   if (answer.infoMessage) http.logger.info(answer.infoMessage);
   if (answer.warningMessage) http.logger.warn(answer.warningMessage);

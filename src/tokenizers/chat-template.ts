@@ -48,10 +48,7 @@ export async function compileChatTemplate(
   const specialTokens = specialTokensOf(settings);
   return (messages, { addGenerationPrompt = false, tools, variables } = {}) => {
     if (!Array.isArray(messages) || messages.length === 0) {
-      throw new ValidationError(
-        "messages",
-        "messages must be a list of at least one message, as transformers wants",
-      );
+      throw new ValidationError("messages", "messages must be a list of at least one message");
     }
     const name = tools !== undefined && templates.has("tool_use") ? "tool_use" : "default";
     const source = templates.get(name) ?? [...templates.values()][0]!;

@@ -46,5 +46,5 @@ function parse(text: string, name: TokenizerFileName, place: string): Record<str
       cause: error,
     });
   }
-  throw new TinkerError(`${name} in ${place} holds no JSON object.`);
+  throw new TinkerError(`${name} in ${place} is not a JSON object.`);
 }

@@ -154,7 +154,7 @@ async function findOnHub(reference: TokenizerReference, settings: Settings): Pro
     if (!(error instanceof TinkerError)) throw error;
     const where = cached === undefined ? "" : ` It is not in the cache either (${cached.folder}).`;
     throw new TinkerError(
-      `The tokenizer of ${reference.id} could not be had. ${error.message}${where} Where there is no network, give ` +
+      `The tokenizer of ${reference.id} could not be loaded. ${error.message}${where} Where there is no network, give ` +
         "a folder with its tokenizer.json, or another hub with HF_ENDPOINT.",
       { cause: error },
     );

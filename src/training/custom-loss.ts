@@ -130,7 +130,7 @@ export function backwardData(data: readonly Datum[], gradients: readonly Float64
     const position = firstNonFinite(weights);
     if (position >= 0) {
       throw new TinkerError(
-        `The gradient by data[${index}].logprobs is ${gradient[position]} at position ${position}, ` +
+        `The gradient with respect to data[${index}].logprobs is ${gradient[position]} at position ${position}, ` +
           "which is too large for a 32-bit float.",
       );
     }
@@ -147,14 +147,14 @@ export function backwardData(data: readonly Datum[], gradients: readonly Float64
 export function logprobVariables(data: readonly Datum[], output: ForwardBackwardOutput): Tensor[] {
   if (output.lossFnOutputs.length !== data.length) {
     throw new TinkerError(
-      `The forward pass answered ${output.lossFnOutputs.length} records for ${data.length} datums.`,
+      `The forward pass returned ${output.lossFnOutputs.length} records for ${data.length} datums.`,
     );
   }
   return data.map((datum, index) => {
     const logprobs = output.lossFnOutputs[index]!["logprobs"];
     const { shape } = targetsOf(datum, index);
     if (logprobs === undefined)
-      throw new TinkerError(`The forward pass answered no logprobs for data[${index}].`);
+      throw new TinkerError(`The forward pass returned no logprobs for data[${index}].`);
     const values = logprobs.toDense().data;
     if (values.length !== shape.reduce((product, size) => product * size, 1)) {
       throw new TinkerError(

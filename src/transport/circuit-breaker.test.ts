@@ -113,7 +113,7 @@ describe("a circuit breaker", () => {
     const waiting = breaker.untilAnswered(waiter({ deadlineMs: 20_000 }));
     waiting.catch(() => {});
     await clock.advance(30_000);
-    await expect(waiting).rejects.toThrow("The server answers nobody: connect ECONNREFUSED.");
+    await expect(waiting).rejects.toThrow("The server is not answering: connect ECONNREFUSED.");
     await expect(waiting).rejects.toBeInstanceOf(APIConnectionError);
   });
 

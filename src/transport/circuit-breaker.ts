@@ -16,7 +16,7 @@ export class HeldBack extends TinkerError {}
 /** A patient request has waited in vain for the server to answer anybody. */
 export class OutageError extends APIConnectionError {
   constructor(cause: Error | undefined) {
-    super(`The server answers nobody: ${cause?.message ?? "no connection."}`, { cause });
+    super(`The server is not answering: ${cause?.message ?? "no connection."}`, { cause });
   }
 }
 

@@ -368,7 +368,7 @@ export class HttpClient {
 
   readonly #holdBack = () => {
     if (this.#breaker.value.isOpen)
-      throw new HeldBack("The request was not sent: the server answers nobody.");
+      throw new HeldBack("The request was not sent: the server is not answering.");
   };
 
   /** What a status of 400 or more means for the call. */

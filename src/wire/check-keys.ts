@@ -20,6 +20,13 @@ export function checkKeys(value: object, known: ReadonlySet<string>, field: stri
   }
 }
 
+/** Refuses misspelt keys alone, where an object with more than its options may be given. */
+export function checkSpelling(value: object, known: ReadonlySet<string>): void {
+  for (const key of Object.keys(value)) {
+    if (!known.has(key) && closestName(key, known) !== undefined) throw unknownField(key, known, "");
+  }
+}
+
 export function unknownField(key: string, known: Iterable<string>, field: string): ValidationError {
   const path = subfield(field, key);
   const names = [...known];

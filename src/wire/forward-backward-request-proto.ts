@@ -87,7 +87,7 @@ function readChunk(message: Chunk, field: string): ModelInputChunkLike {
     case "dmel":
       return { type: "dmel", dmel: chunk.value.dmel.slice() };
     case undefined:
-      throw new ValidationError(field, `${field} is of no known kind`);
+      throw new ValidationError(field, `${field} is a chunk of an unknown kind`);
     default:
       throw chunk satisfies never;
   }

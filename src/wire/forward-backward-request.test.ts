@@ -279,7 +279,7 @@ describe("decodeForwardBackwardRequest", () => {
     [
       "an empty chunk",
       encode({ data: [{}, { modelInput: [{}] }] }),
-      "data[1].modelInput.chunks[0] is of no known kind",
+      "data[1].modelInput.chunks[0] is a chunk of an unknown kind",
     ],
     [
       "a tensor without dtype",

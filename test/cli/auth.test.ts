@@ -126,7 +126,7 @@ describe("tinkerts auth login", () => {
       code: 1,
       stderr: expect.stringMatching(/127\.0\.0\.1:9 cannot be reached/),
     });
-    expect(hosted).toMatchObject({ code: 1, stderr: 'error: that is no key: keys begin with "tml-"\n' });
+    expect(hosted).toMatchObject({ code: 1, stderr: 'error: that is not a key: keys begin with "tml-"\n' });
     for (const { stderr } of [wrong, words, gone]) expect(stderr).not.toMatch(/tml-(very|wrong)/);
     expect(readdirSync(home)).not.toContain(".tinker");
   });

@@ -32,12 +32,12 @@ describe("a pass that fails", () => {
     pass();
     const error: unknown = await training.optimStep().catch((caught: unknown) => caught);
     expect((error as Error).message).toMatch(
-      /^optimStep went without the gradients of a forwardBackward of 1 datums with cross_entropy, which failed: .*the loss is NaN/,
+      /^optimStep went without the gradients of a forwardBackward of 1 datum with cross_entropy, which failed: .*the loss is NaN/,
     );
     expect((error as Error).cause).toBeInstanceOf(RequestFailedError);
     expect(isUserError(error)).toBe(true);
     expect(logged("error")).toEqual([
-      expect.stringMatching(/forwardBackward of 1 datums with cross_entropy failed, and nothing waits.*NaN/),
+      expect.stringMatching(/forwardBackward of 1 datum with cross_entropy failed, and nothing waits.*NaN/),
     ]);
     // The step went out right behind the pass all the same.
     expect(server.requestsTo(OPTIM)[0]!.json()).toMatchObject({ seq_id: 2 });
@@ -109,7 +109,7 @@ describe("a pass that fails", () => {
         loss_fn_outputs: [{ logprobs: { data: [-1, -1, -1], dtype: "float32", shape: [3] } }],
       },
     });
-    await expect(training.optimStep()).rejects.toThrow(/forwardBackwardCustom of 1 datums.*my own mistake/);
+    await expect(training.optimStep()).rejects.toThrow(/forwardBackwardCustom of 1 datum.*my own mistake/);
     expect(logged("error")).toEqual([expect.stringContaining("my own mistake")]);
   });
 });

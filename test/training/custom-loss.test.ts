@@ -339,7 +339,7 @@ describe("forwardBackwardCustom", () => {
         () => ({ loss: 1, gradients: [new Float32Array(3), new Float32Array([0, Number.NaN])] }),
       ],
       [
-        "The gradient by data[0].logprobs is 1e+40 at position 2, which is too large for a 32-bit float.",
+        "The gradient with respect to data[0].logprobs is 1e+40 at position 2, which is too large for a 32-bit float.",
         () => ({ loss: 1, gradients: [new Float64Array([0, 0, 1e40]), new Float64Array(2)] }),
       ],
     ];

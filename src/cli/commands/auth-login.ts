@@ -65,10 +65,10 @@ function checkKey(text: string, context: CommandContext): string {
   const key = text.trim();
   if (key === "") throw new UsageError("there is no key: paste it at the terminal, or pipe it in");
   if (!/^[\x21-\x7e]+$/.test(key)) {
-    throw new Error("that is no key: a key is one word of plain letters, digits and signs");
+    throw new Error("that is not a key: a key is one word of plain letters, digits and signs");
   }
   if (/^(tml-|eyJ)/.test(key)) return key;
-  if (isHosted(context.globals())) throw new Error('that is no key: keys begin with "tml-"');
+  if (isHosted(context.globals())) throw new Error('that is not a key: keys begin with "tml-"');
   context.notify('note: the official Python package takes only keys that begin with "tml-"');
   return key;
 }

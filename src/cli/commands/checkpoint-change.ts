@@ -31,7 +31,7 @@ export const setTtl: CommandModule = {
   define: (command, context) => {
     command
       .argument(...PATH_ARGUMENT)
-      .option("--ttl <time>", "expire so long from now: seconds, or as in 12h or 30d", duration)
+      .option("--ttl <time>", "expire after this time: seconds, or as in 12h or 30d", duration)
       .option("--remove", "never expire")
       .action(async (path: string, { ttl, remove }: SetTtlOptions) => {
         if ((ttl === undefined) === (remove === undefined)) {

@@ -19,6 +19,7 @@ import {
   type Checkpoint,
   type CheckpointArchiveUrl,
   type CheckpointStorageUsage,
+  checkSpelling,
   type Endpoint,
   type ExternalWeightsUrls,
   endpoints,
@@ -34,6 +35,7 @@ import {
   type TrainingRun,
   type WeightsInfo,
 } from "../../wire/index.js";
+import { CLIENT_OPTIONS } from "../context.js";
 import { findArchive } from "./checkpoint-archive.js";
 import { Page, PagePromise } from "./page.js";
 import { RestConnection } from "./rest-connection.js";
@@ -81,6 +83,7 @@ export class RestClient {
   readonly #rest: RestConnection;
 
   constructor(options: HttpClientOptions = {}, metrics: Metrics = new Metrics()) {
+    checkSpelling(options, CLIENT_OPTIONS);
     this.#rest = new RestConnection(options, metrics);
     this.metrics = metrics;
   }
@@ -103,7 +106,7 @@ export class RestClient {
     const token = await this.#rest.http.auth.token();
     if (!token?.startsWith("eyJ")) {
       throw new TinkerError(
-        "whoami needs token authentication, but this server takes plain API keys, which carry no name.",
+        "whoami needs token authentication, but this server takes plain API keys, which say nothing about their owner.",
       );
     }
     return identityOf(jwtClaims(token));

@@ -25,6 +25,7 @@ import {
 } from "../../transport/index.js";
 import { checkKeys, checkObject } from "../../wire/check-keys.js";
 import {
+  checkSpelling,
   checkTinkerPath,
   encodeRequest,
   endpoints,
@@ -38,7 +39,13 @@ import {
   type Shape,
 } from "../../wire/index.js";
 import { consoleUrls } from "../console-urls.js";
-import { type ClientContext, createContext, queueLogger, REQUEST_OPTIONS } from "../context.js";
+import {
+  CLIENT_OPTIONS,
+  type ClientContext,
+  createContext,
+  queueLogger,
+  REQUEST_OPTIONS,
+} from "../context.js";
 import { RestClient } from "../rest/rest-client.js";
 import {
   type SamplerSource,
@@ -109,6 +116,7 @@ export class ServiceClient {
   #closing: Promise<void> | undefined;
 
   constructor(options: ServiceClientOptions = {}) {
+    checkSpelling(options, CLIENT_OPTIONS);
     this.#options = options;
   }
 

@@ -116,7 +116,7 @@ export class TrainingClient {
   ): APIFuture<ForwardBackwardOutput<LossNameOf<L>>> {
     const future = this.#pass(data, lossFn, options, false);
     const name = typeof lossFn === "string" ? lossFn : lossFn.name;
-    return this.#gradients.add(`forwardBackward of ${data.length} datums with ${name}`, future);
+    return this.#gradients.add(`forwardBackward of ${countOf(data)} with ${name}`, future);
   }
 
   /**
@@ -132,7 +132,7 @@ export class TrainingClient {
     const { modelId } = this;
     const call = { modelId, data: Array.from(data, (like, index) => Datum.from(like, index)), lossFn };
     const future = startForwardBackwardCustom(this.#context, this.#requests, call, options);
-    return this.#gradients.add(`forwardBackwardCustom of ${data.length} datums`, future);
+    return this.#gradients.add(`forwardBackwardCustom of ${countOf(data)}`, future);
   }
 
   #pass<L extends string>(
@@ -328,6 +328,10 @@ function checkPassOptions(options: unknown, lossFn: string): void {
   if (misplaced !== undefined)
     throw new ValidationError(misplaced, `unknown field ${misplaced}; did you mean config.${misplaced}?`);
   checkKeys(options, PASS_KEYS, "");
+}
+
+function countOf(data: readonly unknown[]): string {
+  return data.length === 1 ? "1 datum" : `${data.length} datums`;
 }
 
 function checkData(data: unknown): void {

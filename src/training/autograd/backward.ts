@@ -48,7 +48,7 @@ export function backward(loss: Tensor): Gradients {
     if (firstNonFinite(gradient) < 0) continue;
     // Gone through once more, slowly, to find the place.
     propagate(loss, order, refuseNonFinite);
-    throw new TinkerError(`The gradient by ${variable.label ?? "a variable"} is not finite.`);
+    throw new TinkerError(`The gradient with respect to ${variable.label ?? "a variable"} is not finite.`);
   }
   return new Gradients(gradients);
 }
