@@ -228,7 +228,8 @@ export function message<S extends Shape>(
       const json: Record<string, unknown> = {};
       for (const { name, wireName, field } of entries) {
         const item = (given as Readonly<Record<string, unknown>>)[name];
-        if (item !== undefined) define(json, wireName, field.write(item, subfield(path, name)));
+        const written = item === undefined ? undefined : field.write(item, subfield(path, name));
+        if (written !== undefined) define(json, wireName, written);
       }
       return json;
     },

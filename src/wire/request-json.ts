@@ -1,6 +1,5 @@
 import { endpoints } from "./endpoints/index.js";
 import { isRecord } from "./reading.js";
-import type { SampleRequest } from "./sampling-types.js";
 import type { ForwardBackwardRequest } from "./training-types.js";
 
 /** The body for servers without protobuf: of `/forward_backward`, or of `/forward` when only the forward pass runs. */
@@ -27,20 +26,6 @@ function readForward(json: unknown) {
 function readForwardBackward(json: unknown) {
   const { forwardBackwardInput: input, ...rest } = endpoints.forwardBackward.request.read(json, "");
   return { ...rest, input };
-}
-
-export function sampleRequestToJson(request: SampleRequest): Record<string, unknown> {
-  const { topkSampleLogprobs, promptAltTokensK, ...rest } = endpoints.sample.request.check(request, "");
-  // Newer fields go only when they ask for something, so that servers which do not know them can be used.
-  const newer = {
-    topkSampleLogprobs: topkSampleLogprobs || undefined,
-    promptAltTokensK: promptAltTokensK || undefined,
-  };
-  return { ...endpoints.sample.request.write({ ...rest, ...newer }), type: "sample" };
-}
-
-export function sampleRequestFromJson(json: unknown): SampleRequest {
-  return endpoints.sample.request.read(json, "");
 }
 
 /** The digits of a sample request's number, also of one beyond 2^53, which `JSON.parse` has rounded; undefined beyond 2^63. */

@@ -1,14 +1,11 @@
 import { describe, expect, it } from "vitest";
 import { TinkerError, ValidationError } from "../errors.js";
 import { Datum } from "./datum.js";
+import { encodeRequest } from "./endpoints/endpoint.js";
+import { endpoints } from "./endpoints/index.js";
 import { forwardBackwardOutputFromJson, forwardBackwardOutputToJson } from "./forward-backward-json.js";
 import { ModelInput } from "./model-input.js";
-import {
-  forwardBackwardRequestFromJson,
-  forwardBackwardRequestToJson,
-  sampleRequestFromJson,
-  sampleRequestToJson,
-} from "./request-json.js";
+import { forwardBackwardRequestFromJson, forwardBackwardRequestToJson } from "./request-json.js";
 import { sampleResponseFromJson, sampleResponseToJson } from "./sample-json.js";
 import type { SampleResponse } from "./sampling-types.js";
 import { TensorData } from "./tensor-data.js";
@@ -199,11 +196,15 @@ describe("forward and backward outputs in JSON", () => {
   });
 });
 
+const written = (given: unknown) =>
+  encodeRequest(endpoints.sample, endpoints.sample.request.check(given, "")).json;
+const read = (json: unknown) => endpoints.sample.request.read(json, "");
+
 describe("sample requests in JSON", () => {
   it("carry the older fields always and the newer ones when they ask for something", () => {
     const prompt = ModelInput.fromInts([1, 2]);
     expect(
-      sampleRequestToJson({
+      written({
         prompt,
         samplingSessionId: "s",
         seqId: 0,
@@ -220,7 +221,7 @@ describe("sample requests in JSON", () => {
       type: "sample",
     });
     const targets = TensorData.sparse([[0, 0, 0, 0, 5]], { dtype: "int64" });
-    expect(sampleRequestToJson({ prompt, targetPromptLogprobs: targets })).toMatchObject({
+    expect(written({ prompt, targetPromptLogprobs: targets })).toMatchObject({
       target_prompt_logprobs: {
         data: [5],
         shape: [1, 5],
@@ -231,7 +232,7 @@ describe("sample requests in JSON", () => {
   });
 
   it("are read by a server, null for absent", () => {
-    const read = sampleRequestFromJson({
+    const request = read({
       prompt: { chunks: [{ type: "image", data: "AQI=", format: "png", expected_tokens: null }] },
       num_samples: 2,
       sampling_params: { max_tokens: 3, top_k: 5 },
@@ -239,19 +240,19 @@ describe("sample requests in JSON", () => {
       target_prompt_logprobs: { data: [1], dtype: "int64", shape: [1, 1] },
       type: "sample",
     });
-    expect(read.prompt.chunks).toEqual([{ type: "image", data: Uint8Array.of(1, 2), format: "png" }]);
+    expect(request.prompt.chunks).toEqual([{ type: "image", data: Uint8Array.of(1, 2), format: "png" }]);
     expect({
-      ...read,
+      ...request,
       prompt: undefined,
-      targetPromptLogprobs: read.targetPromptLogprobs?.toNested(),
+      targetPromptLogprobs: request.targetPromptLogprobs?.toNested(),
     }).toEqual({
       numSamples: 2,
       samplingParams: { maxTokens: 3, temperature: 1, topK: 5, topP: 1 },
       targetPromptLogprobs: [[1]],
       topkPromptLogprobs: 0,
     });
-    expect(() => sampleRequestFromJson({})).toThrow("prompt is missing");
-    expect(() => sampleRequestFromJson(null)).toThrow("body must be an object, got null");
+    expect(() => read({})).toThrow("prompt is missing");
+    expect(() => read(null)).toThrow("body must be an object, got null");
   });
 });
 

@@ -533,7 +533,7 @@ export const shapes = {
   AuthTokenResponse: record<Wire.AuthTokenResponse>({ jwt: text }),
   CreateSessionRequest: record<Request<"createSession">>({
     tags: listOf(text),
-    userMetadata: optional(mapOf(anything)),
+    userMetadata: mapOf(anything),
     sdkVersion: text,
     projectId: optional(text),
     displayName: optional(text),

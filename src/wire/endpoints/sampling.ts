@@ -69,6 +69,12 @@ const sampleSeqId: Field<number> = value(
   (given) => Number.isInteger(given) && (given as number) >= 0,
 );
 
+/** Sent only when it asks for something, so that servers which do not know the field can be used. */
+const newerCount: Field<number> = {
+  ...nonNegativeInteger,
+  write: (count) => (count === 0 ? undefined : count),
+};
+
 /** Samplers and samples. */
 export const samplingEndpoints = {
   createSamplingSession: endpoint("POST", "/api/v1/create_sampling_session", {
@@ -92,7 +98,6 @@ export const samplingEndpoints = {
     fields: { samplerId: text },
     answer: json<SamplerInfo>(),
   }),
-  /** Newer fields are optional, not defaulted: they are sent only when they ask for something. */
   sample: operation("/api/v1/asample", {
     pool: "sample",
     tag: "sample",
@@ -106,9 +111,9 @@ export const samplingEndpoints = {
       seqId: optional(sampleSeqId),
       promptLogprobs: optional(boolean),
       topkPromptLogprobs: withDefault(nonNegativeInteger, 0),
-      topkSampleLogprobs: optional(nonNegativeInteger),
+      topkSampleLogprobs: optional(newerCount),
       targetPromptLogprobs: optional(tensorField("int64")),
-      promptAltTokensK: optional(nonNegativeInteger),
+      promptAltTokensK: optional(newerCount),
       promptLogprobsLastN: optional(positiveInteger),
       recordStabilityInfo: optional(boolean),
     },
