@@ -16,6 +16,7 @@ export interface ModelDownload {
   readonly totalBytes: number | undefined;
 }
 
+/** How a model is downloaded. */
 export interface HubModelOptions {
   readonly fetch?: typeof fetch;
   readonly signal?: AbortSignal;

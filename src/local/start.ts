@@ -64,7 +64,7 @@ export interface LocalBackend extends AsyncDisposable {
 
 const PLACEHOLDER_KEY = "tml-local";
 const SESSION_TIMEOUT_MS = 5 * 60_000;
-const SLOWEST_UPLOAD_MS = 15 * 60_000;
+const MAX_UPLOAD_MS = 15 * 60_000;
 const LOOPBACK_HOST = /^(localhost|127(\.\d{1,3}){3}|::1)$/;
 
 /** Whether a server that listens on this host can be reached from this machine alone. */
@@ -116,7 +116,7 @@ export async function startLocalBackend(options: LocalBackendOptions = {}): Prom
         fetch: (request) => (isOpen ? undefined : refuseForeignHost(request)) ?? handle(request),
       }) as HttpServer;
       // For the request alone, however long its answer takes; a body that stands still is given up much sooner.
-      http.requestTimeout = SLOWEST_UPLOAD_MS;
+      http.requestTimeout = MAX_UPLOAD_MS;
       http.keepAliveTimeout = 60_000;
       const port = await listen(http, options.port ?? 0, host);
       baseURL = `http://${host.includes(":") ? `[${host}]` : anyAddress(host) ? "127.0.0.1" : host}:${port}`;

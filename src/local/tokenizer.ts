@@ -7,6 +7,7 @@ import type { TextTokenizer } from "../tokenizers/index.js";
 
 export type { TextTokenizer } from "../tokenizers/index.js";
 
+/** One message of a conversation. */
 export interface ChatMessage {
   readonly role: string;
   readonly content: string;

@@ -55,9 +55,9 @@ const ADAM_FIELDS = {
   gradClipNorm: withDefault(nonNegative, 0),
 } satisfies FieldsOf<AdamParams>;
 
-/** One Adam step. All six values are sent: servers differ in what they assume for one that is left out. */
 const plainAdam = message(ADAM_FIELDS, { closed: true });
 const typedAdam = message({ type: optional(oneOf("adamw")), ...ADAM_FIELDS }, { closed: true });
+/** One Adam step. All six values are sent: servers differ in what they assume for one that is left out. Servers take a `type` of `adamw` too. */
 export const adamParams: typeof plainAdam = { ...plainAdam, read: typedAdam.read };
 
 /** A union told apart by `type`; a type nobody knows here passes as it is. */

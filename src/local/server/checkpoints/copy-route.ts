@@ -68,7 +68,7 @@ export function addCopyRoute(
       projectId: destinationProjectId ?? session?.record.projectId ?? null,
       createdAt: now,
       lastRequestAt: now,
-      // Whatever befell the run afterwards, the checkpoint was saved before it.
+      // Even if the run was corrupted later, the checkpoint was saved before that.
       corrupted: false,
     };
     await store.runs.save(run);

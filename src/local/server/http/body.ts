@@ -157,11 +157,12 @@ export async function readJsonObject(
   return parseJsonObject(await readBody(request, server), server.limits);
 }
 
+/** The media type alone, without its parameters. */
 export function contentType(request: Request): string {
   return (request.headers.get("content-type") ?? "").split(";")[0]!.trim().toLowerCase();
 }
 
-export function parseJsonObject(
+function parseJsonObject(
   bytes: Uint8Array,
   limits: Limits,
 ): { value: Record<string, unknown>; text: string } {

@@ -16,7 +16,9 @@ export function mayAccess(identity: Identity, owner: string): boolean {
   return identity.seesAll || identity.owner === owner;
 }
 
+/** What is known of a request beside itself: who sent it, and its JSON as it came. */
 export type AppEnv = { Variables: { identity: Identity; bodyText: string } };
+/** The app that all routes are added to. */
 export type App = Hono<AppEnv>;
 /** One request on its way through the app. */
 export type Call = Context<AppEnv>;
