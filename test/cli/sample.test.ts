@@ -172,7 +172,7 @@ describe("tinkerts sample", () => {
     const path = await sample(["sample", "--model-path", "tinker://no/sampler_weights/x", "--prompt", "x"]);
     expect(path).toMatchObject({ code: 1, stderr: expect.stringContaining("no checkpoint tinker://no/") });
     const long = await sample([...nano, "--prompt", "x", "--max-tokens", "5000"]);
-    expect(long).toMatchObject({ code: 1, stderr: expect.stringContaining("leave room for 511") });
+    expect(long).toMatchObject({ code: 1, stderr: expect.stringContaining("leave room for 512") });
     const nobody = await run([...nano, "--prompt", "x", "--base-url", "http://127.0.0.1:9"]);
     expect(nobody).toMatchObject({ code: 1, stderr: expect.stringContaining("cannot be reached") });
   });

@@ -290,3 +290,89 @@ describe("sampling", () => {
     await expect(engine.sample(sampleCall(randomTokens(5, 1), changes))).rejects.toThrow(message);
   });
 });
+
+describe("a short sample beside a backlog", () => {
+  const backlog = { session: "busy", adapterId: "a", maxTokens: 100 };
+  const short = { session: "other", adapterId: "a", maxTokens: 8 };
+  const pageBytes = 2 * 4 * 2 * 16 * 16;
+
+  it.each<
+    [string, { changes?: object; count: number; samples: number; prompt: number; cacheBytes?: number }]
+  >([
+    ["of another session", { count: 40, samples: 8, prompt: 10 }],
+    [
+      "of another adapter",
+      { count: 40, samples: 8, prompt: 10, changes: { session: "busy", adapterId: "b" } },
+    ],
+    [
+      "of the base model",
+      { count: 40, samples: 8, prompt: 10, changes: { session: "busy", adapterId: undefined } },
+    ],
+    ["of long prompts", { count: 400, samples: 1, prompt: 27 }],
+    ["that fills the cache", { count: 40, samples: 8, prompt: 10, cacheBytes: 160 * pageBytes }],
+  ])(
+    "%s ends first, with the same tokens as alone",
+    async (_, { changes, count, samples, prompt, cacheBytes }) => {
+      const engine = start(cacheBytes === undefined ? {} : { cacheBytes });
+      for (const id of ["a", "b"]) await trained(engine, id, "qwen3", 3);
+      const asked = { ...short, ...changes };
+      const alone = await engine.sample(sampleCall(randomTokens(6, 1), asked));
+      const calls = Array.from({ length: count }, (_unused, index) =>
+        sampleCall(randomTokens(prompt, 100 + index), { ...backlog, numSamples: samples, seed: index }),
+      );
+      let ended = 0;
+      const first = engine.sample(calls[0]!);
+      const others = calls.slice(1).map((call) => engine.sample(call));
+      for (const one of [first, ...others]) void one.then(() => (ended += 1));
+      // All places are taken by then.
+      await new Promise((resolve) => setTimeout(resolve, 20));
+      const behind = await engine.sample(sampleCall(randomTokens(6, 1), asked));
+      expect(ended).toBeLessThan(count / 8);
+      expect(behind.sequences).toEqual(alone.sequences);
+      const results = await Promise.all([first, ...others]);
+      expect(results.every(({ sequences }) => sequences.every(({ tokens }) => tokens.length === 100))).toBe(
+        true,
+      );
+      const undisturbed = await engine.sample({ ...calls[7]!, requestId: "again" });
+      expect(results[7]!.sequences).toEqual(undisturbed.sequences);
+    },
+  );
+
+  it("of many sessions gets its part: nobody waits for anybody's whole backlog", async () => {
+    const engine = start();
+    const order: string[] = [];
+    const all = Array.from({ length: 20 }, (_, session) =>
+      Array.from({ length: 30 }, (_unused, index) => {
+        const sample = engine.sample(
+          sampleCall(randomTokens(10, session), {
+            session: `s${session}`,
+            maxTokens: 40,
+            seed: index,
+            numSamples: 2,
+          }),
+        );
+        return sample.then(() => order.push(`s${session}`));
+      }),
+    ).flat();
+    await Promise.all(all);
+    for (let session = 0; session < 20; session++) {
+      expect(order.indexOf(`s${session}`)).toBeLessThan(100);
+      expect(order.lastIndexOf(`s${session}`)).toBeGreaterThan(450);
+    }
+  });
+
+  it("lets a request in that needs the whole cache, however many small ones come", async () => {
+    const engine = start({ cacheBytes: 9 * pageBytes });
+    let isOver = false;
+    const small = async (session: string) => {
+      for (let index = 0; !isOver && index < 2000; index++)
+        await engine.sample(sampleCall(randomTokens(5, index), { session, maxTokens: 4 }));
+      return isOver;
+    };
+    const streams = ["x", "y", "z"].map(small);
+    const large = await engine.sample(sampleCall(randomTokens(20, 1), { session: "large", maxTokens: 109 }));
+    isOver = true;
+    expect(large.sequences[0]!.tokens).toHaveLength(109);
+    expect(await Promise.all(streams)).toEqual([true, true, true]);
+  });
+});

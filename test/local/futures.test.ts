@@ -267,6 +267,12 @@ describe("samples", () => {
     const refused = await client.post("/asample", sampleBody(samplerId, 1, { num_samples: 2 }));
     expect(refused.status).toBe(429);
     await client.ok("/asample", sampleBody(samplerId, 2, { num_samples: 1 }));
+    // A queue that one session has filled is not full for another.
+    const other = await openSampler();
+    await client.ok("/asample", sampleBody(other.samplerId, 0, { num_samples: 1 }));
+    expect((await client.post("/asample", sampleBody(other.samplerId, 1, { num_samples: 1 }))).status).toBe(
+      429,
+    );
     engine.open();
   });
 

@@ -113,6 +113,22 @@ describe("a backend with the real engine", () => {
     );
   });
 
+  it("samples for a session at once while another has a long queue", async () => {
+    const other = new ServiceClient(backend);
+    const busy = await service.createSamplingClient({ baseModel: model.name });
+    const sampler = await other.createSamplingClient({ baseModel: model.name });
+    const samplingParams = { maxTokens: 100, stop: [] };
+    let ended = 0;
+    const backlog = Array.from({ length: 60 }, (_, index) =>
+      busy.sample({ prompt: [index % 50, 1, 2], numSamples: 8, samplingParams }).then(() => (ended += 1)),
+    );
+    await new Promise((resolve) => setTimeout(resolve, 100));
+    await sampler.sample({ prompt: [1, 2, 3], samplingParams: { maxTokens: 8, stop: [] } });
+    expect(ended).toBeLessThan(30);
+    await Promise.all(backlog);
+    await other.close();
+  });
+
   it("learns", async () => {
     const training = await service.createLoraTrainingClient({ baseModel: model.name, rank: 8, seed: 1 });
     const losses = await steps(training, 0, 30);

@@ -95,6 +95,8 @@ export interface AdapterState {
 /** One sampling request, checked against the model. */
 export interface SampleCall {
   requestId: string;
+  /** Whose request it is: sessions take turns. Absent: one that all such requests share. */
+  session?: string | undefined;
   /** Absent: the base model itself. */
   adapterId?: string | undefined;
   baseModel: string;

@@ -2,6 +2,7 @@ import { CancelledError, EngineInputError, type SampleCall, type SampleResult } 
 import type { Kernels } from "../kernels/kernels.js";
 import type { BaseModel } from "../model/base-model.js";
 import type { Adapter } from "../training/adapter.js";
+import { inTurns, type Lane, Lanes } from "./lanes.js";
 import { PAGE_SIZE, PagePool, type PrefixNode } from "./page-pool.js";
 import { logitRowsOf, pagedForward, type SequenceRows } from "./paged-forward.js";
 import { SampleProgress, SequenceRecord } from "./sample-progress.js";
@@ -15,8 +16,12 @@ export interface BatchSamplerOptions {
   freshSeed: () => number;
 }
 
-/** Samples that run at the same time, over all requests. */
+/** Samples that a step advances; those that newcomers have started beyond it pause in turn. */
 const MAX_RUNNING_SAMPLES = 128;
+/** This part of the pages is kept for lanes that hold no more than it, so that a newcomer need not wait for an end. */
+const NEWCOMERS_PAGES = 1 / 8;
+/** A request that found no room so often is waited for by all others. */
+const MAX_PASSED_OVER = 512;
 /** Prompt rows in one step, so that a long prompt does not hold up the others for long. */
 const MAX_PROMPT_ROWS = 256;
 /** Prompt rows whose logits are wanted hold at most this many values at a time. */
@@ -47,6 +52,8 @@ export class BatchSampler {
   readonly #model: BaseModel;
   readonly #options: BatchSamplerOptions;
   readonly #pool: PagePool;
+  readonly #lanes = new Lanes();
+  #turn = 0;
   #waiting: SampleProgress[] = [];
   /** Admitted, in order: prompts being computed, then samples being started. */
   #active: SampleProgress[] = [];
@@ -71,9 +78,17 @@ export class BatchSampler {
 
   submit(call: SampleCall, adapter: Adapter | undefined): Promise<SampleResult> {
     const { decode, freshSeed } = this.#options;
-    const request = new SampleProgress(call, adapter, this.#model.config, decode, freshSeed);
+    const lane = this.#lanes.enter(call.session ?? "", adapter?.version ?? 0);
+    let request: SampleProgress;
+    try {
+      request = new SampleProgress(call, lane, adapter, this.#model.config, decode, freshSeed);
+    } catch (error) {
+      this.#lanes.leave(lane);
+      throw error;
+    }
     const needed = request.pagesAtLeast;
     if (needed > this.#pool.maxPages) {
+      this.#lanes.leave(lane);
       throw new EngineInputError(
         `prompt and sample together take ${needed * PAGE_SIZE} tokens of key-value cache, there is room for ${
           this.#pool.maxPages * PAGE_SIZE
@@ -99,6 +114,7 @@ export class BatchSampler {
   /** One forward pass over everything that runs. */
   async step(): Promise<void> {
     this.#sweep();
+    this.#turn += 1;
     this.#admit();
     const planned = [...this.#planSamples(), ...this.#planPrompts()]
       .filter((plan) => !plan.request.settled)
@@ -158,9 +174,15 @@ export class BatchSampler {
     }
   }
 
+  /** The samples that this step advances: all, or as many of each lane as of any other. */
+  #chosen(): RunningSample[] {
+    if (this.#running.length <= MAX_RUNNING_SAMPLES) return this.#running;
+    return inTurns(this.#running, ({ request }) => request.lane, this.#turn).slice(0, MAX_RUNNING_SAMPLES);
+  }
+
   #planSamples(): PlannedRows[] {
     const planned: PlannedRows[] = [];
-    for (const sample of this.#running) {
+    for (const sample of this.#chosen()) {
       const position = sample.tokens.length - 1;
       const { request } = sample;
       if (!this.#takePages(request, sample.pages, position + 1)) continue;
@@ -201,8 +223,9 @@ export class BatchSampler {
   #planPrompts(): PlannedRows[] {
     const planned: PlannedRows[] = [];
     let budget = MAX_PROMPT_ROWS;
-    for (const request of this.#active) {
-      if (request.settled || request.computed === request.length) continue;
+    const unread = this.#active.filter(({ settled, computed, length }) => !settled && computed < length);
+    for (const request of inTurns(unread, ({ lane }) => lane, this.#turn)) {
+      if (request.settled) continue;
       const start = request.computed;
       let count = Math.min(budget, request.length - start);
       if (request.logitsFrom < request.length - 1) {
@@ -245,27 +268,66 @@ export class BatchSampler {
     return last;
   }
 
+  /** Lets waiting requests in, the oldest of each lane in turn. */
   #admit(): void {
-    while (this.#waiting.length > 0 && this.#active.length + this.#running.length < MAX_RUNNING_SAMPLES) {
-      const request = this.#waiting[0]!;
-      if (this.#reservedPages + request.pagesAtLeast > this.#pool.maxPages) return;
-      this.#waiting.shift();
-      this.#reservedPages += request.pagesAtLeast;
-      const root = this.#pool.root(request.adapter?.version ?? 0);
-      const limit = Math.min(request.length - 1, request.logitsFrom);
-      const prefix = this.#pool.find(root, request.call.prompt, limit);
-      request.pages = prefix.pages;
-      request.node = prefix.node;
-      request.computed = prefix.pages.length * PAGE_SIZE;
-      request.cacheHitTokens = request.computed;
-      this.#active.push(request);
+    const full = new Set<Lane>();
+    const admitted = new Set<SampleProgress>();
+    const overdue = this.#waiting.find((request) => request.passedOver > MAX_PASSED_OVER);
+    for (const request of overdue ? [overdue] : inTurns(this.#waiting, ({ lane }) => lane, this.#turn)) {
+      if (full.size === this.#lanes.size) break;
+      const { lane } = request;
+      if (full.has(lane)) continue;
+      const taken = this.#active.length + this.#running.length;
+      if (!this.#hasPlace(lane, taken, lane.activeRequests + lane.runningSamples)) full.add(lane);
+      else if (!this.#reserve(lane, request.pagesAtLeast)) {
+        full.add(lane);
+        request.passedOver += 1;
+      } else {
+        admitted.add(request);
+        this.#begin(request);
+      }
     }
+    if (admitted.size > 0) this.#waiting = this.#waiting.filter((request) => !admitted.has(request));
+  }
+
+  #begin(request: SampleProgress): void {
+    const root = this.#pool.root(request.adapter?.version ?? 0);
+    const limit = Math.min(request.length - 1, request.logitsFrom);
+    const prefix = this.#pool.find(root, request.call.prompt, limit);
+    request.pages = prefix.pages;
+    request.node = prefix.node;
+    request.computed = prefix.pages.length * PAGE_SIZE;
+    request.cacheHitTokens = request.computed;
+    request.lane.activeRequests += 1;
+    this.#active.push(request);
+  }
+
+  /** A lane that has less than its share never waits for the others' samples to end. */
+  #hasPlace(lane: Lane, taken: number, takenByLane: number): boolean {
+    return taken < MAX_RUNNING_SAMPLES || takenByLane < this.#lanes.shareOf(lane, MAX_RUNNING_SAMPLES);
+  }
+
+  #reserve(lane: Lane, pages: number): boolean {
+    const { maxPages } = this.#pool;
+    const kept = Math.floor(maxPages * NEWCOMERS_PAGES);
+    const mayTakeAll = lane.reservedPages + pages <= kept || pages > maxPages - kept;
+    if (this.#reservedPages + pages > (mayTakeAll ? maxPages : maxPages - kept)) return false;
+    this.#release(lane, -pages);
+    return true;
+  }
+
+  #release(lane: Lane, pages: number): void {
+    this.#reservedPages -= pages;
+    lane.reservedPages -= pages;
   }
 
   #startSamples(): void {
-    for (const request of this.#active) {
+    const ready = this.#active.filter(
+      ({ last, settled, startedSamples, call }) => last && !settled && startedSamples < call.numSamples,
+    );
+    for (const request of inTurns(ready, ({ lane }) => lane, this.#turn)) {
       while (request.last && !request.settled && request.startedSamples < request.call.numSamples) {
-        if (this.#running.length >= MAX_RUNNING_SAMPLES) return;
+        if (!this.#hasPlace(request.lane, this.#running.length, request.lane.runningSamples)) break;
         if (!this.#startSample(request, request.last)) break;
       }
     }
@@ -280,10 +342,10 @@ export class BatchSampler {
       return true;
     }
     const reservedPages = request.ownReservationFree ? undefined : request.pagesPerSample;
-    if (this.#reservedPages + (reservedPages ?? 0) > this.#pool.maxPages) return false;
+    if (reservedPages !== undefined && !this.#reserve(request.lane, reservedPages)) return false;
     request.startedSamples += 1;
+    request.lane.runningSamples += 1;
     if (reservedPages === undefined) request.ownReservationFree = false;
-    else this.#reservedPages += reservedPages;
     const shared = request.pages.slice(0, request.sharedPages);
     for (const page of shared) this.#pool.hold(page);
     const pages = [...shared];
@@ -320,14 +382,19 @@ export class BatchSampler {
   }
 
   #drop(sample: RunningSample): void {
-    this.#pool.release(sample.pages);
-    if (sample.reservedPages === undefined) sample.request.ownReservationFree = true;
-    else this.#reservedPages -= sample.reservedPages;
+    const { request, pages, reservedPages } = sample;
+    this.#pool.release(pages);
+    request.lane.runningSamples -= 1;
+    if (reservedPages === undefined) request.ownReservationFree = true;
+    else this.#release(request.lane, reservedPages);
   }
 
   /** Lets go of everything that belongs to requests that are over. */
   #sweep(): void {
-    this.#waiting = this.#waiting.filter((request) => !request.settled);
+    this.#waiting = this.#waiting.filter((request) => {
+      if (request.settled) this.#lanes.leave(request.lane);
+      return !request.settled;
+    });
     this.#running = this.#running.filter((sample) => {
       if (sample.request.settled) this.#drop(sample);
       return !sample.request.settled;
@@ -335,7 +402,9 @@ export class BatchSampler {
     this.#active = this.#active.filter((request) => {
       if (!request.settled) return true;
       this.#pool.release(request.pages);
-      this.#reservedPages -= request.pagesAtLeast;
+      this.#release(request.lane, request.pagesAtLeast);
+      request.lane.activeRequests -= 1;
+      this.#lanes.leave(request.lane);
       return false;
     });
   }

@@ -8,6 +8,7 @@ import {
 import type { ModelConfig } from "../model/model-config.js";
 import { uniform } from "../philox.js";
 import type { Adapter } from "../training/adapter.js";
+import type { Lane } from "./lanes.js";
 import { PAGE_SIZE, type PrefixNode } from "./page-pool.js";
 import { type Decode, StopCondition } from "./stop-condition.js";
 import { chooseToken, emptyTopTokens, writeTopTokens } from "./token-choice.js";
@@ -19,6 +20,7 @@ const ALTERNATIVE_STREAM = 1;
 /** One sampling request on its way: what is asked, what has been computed of the prompt, and the samples so far. */
 export class SampleProgress {
   readonly call: SampleCall;
+  readonly lane: Lane;
   readonly adapter: Adapter | undefined;
   readonly stop: StopCondition;
   readonly seed: number;
@@ -36,6 +38,8 @@ export class SampleProgress {
   /** Logits behind the last prompt token, from which every sample begins. */
   last: { logits: Float32Array; logSumExp: number } | undefined;
   startedSamples = 0;
+  /** Steps in which there was no room for it while it was the next of its lane. */
+  passedOver = 0;
   settled = false;
   readonly #sequences: SampledSequence[] = [];
   readonly #result: SampleResult;
@@ -45,6 +49,7 @@ export class SampleProgress {
 
   constructor(
     call: SampleCall,
+    lane: Lane,
     adapter: Adapter | undefined,
     config: ModelConfig,
     decode: Decode | undefined,
@@ -56,6 +61,7 @@ export class SampleProgress {
       );
     }
     this.call = call;
+    this.lane = lane;
     this.adapter = adapter;
     this.stop = new StopCondition(call.stopTokens ?? config.eosTokenIds, call.stopStrings, decode);
     this.seed = call.seed ?? freshSeed();

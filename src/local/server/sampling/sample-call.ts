@@ -13,7 +13,7 @@ import type { Limits } from "../http/limits.js";
 import { textTokens } from "../sessions/base-models.js";
 
 /** A sample request in the engine's form, before it has an id and weights. */
-export type SampleWork = Omit<SampleCall, "requestId" | "adapterId">;
+export type SampleWork = Omit<SampleCall, "requestId" | "session" | "adapterId">;
 
 type Request = FilledMessage<typeof endpoints.sample.request.shape>;
 

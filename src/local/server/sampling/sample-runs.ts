@@ -48,6 +48,9 @@ export interface SampleRunsOptions {
 
 interface Running {
   readonly session: LiveSession | undefined;
+  /** Whose turn it takes: the session's, or its owner's where there is none. */
+  readonly turnOf: string;
+  readonly sequences: number;
   isCancelled: boolean;
   /** Set when it was not the client that cancelled it. */
   failure?: Failure;
@@ -79,12 +82,9 @@ export class SampleRuns {
   start(job: SampleJob): Future {
     const { limits, futures, engine } = this.#options;
     const sequences = job.call.numSamples;
-    if (this.#queuedSequences > 0 && this.#queuedSequences + sequences > limits.queuedSequences) {
-      throw tooBusy(
-        `${this.#queuedSequences} sequences are being sampled or waiting; at most ${limits.queuedSequences} may. Try again in a moment.`,
-      );
-    }
-    const running: Running = { session: job.session, isCancelled: false };
+    const turnOf = job.session?.record.id ?? `owner ${job.owner}`;
+    if (this.#queuedSequences + sequences > limits.queuedSequences) this.#checkShare(turnOf, sequences);
+    const running: Running = { session: job.session, turnOf, sequences, isCancelled: false };
     const future = futures.create({
       requestId: job.requestId,
       owner: job.owner,
@@ -105,6 +105,19 @@ export class SampleRuns {
     return future;
   }
 
+  /** Where the queue is full, only those may go on filling it who have less than their share of it. */
+  #checkShare(turnOf: string, sequences: number): void {
+    const queued = new Map<string, number>([[turnOf, 0]]);
+    for (const other of this.#running.values())
+      queued.set(other.turnOf, (queued.get(other.turnOf) ?? 0) + other.sequences);
+    const own = queued.get(turnOf)!;
+    const { queuedSequences } = this.#options.limits;
+    if (own === 0 || own + sequences <= queuedSequences / queued.size) return;
+    throw tooBusy(
+      `${this.#queuedSequences} sequences are being sampled or waiting, ${own} of them yours; at most ${queuedSequences} may. Try again in a moment.`,
+    );
+  }
+
   async #run(job: SampleJob, running: Running): Promise<Outcome> {
     const { clock, engine } = this.#options;
     const { requestId, call } = job;
@@ -118,7 +131,12 @@ export class SampleRuns {
         startedAt = clock.now();
         // Cancelled while its weights were being loaded: the engine does not know of it yet.
         if (running.isCancelled) throw new CancelledError("The request was cancelled.");
-        const result = await engine.sample({ ...call, requestId, adapterId: lease?.adapterId });
+        const result = await engine.sample({
+          ...call,
+          requestId,
+          session: running.turnOf,
+          adapterId: lease?.adapterId,
+        });
         for (const sequence of result.sequences) tokens += sequence.tokens.length;
         this.#count(job, result.promptCacheHitTokens, tokens);
         const response = toSampleResponse(result, call.prompt, job.targets);
