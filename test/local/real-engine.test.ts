@@ -6,6 +6,8 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { ServiceClient, type TrainingClient } from "../../src/index.js";
 import { startEngine } from "../../src/local/engine/index.js";
 import { type LocalBackend, startLocalBackend } from "../../src/local/index.js";
+import { FakeClock } from "../support/fake-clock.js";
+import { RawClient, silent } from "./raw-client.js";
 
 const model = {
   name: "test/tiny",
@@ -242,3 +244,40 @@ describe("a backend with the real engine", () => {
     await expect(training.optimStep({ learningRate: 1e-3 })).resolves.toBeDefined();
   });
 });
+
+it("leaves the engine to others while the client of a long sample is gone, and draws the same once it is back", async () => {
+  const clock = new FakeClock();
+  const engine = await startEngine({ models: [model], threads: 1, inThread: true });
+  const [{ maxContextLength }] = (await engine.models()) as [{ maxContextLength: number }];
+  await using backend = await startLocalBackend({ engine, listen: false, clock, logger: silent });
+  const client = new RawClient(backend);
+  const openSampler = async () => {
+    const sessionId = await client.openSession();
+    const sampler = { session_id: sessionId, sampling_session_seq_id: 0, base_model: model.name };
+    return { sessionId, id: (await client.ok("/create_sampling_session", sampler))["sampling_session_id"] };
+  };
+  const body = (id: unknown, seqId: number, samples: number) => ({
+    sampling_session_id: id,
+    seq_id: seqId,
+    num_samples: samples,
+    prompt: { chunks: [{ type: "encoded_text", tokens: [5, 6] }] },
+    sampling_params: { max_tokens: maxContextLength - 2, seed: 7, stop: [] },
+  });
+  const gone = await openSampler();
+  const expected = await client.sampleResult(await client.ok("/asample", body(gone.id, 0, 4)));
+  const long = [];
+  for (let seqId = 1; seqId <= 200; seqId += 1)
+    long.push(await client.ok("/asample", body(gone.id, seqId, 4)));
+  for (let time = 0; time < 30_000; time += 5_000) {
+    await clock.advance(5_000);
+    await new Promise((resolve) => setTimeout(resolve, 10));
+  }
+  const other = await openSampler();
+  await client.sampleResult(await client.ok("/asample", body(other.id, 0, 1)));
+  const { body: trace } = await client.get(`/sessions/${gone.sessionId}/trace_export`);
+  const drawn = await (await client.send("GET", String(trace["url"]))).text();
+  expect(drawn.split('"sample"').length).toBeLessThan(200);
+  for (const accepted of [long[0]!, long.at(-1)!]) {
+    expect((await client.sampleResult(accepted)).sequences).toEqual(expected.sequences);
+  }
+}, 60_000);

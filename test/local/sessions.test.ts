@@ -160,6 +160,126 @@ describe("a session", () => {
     await vi.waitFor(() => expect(engine.adapters.size).toBe(0));
   });
 
+  describe("whose client died without a word", () => {
+    let sessionId: string;
+    let samplerId: string;
+    let modelId: string;
+
+    /** A step that runs, one behind it, and a sample, with the engine busy. */
+    async function leaveWork() {
+      ({ sessionId, modelId } = await client.openModel());
+      const created = await client.ok("/create_sampling_session", {
+        session_id: sessionId,
+        sampling_session_seq_id: 0,
+        base_model: fakeModel.name,
+      });
+      samplerId = String(created["sampling_session_id"]);
+      engine.hold();
+      const running = await client.ok("/optim_step", stepBody(modelId, 1));
+      const queued = await client.ok("/optim_step", stepBody(modelId, 2, 0.25));
+      const sample = await client.ok("/asample", sampleBody(samplerId, 0));
+      engine.calls.length = 0;
+      return { running, queued, sample };
+    }
+    const cancelled = () => engine.calls.filter((call) => call.startsWith("cancel"));
+    const executed = () => engine.calls.filter((call) => !call.startsWith("cancel"));
+
+    it("takes nothing of the engine after half a minute, and all that was asked for once it is back", async () => {
+      const { running, queued, sample } = await leaveWork();
+      await pass(20_000);
+      expect(cancelled()).toEqual([]);
+      await pass(10_000);
+      expect(cancelled()).toEqual([`cancel ${sample["request_id"]}`]);
+      engine.open();
+      await pass(5_000);
+      expect(executed()).toEqual([]);
+      expect((await heartbeat(sessionId)).status).toBe(200);
+      await vi.waitFor(() => expect(executed()).toEqual(["optim_step 0.25", "sample 5"]));
+      expect(await client.result(running)).toMatchObject({ metrics: { "step:max": 1 } });
+      expect(await client.result(queued)).toMatchObject({ metrics: { "step:max": 2 } });
+      expect((await client.sampleResult(sample)).sequences).toHaveLength(1);
+    });
+
+    it("is found alive again by whatever it sends", async () => {
+      const { queued, sample } = await leaveWork();
+      await pass(30_000);
+      engine.open();
+      expect(await client.result(queued)).toMatchObject({ metrics: { "step:max": 2 } });
+      expect((await client.sampleResult(sample)).sequences).toHaveLength(1);
+    });
+
+    it("can cancel what was paused", async () => {
+      const { sample } = await leaveWork();
+      await pass(30_000);
+      await client.ok("/cancel_future", { request_id: sample["request_id"] });
+      expect(await client.result(sample)).toMatchObject({ category: "user" });
+      engine.open();
+    });
+
+    it("has its work given up when the session ends", async () => {
+      const { running, queued, sample } = await leaveWork();
+      await pass(30_000);
+      engine.open();
+      await pass(40_000);
+      expect(executed()).toEqual([`remove model-${modelId}`]);
+      expect(await client.result(running)).toMatchObject({ metrics: { "step:max": 1 } });
+      const over = { category: "server", error: expect.stringContaining("no heartbeat for 60 s") };
+      expect(await client.result(queued)).toMatchObject(over);
+      expect(await client.result(sample)).toMatchObject(over);
+    });
+
+    it("is not taken for one that sends heartbeats and nothing else", async () => {
+      await leaveWork();
+      for (let time = 0; time < 60_000; time += 20_000) {
+        await pass(20_000);
+        await heartbeat(sessionId);
+      }
+      expect(cancelled()).toEqual([]);
+      engine.open();
+    });
+
+    it("is not taken for one that waits and sends no heartbeats", async () => {
+      const { queued } = await leaveWork();
+      const abort = new AbortController();
+      const poll = () =>
+        client.send("POST", "/api/v1/retrieve_future", {
+          headers: { "content-type": "application/json" },
+          body: JSON.stringify({ request_id: queued["request_id"] }),
+          signal: abort.signal,
+        });
+      for (let time = 0; time < 60_000; time += 25_000) {
+        const polling = poll();
+        await pass(25_000);
+        await polling;
+      }
+      expect(cancelled()).toEqual([]);
+      const last = poll().catch(() => undefined);
+      await pass(20_000);
+      abort.abort();
+      await last;
+      // Counted from its last word: a poll that was cut off is none.
+      await pass(5_000);
+      expect(cancelled()).toHaveLength(1);
+      engine.open();
+    });
+  });
+
+  it("does not pay for the time in which the server was stopped", async () => {
+    const { sessionId, modelId } = await client.openModel();
+    engine.hold();
+    await client.ok("/optim_step", stepBody(modelId, 1));
+    await client.ok("/optim_step", stepBody(modelId, 2));
+    await pass(10_000);
+    clock.stop(3_600_000);
+    await pass(5_000);
+    expect((await heartbeat(sessionId)).status).toBe(200);
+    expect(engine.adapters.size).toBe(1);
+    engine.open();
+    clock.stop(3_600_000);
+    await pass(70_000);
+    expect((await heartbeat(sessionId)).status).toBe(410);
+  });
+
   it("names the models it can have", async () => {
     const sessionId = await client.openSession();
     const answer = await client.post("/create_model", {

@@ -47,6 +47,11 @@ export class FakeClock implements Clock {
     this.#startWallMs += durationMs;
   }
 
+  /** The process was stopped: time moves on, and what fell due meanwhile fires late. */
+  stop(durationMs: number): void {
+    this.#nowMs += durationMs;
+  }
+
   /** How many timers and sleeps are still waiting. */
   get pending(): number {
     return this.#timers.size;

@@ -84,6 +84,7 @@ export async function createServer(options: ServerOptions): Promise<Server> {
     clock,
     limits,
     timeoutMs: options.sessionTimeoutMs,
+    onPause: (session) => sampleRuns.pauseSession(session),
     onEnd: (session, failure) => endSession(session, failure),
   });
   const models = new LiveModels({ sessions, store, clock, futures, limits });
@@ -108,9 +109,9 @@ export async function createServer(options: ServerOptions): Promise<Server> {
     }
   }
 
-  async function sweep(): Promise<void> {
+  async function sweep(lateMs: number): Promise<void> {
     futures.sweep();
-    await sessions.expire();
+    await sessions.expire(lateMs);
     for (const record of await store.checkpoints.removeExpired()) {
       const run = store.runs.get(record.runId);
       const owner = run?.owner ?? "local";
@@ -130,9 +131,11 @@ export async function createServer(options: ServerOptions): Promise<Server> {
   let sweeping = Promise.resolve();
   let cancelSweep = () => {};
   const scheduleSweep = () => {
+    const dueAt = clock.now() + SWEEP_INTERVAL_MS;
     cancelSweep = clock.setTimer(
       () => {
-        sweeping = sweep()
+        // A process that was stopped, or a machine that slept, heard nobody.
+        sweeping = sweep(Math.max(0, clock.now() - dueAt))
           .catch((error: unknown) => logger.error(`The periodic clean-up failed: ${String(error)}`))
           .then(() => {
             if (!isClosed) scheduleSweep();
@@ -163,7 +166,6 @@ export async function createServer(options: ServerOptions): Promise<Server> {
     samplingSessions,
     sampleRuns,
     freeze: samplingSessions.freeze.bind(samplingSessions),
-    noteSeen: sessions.noteSeen.bind(sessions),
     maySend(identity: Identity, requestId: string) {
       const session = store.sessions.get(sessionIdOf(requestId));
       return session === undefined ? requestId.startsWith("sample-") : mayAccess(identity, session.owner);

@@ -3,6 +3,7 @@ import type { CompleteMetadataResponse, TryAgainResponse } from "../../../wire/f
 import { toWireJson } from "../../../wire/json-keys.js";
 import { HttpError } from "../http/http-error.js";
 import { type Call, type Identity, mayAccess, type Route } from "../http/route.js";
+import type { LiveSessions } from "../sessions/live-sessions.js";
 import type { Future, FutureStore, Outcome } from "./future-store.js";
 
 /** Clients give a poll 45 s. */
@@ -17,21 +18,21 @@ export function addFutureRoutes(
     readonly futures: FutureStore;
     /** Results above this are announced by size first when the client allows it. */
     readonly limits: { readonly inlineResultBytes: number };
-    /** A sign of life from whoever polls for a request. */
-    readonly noteSeen: (requestId: string) => void;
+    /** Tells the session of a request that somebody waits for it. */
+    readonly sessions: Pick<LiveSessions, "noteSeen" | "whilePolling">;
     /** Whether somebody may have sent a request that is no longer known. */
     readonly maySend: (identity: Identity, requestId: string) => boolean;
   },
 ): void {
-  const { futures, limits, noteSeen, maySend } = services;
+  const { futures, limits, sessions, maySend } = services;
 
   route(endpoints.retrieveFuture, async ({ requestId, allowMetadataOnly }, call) => {
     const future = find(call.get("identity"), requestId);
-    noteSeen(requestId);
     const { signal } = call.req.raw;
-    if (future.queueInfo().state !== "active") await futures.wait(future, MAX_BLOCKED_POLL_MS, signal);
-    if (future.queueInfo().state === "active") await futures.wait(future, MAX_LONG_POLL_MS, signal);
-    noteSeen(requestId);
+    await sessions.whilePolling(requestId, signal, async () => {
+      if (future.queueInfo().state !== "active") await futures.wait(future, MAX_BLOCKED_POLL_MS, signal);
+      if (future.queueInfo().state === "active") await futures.wait(future, MAX_LONG_POLL_MS, signal);
+    });
     if (future.outcome !== undefined) return answer(call, future, future.outcome, allowMetadataOnly);
     const { state, reason } = future.queueInfo();
     return toWireJson({
@@ -45,7 +46,10 @@ export function addFutureRoutes(
   route(endpoints.cancelFuture, ({ requestId }, call) => {
     const future = futures.get(requestId);
     // Cancelling what has already ended, or is unknown, has nothing left to do.
-    if (future !== undefined && mayAccess(call.get("identity"), future.owner)) future.cancel();
+    if (future !== undefined && mayAccess(call.get("identity"), future.owner)) {
+      future.cancel();
+      sessions.noteSeen(requestId);
+    }
     return { type: "cancel_future", requestId };
   });
 

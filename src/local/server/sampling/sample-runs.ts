@@ -3,7 +3,7 @@ import type { Clock } from "../../../transport/clock.js";
 import { endpoints } from "../../../wire/endpoints/index.js";
 import { decodeSampleResponse, encodeSampleResponse } from "../../../wire/protobuf.js";
 import type { TensorData } from "../../../wire/tensor-data.js";
-import { CancelledError, type Engine } from "../../engine/engine.js";
+import { CancelledError, type Engine, type SampleResult } from "../../engine/engine.js";
 import type { Store } from "../../store/store.js";
 import { readCheckpoint } from "../checkpoints/find-checkpoint.js";
 import {
@@ -52,6 +52,9 @@ interface Running {
   readonly turnOf: string;
   readonly sequences: number;
   isCancelled: boolean;
+  /** Taken out of the engine because nobody waits for it. */
+  isPaused: boolean;
+  startedAt: number;
   /** Set when it was not the client that cancelled it. */
   failure?: Failure;
 }
@@ -80,11 +83,18 @@ export class SampleRuns {
 
   /** Accepts a sample request; 429 when too many are waiting. */
   start(job: SampleJob): Future {
-    const { limits, futures, engine } = this.#options;
+    const { limits, futures, engine, clock } = this.#options;
     const sequences = job.call.numSamples;
     const turnOf = job.session?.record.id ?? `owner ${job.owner}`;
     if (this.#queuedSequences + sequences > limits.queuedSequences) this.#checkShare(turnOf, sequences);
-    const running: Running = { session: job.session, turnOf, sequences, isCancelled: false };
+    const running: Running = {
+      session: job.session,
+      turnOf,
+      sequences,
+      isCancelled: false,
+      isPaused: false,
+      startedAt: clock.now(),
+    };
     const future = futures.create({
       requestId: job.requestId,
       owner: job.owner,
@@ -119,32 +129,18 @@ export class SampleRuns {
   }
 
   async #run(job: SampleJob, running: Running): Promise<Outcome> {
-    const { clock, engine } = this.#options;
+    const { clock } = this.#options;
     const { requestId, call } = job;
     const submittedAt = clock.now();
-    let startedAt = submittedAt;
     let outcome: Outcome;
     let tokens = 0;
     try {
-      const lease = await this.#lease(job);
-      try {
-        startedAt = clock.now();
-        // Cancelled while its weights were being loaded: the engine does not know of it yet.
-        if (running.isCancelled) throw new CancelledError("The request was cancelled.");
-        const result = await engine.sample({
-          ...call,
-          requestId,
-          session: running.turnOf,
-          adapterId: lease?.adapterId,
-        });
-        for (const sequence of result.sequences) tokens += sequence.tokens.length;
-        this.#count(job, result.promptCacheHitTokens, tokens);
-        const response = toSampleResponse(result, call.prompt, job.targets);
-        const encoded = new EncodedResult(encodeSampleResponse(response), decodeSampleResponse);
-        outcome = outcomeOf(endpoints.sample, encoded);
-      } finally {
-        lease?.release();
-      }
+      const result = await this.#draw(job, running);
+      for (const sequence of result.sequences) tokens += sequence.tokens.length;
+      this.#count(job, result.promptCacheHitTokens, tokens);
+      const response = toSampleResponse(result, call.prompt, job.targets);
+      const encoded = new EncodedResult(encodeSampleResponse(response), decodeSampleResponse);
+      outcome = outcomeOf(endpoints.sample, encoded);
     } catch (error) {
       outcome = { type: "failed", ...(running.failure ?? describeFailure(error)) };
     }
@@ -152,12 +148,35 @@ export class SampleRuns {
       name: "sample",
       track: job.track,
       submittedAt,
-      startedAt,
+      startedAt: running.startedAt,
       endedAt: clock.now(),
       failed: outcome.type === "failed",
       details: { requestId, promptTokens: call.prompt.length, samples: call.numSamples, tokens },
     });
     return outcome;
+  }
+
+  /** Draws in the engine; what a pause takes out of it begins again when the client is back. */
+  async #draw(job: SampleJob, running: Running): Promise<SampleResult> {
+    const { clock, engine } = this.#options;
+    const { requestId, call } = job;
+    for (;;) {
+      await job.session?.absence?.over;
+      running.isPaused = false;
+      const lease = await this.#lease(job);
+      try {
+        // Cancelled or paused while its weights were being loaded: the engine does not know of it yet.
+        if (running.isCancelled) throw new CancelledError("The request was cancelled.");
+        if (job.session?.absence !== undefined) continue;
+        running.startedAt = clock.now();
+        const session = running.turnOf;
+        return await engine.sample({ ...call, requestId, session, adapterId: lease?.adapterId });
+      } catch (error) {
+        if (running.isCancelled || !running.isPaused) throw error;
+      } finally {
+        lease?.release();
+      }
+    }
   }
 
   async #lease({ weights, call }: SampleJob): Promise<AdapterLease | undefined> {
@@ -192,12 +211,25 @@ export class SampleRuns {
     usage.add(at, { ...common, kind: "sample", count: sampledTokens });
   }
 
+  /** Takes the samples of a session out of the engine until its absence is over. */
+  pauseSession(session: LiveSession): void {
+    this.#stop(session, (running) => {
+      running.isPaused = true;
+    });
+  }
+
   /** Stops the samples of a session that is over. */
   endSession(session: LiveSession, failure: Failure): void {
-    for (const [requestId, running] of this.#running) {
-      if (running.session !== session) continue;
+    this.#stop(session, (running) => {
       running.isCancelled = true;
       running.failure = failure;
+    });
+  }
+
+  #stop(session: LiveSession, note: (running: Running) => void): void {
+    for (const [requestId, running] of this.#running) {
+      if (running.session !== session) continue;
+      note(running);
       this.#options.engine.cancelSample(requestId);
     }
   }

@@ -122,7 +122,10 @@ export function addSamplingRoutes(route: Route, services: SamplingServices): voi
     }
     const timeoutMs = Math.min((request.timeout ?? Number.POSITIVE_INFINITY) * 1000, MAX_LONG_POLL_MS);
     const log = samplingSessions.completionsOf(sampling, String(clonedSamplerId));
-    return log.after(request.prevCursor, timeoutMs, call.req.raw.signal);
+    const { signal } = call.req.raw;
+    return sessions.whilePolling(samplingSessionId, signal, () =>
+      log.after(request.prevCursor, timeoutMs, signal),
+    );
   });
 }
 

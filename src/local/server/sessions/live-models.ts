@@ -118,6 +118,7 @@ export class LiveModels {
       limits,
       trace: session.trace,
       backlog: this.#backlog,
+      isPaused: () => session.absence !== undefined,
     });
     const model: LiveModel = { run, adapterId: `model-${modelId}`, info, turns, session };
     session.models.set(modelId, model);

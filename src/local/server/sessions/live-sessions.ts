@@ -31,6 +31,16 @@ export interface LiveSession {
   readonly unloads: Map<string, string>;
   readonly samplerIds: Set<string>;
   lastSeenAt: number;
+  /** Long polls that wait for an answer: somebody is there, however silent. */
+  openPolls: number;
+  /** Set while nobody seems to be there: its work waits until its client is back, or the session is over. */
+  absence: Absence | undefined;
+}
+
+/** The time in which nobody waits for a session's work. */
+export interface Absence {
+  readonly over: Promise<void>;
+  readonly end: () => void;
 }
 
 /** What a client says of its session. */
@@ -46,11 +56,19 @@ export interface LiveSessionsOptions {
   readonly limits: Limits;
   /** A session not heard of for this long is over. */
   readonly timeoutMs: number;
+  /** Takes the work of a session whose client seems to be gone from the engine. */
+  readonly onPause: (session: LiveSession) => void;
   /** Frees what a session that is over held; may take as long as the operation that is being executed. */
   readonly onEnd: (session: LiveSession, failure: Failure) => Promise<void>;
 }
 
-/** The sessions of this server; one ends when its client says so or is silent for too long. */
+/** Clients send a heartbeat every 10 s; two may be lost or late. */
+const PAUSE_AFTER_MS = 25_000;
+
+/**
+ * The sessions of this server; one ends when its client says so or is silent for too long. Long before that its work is
+ * paused: a client that was killed says no goodbye, and whoever starts it again must not wait behind it.
+ */
 export class LiveSessions {
   readonly #options: LiveSessionsOptions;
   readonly #live = new Map<string, LiveSession>();
@@ -80,6 +98,8 @@ export class LiveSessions {
       unloads: new Map(),
       samplerIds: new Set(),
       lastSeenAt: clock.now(),
+      openPolls: 0,
+      absence: undefined,
     };
     this.#live.set(record.id, session);
     await store.sessions.save(record);
@@ -90,7 +110,7 @@ export class LiveSessions {
   use(identity: Identity, sessionId: string): LiveSession {
     const session = this.#live.get(sessionId);
     if (session !== undefined && mayAccess(identity, session.record.owner)) {
-      session.lastSeenAt = this.#options.clock.now();
+      this.#noteSeen(session);
       return session;
     }
     const record = this.record(identity, sessionId);
@@ -116,10 +136,41 @@ export class LiveSessions {
     return this.#live.get(sessionId);
   }
 
-  /** A sign of life from whoever polls for a request. */
-  noteSeen(requestId: string): void {
+  /** Somebody polls for a request of a session: a sign of life, for as long as the poll is open. */
+  async whilePolling<T>(id: string, signal: AbortSignal, poll: () => Promise<T>): Promise<T> {
+    const session = this.noteSeen(id);
+    if (session === undefined) return poll();
+    session.openPolls += 1;
+    try {
+      return await poll();
+    } finally {
+      session.openPolls -= 1;
+      if (!signal.aborted) this.#noteSeen(session);
+    }
+  }
+
+  /** A sign of life from whoever asks about a request. */
+  noteSeen(requestId: string): LiveSession | undefined {
     const session = this.#live.get(sessionIdOf(requestId));
-    if (session !== undefined) session.lastSeenAt = this.#options.clock.now();
+    if (session !== undefined) this.#noteSeen(session);
+    return session;
+  }
+
+  #noteSeen(session: LiveSession): void {
+    session.lastSeenAt = this.#options.clock.now();
+    if (session.absence === undefined) return;
+    session.absence.end();
+    session.absence = undefined;
+    for (const { turns } of session.models.values()) turns.resume();
+  }
+
+  #pause(session: LiveSession): void {
+    let end = () => {};
+    const over = new Promise<void>((resolve) => {
+      end = resolve;
+    });
+    session.absence = { over, end };
+    this.#options.onPause(session);
   }
 
   /** A loaded model, for somebody who may use it; a sign of life. */
@@ -127,7 +178,7 @@ export class LiveSessions {
     const session = this.#live.get(sessionIdOf(modelId));
     const model = session?.models.get(modelId);
     if (session !== undefined && model !== undefined && mayAccess(identity, session.record.owner)) {
-      session.lastSeenAt = this.#options.clock.now();
+      this.#noteSeen(session);
       return model;
     }
     const run = this.#options.store.runs.get(modelId);
@@ -152,10 +203,15 @@ export class LiveSessions {
     await this.#end(session, status, { error: "its client finished it", category: "user" });
   }
 
-  async expire(): Promise<void> {
+  /** Pauses and ends what is silent for too long; not counting the time in which this server itself was away. */
+  async expire(awayMs: number): Promise<void> {
     const { clock, timeoutMs } = this.#options;
     for (const session of [...this.#live.values()]) {
-      if (clock.now() - session.lastSeenAt < timeoutMs) continue;
+      session.lastSeenAt = Math.min(session.lastSeenAt + awayMs, clock.now());
+      if (session.openPolls > 0) continue;
+      const silentMs = clock.now() - session.lastSeenAt;
+      if (silentMs >= PAUSE_AFTER_MS && session.absence === undefined) this.#pause(session);
+      if (silentMs < timeoutMs) continue;
       const status = { type: "expired", at: clock.wallNow() } as const;
       const error = `it sent no heartbeat for ${Math.round(timeoutMs / 1000)} s`;
       // Not the user's: nothing is wrong with the requests, which a new session may send again.
@@ -185,6 +241,7 @@ export class LiveSessions {
       )
       .catch(() => undefined)
       .finally(() => this.#ending.delete(id));
+    session.absence?.end();
     this.#ending.set(id, ending);
     await store.sessions.save(session.record);
   }

@@ -35,6 +35,8 @@ export interface TurnQueueOptions {
   readonly limits: Limits;
   readonly trace: TraceLog;
   readonly backlog: TrainingBacklog;
+  /** Nobody waits for the results: nothing more is executed until `resume`. */
+  readonly isPaused: () => boolean;
 }
 
 /** Training data that waits in all queues together. */
@@ -153,6 +155,11 @@ export class TurnQueue {
     void this.#run();
   }
 
+  /** Goes on after a pause. */
+  resume(): void {
+    void this.#run();
+  }
+
   /** Resolves once everything that can run has run. */
   whenIdle(): Promise<void> {
     if (this.#running === undefined) return Promise.resolve();
@@ -198,6 +205,7 @@ export class TurnQueue {
   }
 
   #take(): Waiting | undefined {
+    if (this.#options.isPaused()) return undefined;
     const late = this.#late.shift();
     if (late !== undefined) return late;
     while (this.#refused.has(this.#next) && !this.#waiting.has(this.#next)) this.#next += 1;
