@@ -54,6 +54,17 @@ describe("a long poll", () => {
     engine.open();
   });
 
+  it("ends with the same in a 408 for the Python package, which prints a warning at a 200 without a result", async () => {
+    const { modelId } = await client.openModel();
+    engine.hold();
+    const accepted = await client.ok("/optim_step", stepBody(modelId, 1));
+    const polling = client.asPython().post("/retrieve_future", { request_id: accepted["request_id"] });
+    await clock.advance(30_000);
+    const { status, body } = await polling;
+    expect([status, body]).toMatchObject([408, { type: "try_again", queue_state: "active" }]);
+    engine.open();
+  });
+
   it("of an unknown request is a 404, of one whose result is gone a 410", async () => {
     const { modelId } = await client.openModel();
     expect((await client.post("/retrieve_future", { request_id: "nobody:train:0:1" })).status).toBe(404);

@@ -77,6 +77,24 @@ describe("training requests of one model", () => {
     expect((await client.post("/forward_backward", otherLoss)).status).not.toBe(200);
   });
 
+  it("that sending again cannot mend get a status that the Python package does not send again after", async () => {
+    const python = client.asPython();
+    const sessionId = modelId.split(":")[0];
+    await python.ok("/forward_backward", passBody(modelId, 1, 7));
+    await python.result(python.ok("/save_weights", { model_id: modelId, seq_id: 2, path: "taken" }));
+    const behind = await python.ok("/optim_step", stepBody(modelId, 4));
+    const refusals = [
+      await python.post("/forward_backward", passBody(modelId, 1, 8)),
+      await python.post("/save_weights", { model_id: modelId, seq_id: 3, path: "taken" }),
+      await python.post("/create_model", { session_id: sessionId, model_seq_id: 0, base_model: "fake/tiny" }),
+    ];
+    expect(refusals.map(({ status }) => status)).toEqual([400, 400, 400]);
+    expect(refusals[1]!.body["detail"]).toContain("exists already");
+    expect(await python.result(behind)).toMatchObject({ metrics: { "step:max": 1 } });
+    const again = { model_id: modelId, seq_id: 5, path: "taken" };
+    expect((await client.post("/save_weights", again)).status).toBe(409);
+  });
+
   it("that were refused leave the order usable for those behind them", async () => {
     const behind = await client.ok("/optim_step", stepBody(modelId, 2));
     const refused = await client.post("/forward_backward", passBody(modelId, 1, 5000));

@@ -31,6 +31,11 @@ export class RawClient {
     this.headers = headers;
   }
 
+  /** The same as the official Python package, which some answers are made for. */
+  asPython(): RawClient {
+    return new RawClient(this.backend, { ...this.headers, "user-agent": "AsyncTinker/Python 0.36.0" });
+  }
+
   withKey(key: string): RawClient {
     return new RawClient(this.backend, { ...this.headers, "x-api-key": key });
   }

@@ -248,7 +248,7 @@ describe("a backend with the real engine", () => {
 it("leaves the engine to others while the client of a long sample is gone, and draws the same once it is back", async () => {
   const clock = new FakeClock();
   const engine = await startEngine({ models: [model], threads: 1, inThread: true });
-  const [{ maxContextLength }] = (await engine.models()) as [{ maxContextLength: number }];
+  const { maxContextLength } = (await engine.models())[0]!;
   await using backend = await startLocalBackend({ engine, listen: false, clock, logger: silent });
   const client = new RawClient(backend);
   const openSampler = async () => {

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { ServiceClient } from "../../src/index.js";
+import { ConflictError, ServiceClient } from "../../src/index.js";
 import { type LocalBackendOptions, startLocalBackend } from "../../src/local/index.js";
 import { FakeEngine, fakeModel } from "./fake-engine.js";
 import { silent } from "./raw-client.js";
@@ -76,5 +76,41 @@ describe("new ServiceClient(backend)", () => {
     expect((await backend.fetch(archive.url)).status).toBe(200);
     await rest.deleteCheckpoint(path);
     await expect(rest.getWeightsInfo(path)).rejects.toThrow(/404|no checkpoint/i);
+  });
+});
+
+describe("saving under a name that exists", () => {
+  it("is a ConflictError at once, and stops nothing behind it", async () => {
+    await using backend = await startLocalBackend({
+      engine: new FakeEngine(),
+      listen: false,
+      logger: silent,
+    });
+    await using service = new ServiceClient(backend);
+    const training = await service.createLoraTrainingClient({ baseModel: fakeModel.name, rank: 4 });
+    await training.saveState("taken");
+    const taken = training.saveState("taken");
+    const behind = training.optimStep({ learningRate: 0.1 });
+    await expect(taken).rejects.toThrow(ConflictError);
+    expect((await behind).metrics).toEqual({ "step:max": 1 });
+  });
+
+  it("is none when an earlier try of the same call had saved and its answer was lost", async () => {
+    await using backend = await startLocalBackend({
+      engine: new FakeEngine(),
+      listen: false,
+      logger: silent,
+    });
+    let isLost = false;
+    const losing: typeof fetch = async (input, init) => {
+      const answer = await backend.fetch(input, init);
+      if (isLost || !new Request(input, init).url.endsWith("/save_weights")) return answer;
+      isLost = true;
+      throw new TypeError("fetch failed");
+    };
+    await using service = new ServiceClient({ ...backend, fetch: losing, logLevel: "off" });
+    const training = await service.createLoraTrainingClient({ baseModel: fakeModel.name, rank: 4 });
+    expect((await training.saveState("once")).path).toMatch(/\/weights\/once$/);
+    expect(isLost).toBe(true);
   });
 });

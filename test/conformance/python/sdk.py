@@ -6,6 +6,7 @@ import io
 import json
 import os
 import tarfile
+import time
 import urllib.request
 import warnings
 
@@ -84,7 +85,16 @@ def errors(service, training):
         tinker.UnprocessableEntityError, lambda: service.create_lora_training_client(base_model="nope")
     )
     assert "path" in raises(tinker.UnprocessableEntityError, lambda: training.save_state("../evil").result())
-    training.optim_step(types.AdamParams()).result()
+    # A 409 would be sent again for five minutes, with everything behind it waiting.
+    started = time.monotonic()
+    taken = training.save_state("zz-saved")
+    behind = training.optim_step(types.AdamParams())
+    assert "exists already" in raises(tinker.BadRequestError, taken.result)
+    assert "exists already" in raises(
+        tinker.BadRequestError, training.save_weights_for_sampler("for-sampler").result
+    )
+    behind.result()
+    assert time.monotonic() - started < 2, "the refusal came late"
 
 
 def sample(service, training, path):

@@ -1,7 +1,7 @@
 import { endpoints } from "../../../wire/endpoints/index.js";
 import type { CompleteMetadataResponse, TryAgainResponse } from "../../../wire/future-types.js";
 import { toWireJson } from "../../../wire/json-keys.js";
-import { HttpError } from "../http/http-error.js";
+import { HttpError, isPythonSdk } from "../http/http-error.js";
 import { type Call, type Identity, mayAccess, type Route } from "../http/route.js";
 import type { LiveSessions } from "../sessions/live-sessions.js";
 import type { Future, FutureStore, Outcome } from "./future-store.js";
@@ -35,12 +35,14 @@ export function addFutureRoutes(
     });
     if (future.outcome !== undefined) return answer(call, future, future.outcome, allowMetadataOnly);
     const { state, reason } = future.queueInfo();
-    return toWireJson({
+    const tryAgain = toWireJson({
       type: "try_again",
       requestId,
       queueState: state,
       queueStateReason: reason ?? null,
     } satisfies TryAgainResponse);
+    // The Python package prints a warning at a 200 that is no result, and reads the same in a 408 without a word.
+    return isPythonSdk(call.req.raw) ? call.json(tryAgain, 408) : tryAgain;
   });
 
   route(endpoints.cancelFuture, ({ requestId }, call) => {

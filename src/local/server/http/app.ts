@@ -3,7 +3,7 @@ import type { Clock } from "../../../transport/clock.js";
 import type { Logger } from "../../../transport/logger.js";
 import { discardBody } from "./body.js";
 import { crossSite } from "./cross-site.js";
-import { HttpError, toHttpError } from "./http-error.js";
+import { HttpError, statusFor, toHttpError } from "./http-error.js";
 import type { App, AppEnv, Identity } from "./route.js";
 
 /** What every request passes through, whatever its route. */
@@ -35,7 +35,7 @@ export function createApp(options: AppOptions): App {
       const type = known.status < 500 ? "invalid_request_error" : "server_error";
       return call.json({ error: { message: known.message, type } }, known.status, known.headers);
     }
-    return call.json({ detail: known.detail }, known.status, known.headers);
+    return call.json({ detail: known.detail }, statusFor(known, call.req.raw), known.headers);
   });
 
   app.notFound((call) =>

@@ -39,6 +39,19 @@ export function conflict(message: string): HttpError {
   return new HttpError(409, message, { "x-should-retry": "false" });
 }
 
+/** Whether a request comes from the official Python package; every version says so. */
+export function isPythonSdk(request: Request): boolean {
+  return /^(Async)?Tinker\/Python /.test(request.headers.get("user-agent") ?? "");
+}
+
+/**
+ * The status that tells a client what to do. The Python package sends a request again for five minutes after a 409 or
+ * 5xx, in silence, whatever `x-should-retry` says: what sending again cannot mend is a 400 to it.
+ */
+export function statusFor({ status, headers }: HttpError, request: Request): ContentfulStatusCode {
+  return headers["x-should-retry"] === "false" && isPythonSdk(request) ? 400 : status;
+}
+
 /** Too much at once; clients answer it by backing off. */
 export function tooBusy(message: string, retryAfterSeconds = 1): HttpError {
   return new HttpError(429, message, { "retry-after": String(retryAfterSeconds) });

@@ -11,7 +11,7 @@ import {
   outcomeOf,
   type ResultOf,
 } from "../futures/future-store.js";
-import { conflict, describeFailure, HttpError, tooBusy } from "../http/http-error.js";
+import { conflict, describeFailure, HttpError } from "../http/http-error.js";
 import type { Limits } from "../http/limits.js";
 import type { Identity, Route } from "../http/route.js";
 import { fingerprintJson } from "./fingerprint.js";
@@ -92,9 +92,9 @@ export class LiveModels {
     if (store.runs.get(modelId) !== undefined)
       throw conflict(`Model ${modelId} existed before and was unloaded; give the new one another number.`);
     if (session.models.size >= limits.modelsPerSession) {
-      throw tooBusy(
+      throw new HttpError(
+        400,
         `Session ${session.record.id} has ${session.models.size} models, its limit; unload some first.`,
-        5,
       );
     }
     const now = clock.wallNow();
