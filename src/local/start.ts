@@ -7,7 +7,7 @@ import { createAdaptorServer } from "@hono/node-server";
 import { TinkerError } from "../errors.js";
 import { type Clock, systemClock } from "../transport/clock.js";
 import type { Logger } from "../transport/logger.js";
-import type { ClientConfig } from "../wire/session-types.js";
+import type { ClientConfig } from "../wire/records/session-types.js";
 import { defaultModel } from "./default-model.js";
 import { type Engine, startEngine } from "./engine/index.js";
 import { checkModel } from "./engine/model/base-model.js";

@@ -2,18 +2,21 @@ import { readFileSync } from "node:fs";
 import { create, toBinary } from "@bufbuild/protobuf";
 import type { DescriptorProto } from "@bufbuild/protobuf/wkt";
 import { describe, expect, it } from "vitest";
-import { Datum } from "./datum.js";
 import { encodeRequest } from "./endpoints/endpoint.js";
 import { endpoints } from "./endpoints/index.js";
 import { adamParams, loraConfig } from "./endpoints/training.js";
-import { decodeForwardBackwardOutput, encodeForwardBackwardOutput } from "./forward-backward-output-proto.js";
-import { decodeForwardBackwardRequest } from "./forward-backward-request-proto.js";
-import { encodeForwardBackwardRequest } from "./forward-backward-request-writer.js";
 import { ForwardBackwardRequestSchema, file_tinker_public } from "./gen/tinker_public_pb.js";
-import { chunkLength } from "./model-input.js";
-import { decodeSampleResponse, encodeSampleResponse } from "./sample-response-proto.js";
-import { TensorData } from "./tensor-data.js";
-import type { ForwardBackwardRequest } from "./training-types.js";
+import { chunkLength } from "./sampling/model-input.js";
+import { decodeSampleResponse, encodeSampleResponse } from "./sampling/sample-response-proto.js";
+import { TensorData } from "./tensors/tensor-data.js";
+import { Datum } from "./training/datum.js";
+import {
+  decodeForwardBackwardOutput,
+  encodeForwardBackwardOutput,
+} from "./training/forward-backward-output-proto.js";
+import { decodeForwardBackwardRequest } from "./training/forward-backward-request-proto.js";
+import { encodeForwardBackwardRequest } from "./training/forward-backward-request-writer.js";
+import type { ForwardBackwardRequest } from "./training/training-types.js";
 
 // The fixtures were written by the official Python package: see scripts/golden/wire.py.
 const readBytes = (name: string) =>

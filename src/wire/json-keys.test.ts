@@ -1,8 +1,8 @@
 import { describe, expect, it } from "vitest";
 import { camelToSnake, fromWireJson, snakeToCamel, toWireJson } from "./json-keys.js";
-import { ModelInput } from "./model-input.js";
-import type { BillingUsage, SessionSearchResponse } from "./rest-types.js";
-import { TensorData } from "./tensor-data.js";
+import type { BillingUsage, SessionSearchResponse } from "./records/rest-types.js";
+import { ModelInput } from "./sampling/model-input.js";
+import { TensorData } from "./tensors/tensor-data.js";
 
 describe("names", () => {
   it.each([

@@ -1,4 +1,4 @@
-import { viewOf, writeInt64s, writeWords } from "./packed.js";
+import { viewOf, writeInt64s, writeWords } from "./tensors/packed.js";
 
 /** Sizes of nested messages in the order in which they are written. */
 export type Sizes = number[];

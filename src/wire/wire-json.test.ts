@@ -1,15 +1,18 @@
 import { describe, expect, it } from "vitest";
 import { TinkerError, ValidationError } from "../errors.js";
-import { Datum } from "./datum.js";
 import { encodeRequest } from "./endpoints/endpoint.js";
 import { endpoints } from "./endpoints/index.js";
-import { forwardBackwardOutputFromJson, forwardBackwardOutputToJson } from "./forward-backward-json.js";
-import { ModelInput } from "./model-input.js";
-import { forwardBackwardRequestFromJson, forwardBackwardRequestToJson } from "./request-json.js";
-import { sampleResponseFromJson, sampleResponseToJson } from "./sample-json.js";
-import type { SampleResponse } from "./sampling-types.js";
-import { TensorData } from "./tensor-data.js";
-import type { ForwardBackwardRequest } from "./training-types.js";
+import { ModelInput } from "./sampling/model-input.js";
+import { sampleResponseFromJson, sampleResponseToJson } from "./sampling/sample-json.js";
+import type { SampleResponse } from "./sampling/sampling-types.js";
+import { TensorData } from "./tensors/tensor-data.js";
+import { Datum } from "./training/datum.js";
+import {
+  forwardBackwardOutputFromJson,
+  forwardBackwardOutputToJson,
+} from "./training/forward-backward-json.js";
+import { forwardBackwardRequestFromJson, forwardBackwardRequestToJson } from "./training/request-json.js";
+import type { ForwardBackwardRequest } from "./training/training-types.js";
 
 const throughText = (value: unknown): unknown => JSON.parse(JSON.stringify(value));
 

@@ -8,7 +8,7 @@ import {
   TrainingClient,
 } from "../../src/index.js";
 import { sum } from "../../src/training/autograd/index.js";
-import { parseTinkerPath } from "../../src/wire/tinker-path.js";
+import { parseTinkerPath } from "../../src/wire/records/tinker-path.js";
 
 export interface MethodResult {
   readonly method: string;

@@ -1,8 +1,6 @@
 import { readFile } from "node:fs/promises";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { combineForwardBackwardOutputs } from "../../src/futures/combine.js";
-import { estimateDatumProtoBytes } from "../../src/wire/byte-estimates.js";
-import { encodeForwardBackwardRequest } from "../../src/wire/forward-backward-request-writer.js";
 import { file_tinker_public } from "../../src/wire/gen/tinker_public_pb.js";
 import {
   DEFAULT_CLIENT_CONFIG,
@@ -18,6 +16,8 @@ import {
   encodeForwardBackwardOutput,
   encodeSampleResponse,
 } from "../../src/wire/protobuf.js";
+import { estimateDatumProtoBytes } from "../../src/wire/training/byte-estimates.js";
+import { encodeForwardBackwardRequest } from "../../src/wire/training/forward-backward-request-writer.js";
 import { codecs } from "./codecs.js";
 import { explainSkip, hasPython, Judge } from "./judge.js";
 import { forwardBackwardOutput, forwardBackwardRequest, sampleResponse } from "./messages.js";

@@ -45,6 +45,6 @@ describe("the packed package", () => {
     const program = 'import { ModelInput } from "tinkerts"; ModelInput.from([-1]);';
     const args = ["--enable-source-maps", "--input-type=module", "-e", program];
     const { stderr } = await run(process.execPath, args, { cwd: folder.path }).catch((error) => error);
-    expect(stderr).toMatch(/src\/wire\/model-input\.ts:\d+/);
+    expect(stderr).toMatch(/src\/wire\/sampling\/model-input\.ts:\d+/);
   });
 });

@@ -1,6 +1,6 @@
 import { InvalidArgumentError } from "commander";
 import type { Checkpoint, RestClient } from "tinkerts";
-import { parseTinkerPath } from "../../wire/tinker-path.js";
+import { parseTinkerPath } from "../../wire/records/tinker-path.js";
 import type { CommandContext } from "../context.js";
 import { explainNotFound } from "../failure.js";
 import type { Column } from "../output/index.js";

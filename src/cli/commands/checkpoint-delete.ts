@@ -1,7 +1,7 @@
 import { Option } from "commander";
 import type { Checkpoint, RestClient } from "tinkerts";
 import { NotFoundError } from "../../errors.js";
-import { parseTinkerPath } from "../../wire/tinker-path.js";
+import { parseTinkerPath } from "../../wire/records/tinker-path.js";
 import { type CommandContext, type CommandModule, UsageError } from "../context.js";
 import { explainFailure } from "../failure.js";
 import { gathered, pastTime } from "../option-values.js";

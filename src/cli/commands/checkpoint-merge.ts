@@ -5,7 +5,7 @@ import { downloadCheckpoint } from "../../checkpoints/download.node.js";
 import { mergeAdapter } from "../../checkpoints/merge.node.js";
 import { readAdapterSettings } from "../../checkpoints/peft.node.js";
 import { ValidationError } from "../../errors.js";
-import { isTinkerPath } from "../../wire/tinker-path.js";
+import { isTinkerPath } from "../../wire/records/tinker-path.js";
 import { type CommandContext, type CommandModule, UsageError } from "../context.js";
 import { printDone, progressBar } from "../output/index.js";
 import { checkpointPath } from "./checkpoint-common.js";

@@ -1,7 +1,7 @@
 import type { RestClient } from "tinkerts";
 import type { CheckpointSource } from "../../checkpoints/push.node.js";
 import { NotFoundError } from "../../errors.js";
-import { parseTinkerPath } from "../../wire/tinker-path.js";
+import { parseTinkerPath } from "../../wire/records/tinker-path.js";
 import { CREATED_BY } from "../clients.js";
 import type { CommandContext } from "../context.js";
 import { explainNotFound } from "../failure.js";

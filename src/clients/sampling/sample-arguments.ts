@@ -1,5 +1,5 @@
 import { TinkerError, ValidationError } from "../../errors.js";
-import { checkKeys, checkObject } from "../../wire/check-keys.js";
+import { checkKeys, checkObject } from "../../wire/fields/check-keys.js";
 import type {
   ModelInputLike,
   SampleRequest,

@@ -23,7 +23,7 @@ import {
   type RequestOptions,
   untilAborted,
 } from "../../transport/index.js";
-import { checkKeys, checkObject } from "../../wire/check-keys.js";
+import { checkKeys, checkObject } from "../../wire/fields/check-keys.js";
 import {
   checkSpelling,
   checkTinkerPath,

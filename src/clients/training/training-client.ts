@@ -9,7 +9,7 @@ import {
 import type { LoadTokenizerOptions, Tokenizer } from "../../tokenizers/index.js";
 import type { CustomLossFn, CustomLossResult } from "../../training/custom-loss.js";
 import type { RequestOptions } from "../../transport/index.js";
-import { checkKeys, checkObject } from "../../wire/check-keys.js";
+import { checkKeys, checkObject } from "../../wire/fields/check-keys.js";
 import {
   type AdamParams,
   checkLossFnConfig,

@@ -1,4 +1,4 @@
-import type { LossFnConfig, PublishedLoss } from "../../wire/losses.js";
+import type { LossFnConfig, PublishedLoss } from "../../wire/training/losses.js";
 
 /** What the server tells about a base model. */
 export interface BaseModelInfo {

@@ -2,7 +2,7 @@ import { mkdir, rm } from "node:fs/promises";
 import type { Clock } from "../../transport/clock.js";
 import type { Logger } from "../../transport/logger.js";
 import { endpoints } from "../../wire/endpoints/index.js";
-import type { ClientConfig } from "../../wire/session-types.js";
+import type { ClientConfig } from "../../wire/records/session-types.js";
 import type { Engine } from "../engine/engine.js";
 import type { Store } from "../store/store.js";
 import { auditTrail } from "./access/audit-trail.js";

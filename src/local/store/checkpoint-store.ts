@@ -1,7 +1,7 @@
 import { cp, open, stat } from "node:fs/promises";
 import { join } from "node:path";
 import { z } from "zod";
-import { CHECKPOINT_KINDS, type CheckpointKind } from "../../wire/tinker-path.js";
+import { CHECKPOINT_KINDS, type CheckpointKind } from "../../wire/records/tinker-path.js";
 import type { AdapterState } from "../engine/engine.js";
 import { readAdapterFolder, writeAdapterFiles } from "./adapter-files.js";
 import {

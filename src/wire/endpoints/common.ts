@@ -11,9 +11,9 @@ import {
   text,
   value,
   withDefault,
-} from "../fields.js";
+} from "../fields/fields.js";
 import { fromWireJson, toWireJson } from "../json-keys.js";
-import { checkTinkerPath } from "../tinker-path.js";
+import { checkTinkerPath } from "../records/tinker-path.js";
 
 const MAX_SHORT_TEXT = 256;
 const MAX_METADATA_ENTRIES = 64;

@@ -1,4 +1,10 @@
-import { type FilledMessage, type GivenMessage, type Message, message, type Shape } from "../fields.js";
+import {
+  type FilledMessage,
+  type GivenMessage,
+  type Message,
+  message,
+  type Shape,
+} from "../fields/fields.js";
 import { fromWireJson, toWireJson } from "../json-keys.js";
 
 /** Connections are pooled by purpose, so that none of them starves another. */

@@ -9,8 +9,8 @@ import {
   optional,
   text,
   withDefault,
-} from "../fields.js";
-import type { FuturesRetrieveResponse } from "../future-types.js";
+} from "../fields/fields.js";
+import type { FuturesRetrieveResponse } from "../records/future-types.js";
 import { endpoint, type JsonCodec, json } from "./endpoint.js";
 
 const MAX_RETRIEVED_IDS = 100_000;

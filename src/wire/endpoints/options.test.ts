@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { ValidationError } from "../../errors.js";
-import { TensorData } from "../tensor-data.js";
+import { TensorData } from "../tensors/tensor-data.js";
 import { ttlSeconds } from "./common.js";
 import { samplingEndpoints, samplingParams } from "./sampling.js";
 import { adamParams, loraConfig, optimizerConfig, optimParams } from "./training.js";

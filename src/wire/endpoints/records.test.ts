@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import type { SessionSearchRequest } from "../rest-types.js";
+import type { SessionSearchRequest } from "../records/rest-types.js";
 import { recordEndpoints } from "./records.js";
 
 const checkSearch = (given: unknown) => recordEndpoints.searchSessions.request.check(given, "");

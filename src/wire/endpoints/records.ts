@@ -1,5 +1,5 @@
 import { ValidationError } from "../../errors.js";
-import { describe } from "../describe.js";
+import { describe } from "../fields/describe.js";
 import {
   anyText,
   type Field,
@@ -12,7 +12,7 @@ import {
   text,
   value,
   withDefault,
-} from "../fields.js";
+} from "../fields/fields.js";
 import { isRecord } from "../reading.js";
 import type {
   AuditLog,
@@ -30,7 +30,7 @@ import type {
   TrainingRun,
   TrainingRunsResponse,
   WeightsInfo,
-} from "../rest-types.js";
+} from "../records/rest-types.js";
 import { accessScope, finishReason, page, shortText, ttlSeconds } from "./common.js";
 import { endpoint, json } from "./endpoint.js";
 

@@ -14,17 +14,17 @@ import {
   tolerant,
   value,
   withDefault,
-} from "../fields.js";
-import { modelInputField } from "../model-input-json.js";
-import { sampleFuture } from "../sample-json.js";
+} from "../fields/fields.js";
+import type { SamplerInfo } from "../records/session-types.js";
+import { modelInputField } from "../sampling/model-input-json.js";
+import { sampleFuture } from "../sampling/sample-json.js";
 import type {
   CreateSamplingSessionResponse,
   JoinSamplingSessionResponse,
   SamplingParams,
-} from "../sampling-types.js";
-import type { SamplerInfo } from "../session-types.js";
-import type { TensorData } from "../tensor-data.js";
-import { tensorField } from "../tensor-json.js";
+} from "../sampling/sampling-types.js";
+import type { TensorData } from "../tensors/tensor-data.js";
+import { tensorField } from "../tensors/tensor-json.js";
 import { sessionSeqId, tinkerPathText } from "./common.js";
 import { endpoint, json, operation } from "./endpoint.js";
 

@@ -8,7 +8,7 @@ import {
   text,
   tolerant,
   withDefault,
-} from "../fields.js";
+} from "../fields/fields.js";
 import type {
   AuthTokenResponse,
   ClientConfig,
@@ -20,7 +20,7 @@ import type {
   SessionHeartbeatResponse,
   TelemetryEvent,
   TelemetryResponse,
-} from "../session-types.js";
+} from "../records/session-types.js";
 import { anyShortText, finishReason, metadata, shortText, tags, textUpTo, wireJson } from "./common.js";
 import { endpoint, json } from "./endpoint.js";
 

@@ -1,5 +1,5 @@
 import { ValidationError } from "../../errors.js";
-import { checkObject, subfield } from "../check-keys.js";
+import { checkObject, subfield } from "../fields/check-keys.js";
 import {
   anyText,
   boolean,
@@ -18,11 +18,11 @@ import {
   tolerant,
   value,
   withDefault,
-} from "../fields.js";
-import { datumField, passFuture } from "../forward-backward-json.js";
-import { lossConfigField } from "../losses.js";
+} from "../fields/fields.js";
 import { isRecord } from "../reading.js";
-import type { ModelInfo } from "../session-types.js";
+import type { ModelInfo } from "../records/session-types.js";
+import { datumField, passFuture } from "../training/forward-backward-json.js";
+import { lossConfigField } from "../training/losses.js";
 import type {
   AdamOptimizerConfig,
   AdamParams,
@@ -42,7 +42,7 @@ import type {
   SaveWeightsForSamplerResponse,
   SaveWeightsResponse,
   UnloadModelResponse,
-} from "../training-types.js";
+} from "../training/training-types.js";
 import { metadata, seqId, sessionSeqId, shortText, ttlSeconds, wireJson } from "./common.js";
 import { endpoint, future, json, operation } from "./endpoint.js";
 

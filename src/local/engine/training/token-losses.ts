@@ -1,4 +1,4 @@
-import { LOSS_CONFIG_DEFAULTS } from "../../../wire/losses.js";
+import { LOSS_CONFIG_DEFAULTS } from "../../../wire/training/losses.js";
 import type { EngineDatum, LossConfig, LossName } from "../engine.js";
 
 /** Loss inputs of consecutive datums, one entry for each target. */

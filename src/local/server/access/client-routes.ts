@@ -1,5 +1,5 @@
 import { endpoints } from "../../../wire/endpoints/index.js";
-import type { ClientConfig } from "../../../wire/session-types.js";
+import type { ClientConfig } from "../../../wire/records/session-types.js";
 import type { BaseModelInfo } from "../../engine/engine.js";
 import { HttpError } from "../http/http-error.js";
 import type { Route } from "../http/route.js";

@@ -1,6 +1,10 @@
 import type { Clock } from "../../../transport/clock.js";
 import { endpoints } from "../../../wire/endpoints/index.js";
-import type { BillingEventInfo, BillingUsageEvent, BillingUsageSession } from "../../../wire/rest-types.js";
+import type {
+  BillingEventInfo,
+  BillingUsageEvent,
+  BillingUsageSession,
+} from "../../../wire/records/rest-types.js";
 import type { Store } from "../../store/store.js";
 import type { UsageEvent } from "../../store/usage-log.js";
 import { mayAccess, type Route } from "../http/route.js";

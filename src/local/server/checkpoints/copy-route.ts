@@ -1,7 +1,7 @@
 import { randomUUID } from "node:crypto";
 import type { Clock } from "../../../transport/clock.js";
 import { endpoints } from "../../../wire/endpoints/index.js";
-import type { FilledMessage } from "../../../wire/fields.js";
+import type { FilledMessage } from "../../../wire/fields/fields.js";
 import type { CheckpointRecord } from "../../store/checkpoint-store.js";
 import type { RunRecord } from "../../store/run-store.js";
 import type { AuditTrail } from "../access/audit-trail.js";

@@ -1,7 +1,7 @@
 import { open } from "node:fs/promises";
 import { join } from "node:path";
 import { Readable } from "node:stream";
-import { parseTinkerPath } from "../../../wire/tinker-path.js";
+import { parseTinkerPath } from "../../../wire/records/tinker-path.js";
 import type { CheckpointRecord } from "../../store/checkpoint-store.js";
 import type { Store } from "../../store/store.js";
 import type { UrlSigner } from "../access/url-signer.js";

@@ -4,7 +4,7 @@ import {
   type CheckpointKind,
   formatTinkerPath,
   parseTinkerPath,
-} from "../../../wire/tinker-path.js";
+} from "../../../wire/records/tinker-path.js";
 import type { AdapterState } from "../../engine/engine.js";
 import type { CheckpointRecord } from "../../store/checkpoint-store.js";
 import type { RunRecord } from "../../store/run-store.js";

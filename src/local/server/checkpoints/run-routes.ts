@@ -1,7 +1,7 @@
 import type { Clock } from "../../../transport/clock.js";
 import { endpoints } from "../../../wire/endpoints/index.js";
-import type { Checkpoint, TrainingRun } from "../../../wire/rest-types.js";
-import { CHECKPOINT_TYPES, type CheckpointKind } from "../../../wire/tinker-path.js";
+import type { Checkpoint, TrainingRun } from "../../../wire/records/rest-types.js";
+import { CHECKPOINT_TYPES, type CheckpointKind } from "../../../wire/records/tinker-path.js";
 import type { CheckpointRecord } from "../../store/checkpoint-store.js";
 import type { RunRecord } from "../../store/run-store.js";
 import type { AuditTrail } from "../access/audit-trail.js";

@@ -1,15 +1,20 @@
 import { endpoints } from "../../../wire/endpoints/index.js";
-import type { CompleteMetadataResponse, TryAgainResponse } from "../../../wire/future-types.js";
 import { toWireJson } from "../../../wire/json-keys.js";
+import type { CompleteMetadataResponse, TryAgainResponse } from "../../../wire/records/future-types.js";
 import { HttpError, isPythonSdk } from "../http/http-error.js";
 import { type Call, type Identity, mayAccess, type Route } from "../http/route.js";
-import type { LiveSessions } from "../sessions/live-sessions.js";
 import type { Future, FutureStore, Outcome } from "./future-store.js";
 
 /** Clients give a poll 45 s. */
 export const MAX_LONG_POLL_MS = 25_000;
 // Sooner when something holds the queue up, so that it can be shown; not at once, or clients would spin.
 const MAX_BLOCKED_POLL_MS = 3_000;
+
+/** Is told of polls: they are signs of life of the session that the request belongs to. */
+interface PollWatcher {
+  noteSeen(requestId: string): void;
+  whilePolling<T>(requestId: string, signal: AbortSignal, poll: () => Promise<T>): Promise<T>;
+}
 
 /** Results, one at a time, by long polls. */
 export function addFutureRoutes(
@@ -19,7 +24,7 @@ export function addFutureRoutes(
     /** Results above this are announced by size first when the client allows it. */
     readonly limits: { readonly inlineResultBytes: number };
     /** Tells the session of a request that somebody waits for it. */
-    readonly sessions: Pick<LiveSessions, "noteSeen" | "whilePolling">;
+    readonly sessions: PollWatcher;
     /** Whether somebody may have sent a request that is no longer known. */
     readonly maySend: (identity: Identity, requestId: string) => boolean;
   },

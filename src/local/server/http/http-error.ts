@@ -1,6 +1,6 @@
 import type { ContentfulStatusCode } from "hono/utils/http-status";
 import { ValidationError } from "../../../errors.js";
-import { inWireWords } from "../../../wire/field-names.js";
+import { inWireWords } from "../../../wire/endpoints/field-names.js";
 import { CancelledError, EngineInputError } from "../../engine/engine.js";
 import { NameTakenError } from "../../store/checkpoint-store.js";
 import { whyUnwritable } from "../../store/data-folder.js";

@@ -1,7 +1,7 @@
 import type { Context, Hono } from "hono";
 import { ValidationError } from "../../../errors.js";
 import { decodeRequest, type Endpoint } from "../../../wire/endpoints/endpoint.js";
-import type { FilledMessage, Shape } from "../../../wire/fields.js";
+import type { FilledMessage, Shape } from "../../../wire/fields/fields.js";
 import { type BodyReader, readJsonObject } from "./body.js";
 import { fieldError } from "./http-error.js";
 

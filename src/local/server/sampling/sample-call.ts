@@ -1,12 +1,12 @@
 import type { endpoints } from "../../../wire/endpoints/index.js";
-import type { FilledMessage } from "../../../wire/fields.js";
+import type { FilledMessage } from "../../../wire/fields/fields.js";
 import type {
   PromptAltTokens,
   SampleResponse,
   SamplingParams,
   TopkLogprobs,
-} from "../../../wire/sampling-types.js";
-import { TensorData } from "../../../wire/tensor-data.js";
+} from "../../../wire/sampling/sampling-types.js";
+import { TensorData } from "../../../wire/tensors/tensor-data.js";
 import type { BaseModelInfo, SampleCall, SampleResult, TopTokens } from "../../engine/engine.js";
 import { invalid } from "../http/http-error.js";
 import type { Limits } from "../http/limits.js";

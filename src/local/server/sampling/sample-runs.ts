@@ -2,7 +2,7 @@ import { randomUUID } from "node:crypto";
 import type { Clock } from "../../../transport/clock.js";
 import { endpoints } from "../../../wire/endpoints/index.js";
 import { decodeSampleResponse, encodeSampleResponse } from "../../../wire/protobuf.js";
-import type { TensorData } from "../../../wire/tensor-data.js";
+import type { TensorData } from "../../../wire/tensors/tensor-data.js";
 import { CancelledError, type Engine, type SampleResult } from "../../engine/engine.js";
 import type { Store } from "../../store/store.js";
 import { readCheckpoint } from "../checkpoints/find-checkpoint.js";

@@ -1,4 +1,4 @@
-import type { ModelInput } from "../../../wire/model-input.js";
+import type { ModelInput } from "../../../wire/sampling/model-input.js";
 import type { BaseModelInfo } from "../../engine/engine.js";
 import { invalid } from "../http/http-error.js";
 

@@ -1,6 +1,6 @@
 import { endpoints } from "../../../wire/endpoints/index.js";
-import type { FilledMessage } from "../../../wire/fields.js";
-import type { SessionStatus, SessionSummary } from "../../../wire/rest-types.js";
+import type { FilledMessage } from "../../../wire/fields/fields.js";
+import type { SessionStatus, SessionSummary } from "../../../wire/records/rest-types.js";
 import type { SessionRecord } from "../../store/session-store.js";
 import type { Store } from "../../store/store.js";
 import type { AuditTrail } from "../access/audit-trail.js";

@@ -1,6 +1,7 @@
 import { createHash } from "node:crypto";
-import { checkKeys } from "../../../wire/check-keys.js";
-import type { Datum } from "../../../wire/datum.js";
+import { checkKeys } from "../../../wire/fields/check-keys.js";
+import type { TensorData } from "../../../wire/tensors/tensor-data.js";
+import type { Datum } from "../../../wire/training/datum.js";
 import {
   checkLossFnConfig,
   LOSS_INPUT_DTYPES,
@@ -8,8 +9,7 @@ import {
   type LossInputName,
   PUBLISHED_LOSSES,
   type PublishedLoss,
-} from "../../../wire/losses.js";
-import type { TensorData } from "../../../wire/tensor-data.js";
+} from "../../../wire/training/losses.js";
 import type { BaseModelInfo, EngineDatum } from "../../engine/engine.js";
 import { HttpError, invalid } from "../http/http-error.js";
 import type { Limits } from "../http/limits.js";

@@ -3,19 +3,19 @@ import type { Clock } from "../../../transport/clock.js";
 import { endpoints } from "../../../wire/endpoints/index.js";
 import { adamParams } from "../../../wire/endpoints/training.js";
 import { convertKeys } from "../../../wire/json-keys.js";
-import { peekRequest } from "../../../wire/peek-request.js";
 import {
   decodeForwardBackwardOutput,
   decodeForwardBackwardRequest,
   encodeForwardBackwardOutput,
 } from "../../../wire/protobuf.js";
-import { TensorData } from "../../../wire/tensor-data.js";
+import { TensorData } from "../../../wire/tensors/tensor-data.js";
+import { peekRequest } from "../../../wire/training/peek-request.js";
 import type {
   AdamParams,
   ForwardBackwardRequest,
   OptimizerConfig,
   OptimParams,
-} from "../../../wire/training-types.js";
+} from "../../../wire/training/training-types.js";
 import type { AdamSettings, BaseModelInfo, Engine } from "../../engine/engine.js";
 import { modelCacheFolder } from "../../hub-model.js";
 import type { Store } from "../../store/store.js";

@@ -1,7 +1,7 @@
 import { randomUUID } from "node:crypto";
 import type { Clock } from "../../../transport/clock.js";
 import { endpoints } from "../../../wire/endpoints/index.js";
-import type { CheckpointKind } from "../../../wire/tinker-path.js";
+import type { CheckpointKind } from "../../../wire/records/tinker-path.js";
 import type { Engine } from "../../engine/engine.js";
 import { type CheckpointRecord, NameTakenError } from "../../store/checkpoint-store.js";
 import { checkName } from "../../store/names.js";

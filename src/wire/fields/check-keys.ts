@@ -1,0 +1,37 @@
+import { ValidationError } from "../../errors.js";
+import { closestName, describe } from "./describe.js";
+
+/** Joins a field and its part for an error message; an empty field stands for the value itself. */
+export function subfield(field: string, key: string): string {
+  return field === "" ? key : `${field}.${key}`;
+}
+
+/** Refuses whatever is not a plain option bag. */
+export function checkObject(value: unknown, field: string): asserts value is Record<string, unknown> {
+  if (typeof value !== "object" || value === null || Array.isArray(value) || ArrayBuffer.isView(value)) {
+    throw new ValidationError(field, `${field} must be an object, got ${describe(value)}`);
+  }
+}
+
+/** Refuses keys that are not among the known ones and says which one was probably meant. */
+export function checkKeys(value: object, known: ReadonlySet<string>, field: string): void {
+  for (const key of Object.keys(value)) {
+    if (!known.has(key)) throw unknownField(key, known, field);
+  }
+}
+
+/** Refuses misspelt keys alone, where an object with more than its options may be given. */
+export function checkSpelling(value: object, known: ReadonlySet<string>): void {
+  for (const key of Object.keys(value)) {
+    if (!known.has(key) && closestName(key, known) !== undefined) throw unknownField(key, known, "");
+  }
+}
+
+export function unknownField(key: string, known: Iterable<string>, field: string): ValidationError {
+  const path = subfield(field, key);
+  const names = [...known];
+  const meant = closestName(key, names);
+  const hint =
+    meant === undefined ? `known fields are ${names.join(", ") || "none"}` : `did you mean ${meant}?`;
+  return new ValidationError(path, `unknown field ${path}; ${hint}`);
+}

@@ -1,0 +1,237 @@
+import { ValidationError } from "../../errors.js";
+import { camelToSnake, define } from "../json-keys.js";
+import { checkObject, subfield, unknownField } from "./check-keys.js";
+import { describe } from "./describe.js";
+
+/** Whether a field must be given; a defaulted one that is not stands for its default. */
+export type Presence = "required" | "optional" | "defaulted";
+
+/** One field of a message: what it may hold, and how it travels. `path` is the name that errors give it. */
+export interface Field<T, P extends Presence = "required", Given = T> {
+  readonly presence: P;
+  /** Checks what a caller of ours gave. */
+  check(value: unknown, path: string): T;
+  /** Checks what came over the wire, where names are in snake_case and `null` may stand for absent. */
+  read(json: unknown, path: string): T;
+  /** The JSON that stands for a value; an error where JSON cannot carry it. */
+  write(value: Given, path: string): unknown;
+  readonly fallback?: T;
+}
+
+type AnyField = Field<unknown, Presence>;
+
+/** The fields of a message by their camelCase names. */
+export type Shape = Readonly<Record<string, AnyField>>;
+
+type Read<F> = F extends Field<infer T, Presence, infer _> ? T : never;
+type Sent<F> = F extends Field<unknown, Presence, infer Given> ? Given : never;
+type KeysOf<S, P extends Presence> = {
+  [K in keyof S]: S[K] extends { readonly presence: P } ? K : never;
+}[keyof S];
+
+/** What may be given for a message: defaults may be left out. */
+export type GivenMessage<S extends Shape> = {
+  readonly [K in KeysOf<S, "required">]: Sent<S[K]>;
+} & { readonly [K in KeysOf<S, "optional" | "defaulted">]?: Sent<S[K]> | undefined };
+
+/** A message that has been checked or read: defaults are filled in. */
+export type FilledMessage<S extends Shape> = {
+  readonly [K in KeysOf<S, "required" | "defaulted">]: Read<S[K]>;
+} & { readonly [K in KeysOf<S, "optional">]?: Read<S[K]> | undefined };
+
+/** A field that is itself a message, or a message as a whole. */
+export interface Message<S extends Shape> extends Field<FilledMessage<S>, "required", GivenMessage<S>> {
+  readonly shape: S;
+  write(value: GivenMessage<S>, path?: string): Record<string, unknown>;
+}
+
+/** For documented option types: the shape must have exactly their fields. */
+export type FieldsOf<T> = { readonly [K in keyof Required<T>]: Field<Exclude<T[K], undefined>, Presence> };
+
+/** A value from a test, and the words that complete "must be …". */
+export function value<T>(expected: string, holds: (value: unknown) => boolean): Field<T> {
+  const check = (given: unknown, path: string): T => {
+    if (holds(given)) return given as T;
+    throw new ValidationError(path, `${path} must be ${expected}, got ${describe(given)}`);
+  };
+  return { presence: "required", check, read: check, write: (given) => given };
+}
+
+const isNumber = (given: unknown): given is number => typeof given === "number" && Number.isFinite(given);
+
+export const number = value<number>("a finite number", isNumber);
+export const nonNegative = value<number>("a non-negative number", (given) => isNumber(given) && given >= 0);
+export const fraction = value<number>(
+  "a number from 0 to below 1",
+  (given) => isNumber(given) && given >= 0 && given < 1,
+);
+export const integer = value<number>("an integer", Number.isSafeInteger);
+export const positiveInteger = value<number>(
+  "a positive integer",
+  (given) => Number.isSafeInteger(given) && (given as number) > 0,
+);
+export const nonNegativeInteger = value<number>(
+  "a non-negative integer",
+  (given) => Number.isSafeInteger(given) && (given as number) >= 0,
+);
+export const boolean = value<boolean>("true or false", (given) => typeof given === "boolean");
+/** Any text, also the empty one. */
+export const anyText = value<string>("a string", (given) => typeof given === "string");
+export const text = value<string>("a non-empty string", (given) => typeof given === "string" && given !== "");
+
+export function integerFrom(least: number, most: number): Field<number> {
+  return value(
+    `an integer from ${least} to ${most}`,
+    (given) => Number.isSafeInteger(given) && (given as number) >= least && (given as number) <= most,
+  );
+}
+
+export function oneOf<const T extends string>(...choices: readonly T[]): Field<T> {
+  const quoted = choices.map((choice) => `"${choice}"`);
+  const expected = quoted.length === 1 ? quoted[0]! : `${quoted.slice(0, -1).join(", ")} or ${quoted.at(-1)}`;
+  return value(expected, (given) => choices.includes(given as T));
+}
+
+/** Anything that JSON can carry, kept as it is: it belongs to the user or to the server. */
+export const opaque: Field<unknown> = value("anything", () => true);
+
+export function list<T>(item: Field<T>, limits: { least?: number; most?: number } = {}): Field<readonly T[]> {
+  const { least = 0, most = Number.POSITIVE_INFINITY } = limits;
+  const each = (items: unknown, path: string, read: (one: unknown, onePath: string) => T): readonly T[] => {
+    if (!Array.isArray(items))
+      throw new ValidationError(path, `${path} must be a list, got ${describe(items)}`);
+    if (items.length < least || items.length > most) {
+      const bounds = most === Number.POSITIVE_INFINITY ? `at least ${least}` : `${least} to ${most}`;
+      throw new ValidationError(path, `${path} must be a list of ${bounds} entries, got ${items.length}`);
+    }
+    return items.map((one, index) => read(one, `${path}[${index}]`));
+  };
+  return {
+    presence: "required",
+    check: (items, path) => each(items, path, item.check),
+    read: (items, path) => each(items, path, item.read),
+    write: (items, path) => items.map((one, index) => item.write(one, `${path}[${index}]`)),
+  };
+}
+
+export function optional<T, Given>(field: Field<T, "required", Given>): Field<T, "optional", Given> {
+  return { ...field, presence: "optional" };
+}
+
+export function withDefault<T, Given>(
+  field: Field<T, "required", Given>,
+  fallback: NoInfer<T>,
+): Field<T, "defaulted", Given> {
+  return { ...field, presence: "defaulted", fallback };
+}
+
+/** A field in which `null` says something. */
+export function nullable<T>(field: Field<T>): Field<T | null> {
+  return {
+    presence: "required",
+    check: (given, path) => (given === null ? null : field.check(given, path)),
+    read: (json, path) => (json === null ? null : field.read(json, path)),
+    write: (given, path) => (given === null ? null : field.write(given, path)),
+  };
+}
+
+/** A further rule for what comes over the wire: a server bounds what its clients may send. */
+export function bounded<T>(field: Field<T>, expected: string, holds: (value: T) => boolean): Field<T> {
+  return {
+    ...field,
+    read(json, path) {
+      const given = field.read(json, path);
+      if (holds(given)) return given;
+      throw new ValidationError(path, `${path} must be ${expected}, got ${describe(given)}`);
+    },
+  };
+}
+
+/** What a server takes from clients beyond what ours may send. */
+export function tolerant<T, Given>(
+  field: Field<T, "required", Given>,
+  accepted: Pick<Field<T>, "read">,
+): Field<T, "required", Given> {
+  return { ...field, read: (json, path) => accepted.read(json, path) };
+}
+
+/** A number in a query, where everything is text. */
+export function inQuery(field: Field<number>): Field<number> {
+  return {
+    ...field,
+    read: (json, path) =>
+      field.read(typeof json === "string" && json.trim() !== "" ? Number(json) : json, path),
+  };
+}
+
+/**
+ * A message with these fields. Names nobody knows are an error where a caller of ours gave them, and left alone where
+ * they came over the wire, unless it is `closed`. `rule` looks at the fields together.
+ */
+export function message<S extends Shape>(
+  shape: S,
+  options: { closed?: boolean; rule?: (message: FilledMessage<S>, path: string) => void } = {},
+): Message<S> {
+  const entries = Object.entries(shape).map(([name, field]) => ({
+    name,
+    wireName: camelToSnake(name),
+    field,
+  }));
+  const fill = (
+    given: unknown,
+    path: string,
+    isKnown: (key: string) => boolean,
+    take: (source: Record<string, unknown>, entry: (typeof entries)[number], fieldPath: string) => unknown,
+  ): FilledMessage<S> => {
+    checkObject(given, path || "body");
+    for (const key of Object.keys(given))
+      if (!isKnown(key)) throw unknownField(key, Object.keys(shape), path);
+    const filled: Record<string, unknown> = {};
+    for (const entry of entries) {
+      const taken = take(given, entry, subfield(path, entry.name));
+      const found = taken === undefined ? entry.field.fallback : taken;
+      if (found !== undefined) filled[entry.name] = found;
+    }
+    options.rule?.(filled as FilledMessage<S>, path);
+    return filled as FilledMessage<S>;
+  };
+  const wireNames = new Set(entries.map((entry) => entry.wireName));
+  return {
+    presence: "required",
+    shape,
+    check: (given, path) =>
+      fill(
+        given,
+        path,
+        (key) => Object.hasOwn(shape, key),
+        (source, { name, field }, fieldPath) => {
+          const item = source[name];
+          return item === undefined && field.presence !== "required"
+            ? undefined
+            : field.check(item, fieldPath);
+        },
+      ),
+    read: (json, path) =>
+      fill(
+        json,
+        path,
+        (key) => options.closed !== true || wireNames.has(key),
+        (source, { wireName, field }, fieldPath) => {
+          const item = Object.hasOwn(source, wireName) ? source[wireName] : undefined;
+          const isAbsent = item === undefined || item === null;
+          if (isAbsent && field.presence !== "required") return undefined;
+          if (item === undefined) throw new ValidationError(fieldPath, `${fieldPath} is missing`);
+          return field.read(item, fieldPath);
+        },
+      ),
+    write(given, path = "") {
+      const json: Record<string, unknown> = {};
+      for (const { name, wireName, field } of entries) {
+        const item = (given as Readonly<Record<string, unknown>>)[name];
+        const written = item === undefined ? undefined : field.write(item, subfield(path, name));
+        if (written !== undefined) define(json, wireName, written);
+      }
+      return json;
+    },
+  };
+}

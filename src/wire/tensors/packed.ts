@@ -1,0 +1,126 @@
+import { TinkerError } from "../../errors.js";
+import type { TensorValues } from "./tensor-values.js";
+
+// Numbers travel as packed little-endian bytes. Where the machine is little-endian too, 4-byte numbers are copied as
+// they are; int64 is read and written as two halves, because a BigInt per element costs more than all else together.
+
+const LITTLE_ENDIAN = new Uint8Array(Uint16Array.of(1).buffer)[0] === 1;
+const TWO_32 = 2 ** 32;
+
+export function viewOf(bytes: Uint8Array): DataView {
+  return new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+}
+
+/** Writes 4-byte numbers at `offset`. */
+export function writeWords(into: DataView, offset: number, values: Int32Array | Float32Array): void {
+  if (LITTLE_ENDIAN) {
+    const target = new Uint8Array(into.buffer, into.byteOffset + offset, values.byteLength);
+    target.set(new Uint8Array(values.buffer, values.byteOffset, values.byteLength));
+    return;
+  }
+  const isFloat = values instanceof Float32Array;
+  for (let index = 0; index < values.length; index++) {
+    if (isFloat) into.setFloat32(offset + index * 4, values[index]!, true);
+    else into.setInt32(offset + index * 4, values[index]!, true);
+  }
+}
+
+/** Writes integers as int64 at `offset`. */
+export function writeInt64s(into: DataView, offset: number, values: Int32Array | Float64Array): void {
+  if (values instanceof Int32Array) {
+    for (let index = 0; index < values.length; index++) {
+      const value = values[index]!;
+      into.setInt32(offset + index * 8, value, true);
+      into.setInt32(offset + index * 8 + 4, value >> 31, true);
+    }
+    return;
+  }
+  for (let index = 0; index < values.length; index++) {
+    const value = values[index]!;
+    const high = Math.floor(value / TWO_32);
+    into.setUint32(offset + index * 8, value - high * TWO_32, true);
+    into.setInt32(offset + index * 8 + 4, high, true);
+  }
+}
+
+/** The packed bytes of 4-byte numbers: a view where possible, so do not write to it. */
+export function packWords(values: Int32Array | Float32Array): Uint8Array {
+  if (LITTLE_ENDIAN) return new Uint8Array(values.buffer, values.byteOffset, values.byteLength);
+  const bytes = new Uint8Array(values.byteLength);
+  writeWords(viewOf(bytes), 0, values);
+  return bytes;
+}
+
+export function packInt64s(values: Int32Array | Float64Array): Uint8Array {
+  const bytes = new Uint8Array(values.length * 8);
+  writeInt64s(viewOf(bytes), 0, values);
+  return bytes;
+}
+
+export function packTensorValues(values: TensorValues): Uint8Array {
+  return values instanceof Float32Array ? packWords(values) : packInt64s(values);
+}
+
+export function unpackFloat32s(bytes: Uint8Array): Float32Array {
+  const values = new Float32Array(countOf(bytes, 4, "float32"));
+  copyWords(bytes, values);
+  return values;
+}
+
+export function unpackInt32s(bytes: Uint8Array): Int32Array {
+  const values = new Int32Array(countOf(bytes, 4, "int32"));
+  copyWords(bytes, values);
+  return values;
+}
+
+/** bfloat16 is the upper half of a float32. */
+export function unpackBfloat16s(bytes: Uint8Array): Float32Array {
+  const bits = new Uint32Array(countOf(bytes, 2, "bfloat16"));
+  const view = viewOf(bytes);
+  for (let index = 0; index < bits.length; index++) bits[index] = view.getUint16(index * 2, true) << 16;
+  return new Float32Array(bits.buffer);
+}
+
+/** Int32Array where every value fits, else a Float64Array; a value no number holds exactly is an error. */
+export function unpackInt64s(bytes: Uint8Array): Int32Array | Float64Array {
+  const count = countOf(bytes, 8, "int64");
+  const view = viewOf(bytes);
+  const narrow = new Int32Array(count);
+  for (let index = 0; index < count; index++) {
+    const low = view.getInt32(index * 8, true);
+    if (view.getInt32(index * 8 + 4, true) !== low >> 31) return unpackWideInt64s(view, count);
+    narrow[index] = low;
+  }
+  return narrow;
+}
+
+function unpackWideInt64s(view: DataView, count: number): Float64Array {
+  const wide = new Float64Array(count);
+  for (let index = 0; index < count; index++) {
+    const value = view.getInt32(index * 8 + 4, true) * TWO_32 + view.getUint32(index * 8, true);
+    if (!Number.isSafeInteger(value)) {
+      throw new TinkerError(
+        `int64 value ${view.getBigInt64(index * 8, true)} at index ${index} is beyond 2^53`,
+      );
+    }
+    wide[index] = value;
+  }
+  return wide;
+}
+
+function copyWords(bytes: Uint8Array, into: Int32Array | Float32Array): void {
+  new Uint8Array(into.buffer).set(bytes);
+  if (LITTLE_ENDIAN) return;
+  const view = viewOf(bytes);
+  for (let index = 0; index < into.length; index++) {
+    into[index] =
+      into instanceof Float32Array ? view.getFloat32(index * 4, true) : view.getInt32(index * 4, true);
+  }
+}
+
+function countOf(bytes: Uint8Array, width: number, kind: string): number {
+  const count = bytes.byteLength / width;
+  if (!Number.isInteger(count))
+    throw new TinkerError(`${bytes.byteLength} bytes are not a list of ${kind} values`);
+  return count;
+}

@@ -1,0 +1,110 @@
+import { fromBinary } from "@bufbuild/protobuf";
+import { ValidationError } from "../../errors.js";
+import {
+  type Chunk,
+  type Datum as DatumMessage,
+  type ForwardBackwardRequest as ForwardBackwardRequestMessage,
+  ForwardBackwardRequestSchema,
+  type ProvenanceSpan as ProvenanceSpanMessage,
+} from "../gen/tinker_public_pb.js";
+import { snakeToCamel } from "../json-keys.js";
+import { type ImageFormat, ModelInput, type ModelInputChunkLike } from "../sampling/model-input.js";
+import { unpackInt32s } from "../tensors/packed.js";
+import type { TensorData } from "../tensors/tensor-data.js";
+import { tensorFromProto, toSafeInteger } from "../tensors/tensor-proto.js";
+import { Datum, type ProvenanceSpan } from "./datum.js";
+import type { ForwardBackwardRequest } from "./training-types.js";
+
+/** Reads a request as a server gets it; what cannot be read is a ValidationError. Datums are not checked further. */
+export function decodeForwardBackwardRequest(bytes: Uint8Array): ForwardBackwardRequest {
+  try {
+    return readRequest(fromBinary(ForwardBackwardRequestSchema, bytes));
+  } catch (error) {
+    if (error instanceof ValidationError) throw error;
+    throw new ValidationError(
+      "body",
+      `the ForwardBackwardRequest cannot be read: ${(error as Error).message}`,
+    );
+  }
+}
+
+function readRequest(message: ForwardBackwardRequestMessage): ForwardBackwardRequest {
+  const lossFnConfig = readConfig(message);
+  return {
+    modelId: message.modelId,
+    seqId: message.seqId,
+    data: message.data.map((datum, index) => readDatum(datum, `data[${index}]`)),
+    lossFn: message.lossFn,
+    forwardOnly: message.forwardOnly,
+    ...(lossFnConfig && { lossFnConfig }),
+  };
+}
+
+function readConfig(message: ForwardBackwardRequestMessage): Record<string, number | string> | undefined {
+  const config: Record<string, number | string> = {};
+  const newer = Object.entries(message.lossFnConfigV2);
+  if (newer.length > 0) {
+    for (const [key, { value }] of newer) {
+      if (value.case !== undefined) config[snakeToCamel(key)] = value.value;
+    }
+  } else {
+    for (const [key, value] of Object.entries(message.lossFnConfig)) config[snakeToCamel(key)] = value;
+  }
+  return Object.keys(config).length > 0 ? config : undefined;
+}
+
+function readDatum(message: DatumMessage, field: string): Datum {
+  const lossFnInputs: Record<string, TensorData> = {};
+  for (const [key, tensor] of Object.entries(message.lossFnInputs)) {
+    const name = snakeToCamel(key);
+    lossFnInputs[name] = tensorFromProto(tensor, `${field}.lossFnInputs.${name}`);
+  }
+  const chunksField = `${field}.modelInput`;
+  const chunks = message.modelInput.map((chunk, index) =>
+    readChunk(chunk, `${chunksField}.chunks[${index}]`),
+  );
+  return Datum.received({
+    modelInput: ModelInput.from({ chunks }, chunksField),
+    lossFnInputs,
+    modelInputSpans: readSpans(message.modelInputSpans),
+    lossFnInputSpans: readSpans(message.lossFnInputSpans),
+  });
+}
+
+function readChunk(message: Chunk, field: string): ModelInputChunkLike {
+  const { chunk } = message;
+  switch (chunk.case) {
+    case "encodedText":
+      return { type: "encoded_text", tokens: unpackInt32s(chunk.value.tokens) };
+    case "image":
+      return {
+        type: "image",
+        // A copy: a view would keep the whole request in memory for as long as the image lives.
+        data: chunk.value.data.slice(),
+        format: chunk.value.format as ImageFormat,
+        expectedTokens: chunk.value.expectedTokens,
+      };
+    case "dmel":
+      return { type: "dmel", dmel: chunk.value.dmel.slice() };
+    case undefined:
+      throw new ValidationError(field, `${field} is a chunk of an unknown kind`);
+    default:
+      throw chunk satisfies never;
+  }
+}
+
+function readSpans(spans: readonly ProvenanceSpanMessage[]): ProvenanceSpan[] | undefined {
+  if (spans.length === 0) return undefined;
+  return spans.flatMap(({ source }): ProvenanceSpan[] => {
+    if (source.case === undefined) return [];
+    const { sequenceId, offset, length } = source.value;
+    return [
+      {
+        type: source.case === "promptTokens" ? "prompt" : "sampled",
+        sequenceId,
+        offset: toSafeInteger(offset),
+        length: toSafeInteger(length),
+      },
+    ];
+  });
+}
