@@ -30,6 +30,8 @@ export interface LocalBackendOptions {
   readonly models?: readonly ModelSource[];
   /** Keys (`tml-...`) that clients must send. Each sees only its own sessions, runs and checkpoints, and published ones. */
   readonly apiKeys?: readonly string[];
+  /** Clients exchange their key for tokens (JWT) that end after an hour, as on the hosted service. */
+  readonly tokens?: boolean;
   /** Threads for matrix work. */
   readonly threads?: number;
   /** Fused multiply-add: faster, but results then differ between kinds of machines in their last bits. */
@@ -106,7 +108,7 @@ export async function startLocalBackend(options: LocalBackendOptions = {}): Prom
       origins: options.corsOrigins ?? [],
       sessionTimeoutMs: options.sessionTimeoutMs ?? SESSION_TIMEOUT_MS,
       limits: options.limits ?? {},
-      clientConfig: options.clientConfig ?? {},
+      clientConfig: { pjwtAuthEnabled: options.tokens ?? false, ...options.clientConfig },
     });
     const handle = async (request: Request) => server.fetch(request);
     let baseURL = "http://localhost";

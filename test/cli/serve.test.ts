@@ -62,10 +62,16 @@ describe("tinkerts serve", () => {
 
   it("asks for the keys it was given, all of them good, and does not show them", async () => {
     const keys = ["--host", "0.0.0.0", "--api-key", "tml-first", "--api-key", "tml-second"];
-    const server = start([...serveTiny, ...keys], { cwd: folder });
+    const server = start([...serveTiny, ...keys, "--tokens"], { cwd: folder });
     const [, baseURL] = await server.seen(
       /TINKER_BASE_URL=(\S+)\nexport TINKER_API_KEY='one of your keys'\n/,
     );
+    const config = await fetch(`${baseURL}/api/v1/client/config`, {
+      method: "POST",
+      headers: { "x-api-key": "tml-first", "content-type": "application/json" },
+      body: JSON.stringify({ sdk_version: "0.36.0" }),
+    });
+    expect(await config.json()).toMatchObject({ pjwt_auth_enabled: true });
     const statusWith = async (key: string) => {
       const response = await fetch(`${baseURL}/oai/api/v1/models`, { headers: { "x-api-key": key } });
       return response.status;

@@ -183,6 +183,7 @@ describe("a server without keys", () => {
   it.each([
     ["http://localhost:5173", 200],
     ["http://127.0.0.1:8080", 200],
+    ["http://0.0.0.0:8080", 200],
     ["https://trusted.example", 200],
     ["https://evil.example", 403],
     ["http://localhost.evil.example", 403],
@@ -203,6 +204,7 @@ describe("a server without keys", () => {
         }).on("error", reject);
       });
     expect(await statusFor("localhost:1234")).toBe(200);
+    expect(await statusFor("0.0.0.0:1234")).toBe(200);
     expect(await statusFor("rebound.example")).toBe(403);
     expect(await statusFor("127.0.0.1.rebound.example")).toBe(403);
     // Called directly there is no host to be fooled by.

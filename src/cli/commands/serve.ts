@@ -11,6 +11,7 @@ interface ServeOptions {
   readonly dataDir: string;
   readonly model?: readonly ModelSource[];
   readonly apiKey?: readonly string[];
+  readonly tokens?: boolean;
   readonly threads?: number;
 }
 
@@ -29,12 +30,21 @@ export const define: CommandModule["define"] = (command, context) => {
       "a key (tml-...) that clients must send; may be repeated",
       gathered((key) => key),
     )
+    .option("--tokens", "let clients exchange their key for tokens that end after an hour")
     .option("--threads <number>", "threads for the training (default: one per core)", wholeNumber(1, 64))
     .action((options: ServeOptions) => serve(options, context));
 };
 
 async function serve(
-  { port, host, dataDir, model: sources = [defaultModel], apiKey: apiKeys = [], threads }: ServeOptions,
+  {
+    port,
+    host,
+    dataDir,
+    model: sources = [defaultModel],
+    apiKey: apiKeys = [],
+    tokens = false,
+    threads,
+  }: ServeOptions,
   context: CommandContext,
 ): Promise<void> {
   const { stdout } = context;
@@ -50,7 +60,7 @@ async function serve(
   const models: LocalModel[] = [];
   // One after the other: there is one line to show a download in.
   for (const source of sources) models.push(await findModel(context, source, checkModel));
-  const backend = await start({ port, host, dataDir, models, apiKeys, ...(threads && { threads }) });
+  const backend = await start({ port, host, dataDir, models, apiKeys, tokens, ...(threads && { threads }) });
   try {
     context.notify(`Serving ${models.map(({ name }) => name).join(", ")} at ${backend.baseURL}`);
     context.notify(`Runs and checkpoints are kept in ${backend.dataDir}. Ctrl-C ends the server.`);

@@ -2,7 +2,8 @@ import type { MiddlewareHandler } from "hono";
 import { HttpError } from "./http-error.js";
 import type { AppEnv } from "./route.js";
 
-const LOOPBACK = /^(localhost|127(\.\d{1,3}){3}|\[::1\])$/i;
+// Whoever connects to 0.0.0.0 gets to his own machine.
+const LOOPBACK = /^(localhost|127(\.\d{1,3}){3}|0\.0\.0\.0|\[::1\])$/i;
 
 /**
  * Lets browsers use the server. Where keys are needed any page may: without the key it gets nothing. Without
@@ -58,12 +59,17 @@ function isLoopbackOrigin(origin: string): boolean {
   }
 }
 
+/** Whether a request came under a name of this machine. */
+export function isAskedLocally(request: Request): boolean {
+  return LOOPBACK.test(new URL(request.url).hostname);
+}
+
 /**
  * The answer to a request that came over a socket under a name that is not this machine's: a web page can point
  * its own name at 127.0.0.1, and its requests then look like a local page's but for the host.
  */
 export function refuseForeignHost(request: Request): Response | undefined {
-  if (LOOPBACK.test(new URL(request.url).hostname)) return undefined;
+  if (isAskedLocally(request)) return undefined;
   const detail =
     "This server answers only under the names of this machine (localhost, 127.0.0.1); start it with an API key to use it under others.";
   return Response.json({ detail }, { status: 403 });
