@@ -56,6 +56,7 @@ function methods(plain, withTokens) {
   const others = calls.filter(({ result }) => result !== undefined && !["ok", "-"].includes(result));
   const ways = runs.map(({ configuration }) => configuration).join("; then ");
   return `Every public method of the clients of \`tinker\` ${plain.version}, found by introspection, is called in its synchronous and its asynchronous form. The server is the built-in backend with its real engine: first ${ways}.
+\`get_tokenizer\` finds the tokenizer that the script has downloaded from the server first, as [Coming from Python](coming-from-python.md#tokenizers) shows: \`tinkerts/nano\` is on no hub.
 ${plain.rows.length} methods, ${count(/^ok$/)} calls right, ${count(/FAILED|MISSING/)} wrong.${others.length === 0 ? "" : ` The calls that were neither:\n\n${table(["call", "the backend", "result"], others.map(Object.values))}`}`;
 }
 

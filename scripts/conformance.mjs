@@ -57,6 +57,8 @@ function makeClients() {
   }
   if (!installTorch(uv, Object.values(clients))) {
     console.log("PyTorch could not be installed: custom losses of the Python SDK are left out.");
+  } else if (!install(uv, newest, ["tinker-cookbook"])) {
+    console.log("The Python cookbook could not be installed: its runs are left out.");
   }
   return clients;
 }
@@ -66,14 +68,15 @@ function makeClients() {
  * only a report is worth.
  */
 function installTorch(uv, pythons) {
-  const env = { ...process.env, UV_HTTP_TIMEOUT: "15", UV_HTTP_RETRIES: "0" };
-  const install = (python, index) =>
-    spawnSync(uv, ["pip", "install", "--quiet", "--python", python, ...index, "torch"], {
-      env,
-      timeout: 180_000,
-    }).status === 0;
   const indexes = [["--default-index", TORCH_FOR_CPUS], ...(options.report ? [[]] : [])];
-  return indexes.some((index) => pythons.every((python) => install(python, index)));
+  return indexes.some((index) => pythons.every((python) => install(uv, python, [...index, "torch"])));
+}
+
+/** Whether it could be installed; what cannot be reached is soon given up. */
+function install(uv, python, wanted) {
+  const env = { ...process.env, UV_HTTP_TIMEOUT: "15", UV_HTTP_RETRIES: "0" };
+  const args = ["pip", "install", "--quiet", "--python", python, ...wanted];
+  return spawnSync(uv, args, { env, timeout: 180_000 }).status === 0;
 }
 
 const { against } = options;

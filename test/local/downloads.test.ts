@@ -6,8 +6,9 @@ import { gunzipSync } from "node:zlib";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { downloadCheckpoint } from "../../src/checkpoints/index.js";
 import { RestClient } from "../../src/index.js";
+import { defaultModel } from "../../src/local/default-model.js";
 import type { LocalBackend } from "../../src/local/index.js";
-import { FakeEngine } from "./fake-engine.js";
+import { FakeEngine, fakeModel } from "./fake-engine.js";
 import { type RawClient, startFake, stepBody } from "./raw-client.js";
 
 /** Enough weights for a download that can be cut off in its middle. */
@@ -163,5 +164,47 @@ describe("downloads", () => {
       await fetch(await fileUrl(), { method: "HEAD" });
     }
     await expect.poll(openFiles).toBeLessThan(before + 10);
+  });
+});
+
+describe("a model's tokenizer", () => {
+  /** The tokenizer of nano, under the fake model's name. */
+  class EngineWithTokenizer extends FakeEngine {
+    override models = async () => [{ ...fakeModel, tokenizerPath: defaultModel.path }];
+  }
+  const keys = { apiKeys: ["tml-one"] };
+
+  it("is downloaded with a key of the server, as an archive that Python reads", async () => {
+    const { backend, client } = await startFake({ engine: new EngineWithTokenizer(), ...keys });
+    const url = `/tokenizer?model=${encodeURIComponent(fakeModel.name)}`;
+    expect((await client.get(url)).status).toBe(401);
+    const withKey = client.withKey("tml-one");
+    const answer = await withKey.send("GET", `/api/v1${url}`);
+    expect(answer.status).toBe(200);
+    const tar = gunzipSync(Buffer.from(await answer.arrayBuffer()));
+    const tokenizer = await readFile(join(defaultModel.path, "tokenizer.json"));
+    expect(tar.subarray(0, 14).toString()).toBe("tokenizer.json");
+    expect(tar.subarray(512, 512 + tokenizer.length).equals(tokenizer)).toBe(true);
+    expect(tar.includes("tokenizer_config.json")).toBe(true);
+    expect(tar.includes("model.safetensors")).toBe(false);
+    expect((await withKey.send("HEAD", `/api/v1${url}`)).status).toBe(200);
+    expect((await withKey.get("/tokenizer?model=../../etc")).status).toBe(422);
+    await backend.close();
+  });
+
+  it("is a folder to clients of this machine, and the model's name to others", async () => {
+    const { backend, client } = await startFake({ engine: new EngineWithTokenizer(), ...keys });
+    const withKey = client.withKey("tml-one");
+    const { modelId } = await withKey.openModel();
+    const info = async (origin: string) => {
+      const answer = await withKey.send("POST", `${origin}/api/v1/get_info`, {
+        headers: { "content-type": "application/json" },
+        body: JSON.stringify({ model_id: modelId }),
+      });
+      return ((await answer.json()) as { model_data: { tokenizer_id: string } }).model_data.tokenizer_id;
+    };
+    expect(await info("http://localhost:8642")).toBe(defaultModel.path);
+    expect(await info("http://trainer.example:8642")).toBe(fakeModel.name);
+    await backend.close();
   });
 });

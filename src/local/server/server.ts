@@ -8,6 +8,7 @@ import type { Store } from "../store/store.js";
 import { auditTrail } from "./access/audit-trail.js";
 import { addClientRoutes } from "./access/client-routes.js";
 import { Identities } from "./access/identity.js";
+import { addTokenizerRoute } from "./access/tokenizer-route.js";
 import { UrlSigner } from "./access/url-signer.js";
 import { addAdminRoutes } from "./admin/admin-routes.js";
 import { addOpenAiRoutes } from "./chat/openai-routes.js";
@@ -185,6 +186,7 @@ export async function createServer(options: ServerOptions): Promise<Server> {
   });
   const route = routesOf(app, services.reader);
   addClientRoutes(route, services);
+  addTokenizerRoute(app, services);
   addSessionRoutes(route, services);
   addTrainingRoutes(app, route, services);
   addWeightsRoutes(route, services);

@@ -18,6 +18,8 @@ import tinker
 from tinker import types
 from tinker.lib.api_future_impl import QueueState
 
+from download_tokenizer import download_tokenizer
+
 try:
     import torch
 except ImportError:
@@ -224,6 +226,8 @@ async def finished(value):
 
 
 async def matrix():
+    # The model is on no hub.
+    download_tokenizer(MODEL)
     # The synchronous forms must not run in an event loop, as in any program that uses them.
     world = await asyncio.to_thread(World)
     plan = await asyncio.to_thread(calls, world)

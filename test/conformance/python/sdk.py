@@ -200,6 +200,14 @@ async def asynchronous(service):
     )
 
 
+def whole_context(service):
+    """What can be trained can be scored."""
+    models = service.get_server_capabilities().supported_models
+    context = next(model.max_context_length for model in models if model.model_name == MODEL)
+    tokens = types.ModelInput.from_ints([index % 50 + 1 for index in range(context)])
+    assert len(service.create_sampling_client(base_model=MODEL).compute_logprobs(tokens).result()) == context
+
+
 def main():
     service = tinker.ServiceClient(user_metadata={"who": "py"}, project_id="proj-a", display_name="Python run")
     assert MODEL in [model.model_name for model in service.get_server_capabilities().supported_models]
@@ -218,6 +226,7 @@ def main():
     errors(service, training)
     asyncio.run(asynchronous(service))
     rest(service, training, sampler, saved, for_sampler)
+    whole_context(service)
     service.close("success").result()
     print("python sdk ok")
 

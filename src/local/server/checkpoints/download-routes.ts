@@ -6,7 +6,7 @@ import type { CheckpointRecord } from "../../store/checkpoint-store.js";
 import type { Store } from "../../store/store.js";
 import type { UrlSigner } from "../access/url-signer.js";
 import { HttpError } from "../http/http-error.js";
-import { contentResponse, streamPart } from "../http/partial-content.js";
+import { answering, contentResponse, streamPart } from "../http/partial-content.js";
 import type { App } from "../http/route.js";
 import type { LiveSessions } from "../sessions/live-sessions.js";
 import { openArchive } from "./archive.js";
@@ -84,17 +84,6 @@ export function addDownloadRoutes(
     const record = checkpoints.get(trainingRunId, kind, name);
     if (record !== undefined) return record;
     throw new HttpError(404, "The checkpoint of this link has been deleted or has expired.");
-  }
-}
-
-/** Closes what was opened for an answer that then has no body to do so: a refusal, or one to HEAD. */
-async function answering(close: () => Promise<void>, answer: () => Response): Promise<Response> {
-  let response: Response | undefined;
-  try {
-    response = answer();
-    return response;
-  } finally {
-    if ((response?.body ?? null) === null) await close();
   }
 }
 

@@ -95,3 +95,14 @@ export function streamPart(
     cancel: finish,
   });
 }
+
+/** Closes what was opened for an answer that then has no body to do so: a refusal, or one to HEAD. */
+export async function answering(close: () => Promise<void>, answer: () => Response): Promise<Response> {
+  let response: Response | undefined;
+  try {
+    response = answer();
+    return response;
+  } finally {
+    if ((response?.body ?? null) === null) await close();
+  }
+}

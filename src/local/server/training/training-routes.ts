@@ -21,6 +21,7 @@ import { modelCacheFolder } from "../../hub-model.js";
 import type { Store } from "../../store/store.js";
 import { EncodedResult } from "../futures/future-store.js";
 import { type BodyReader, BodyTooLargeError, contentType, readBody } from "../http/body.js";
+import { isAskedLocally } from "../http/cross-site.js";
 import { HttpError, invalid } from "../http/http-error.js";
 import type { Limits } from "../http/limits.js";
 import type { App, Identity, Route } from "../http/route.js";
@@ -82,7 +83,7 @@ export function addTrainingRoutes(app: App, route: Route, services: TrainingServ
       isLora: true,
       loraRank: run.lora.rank,
       optimizerConfig: { type: "adamw" },
-      modelData: { arch: info.arch, modelName: info.name, tokenizerId: tokenizerId(info) },
+      modelData: { arch: info.arch, modelName: info.name, tokenizerId: tokenizerId(info, call.req.raw) },
     };
   });
 
@@ -177,9 +178,10 @@ export function addTrainingRoutes(app: App, route: Route, services: TrainingServ
 
 type Pass = Omit<ForwardBackwardRequest, "seqId"> & { readonly seqId?: number | undefined };
 
-/** Clients on other machines find what came from the hub there; a folder is for those on this one. */
-function tokenizerId({ name, tokenizerPath }: BaseModelInfo): string {
-  return tokenizerPath.startsWith(`${modelCacheFolder(name)}${sep}`) ? name : tokenizerPath;
+/** Clients on other machines look for the name, on the hub or in their folder; a folder of ours is for those on this one. */
+function tokenizerId({ name, tokenizerPath }: BaseModelInfo, request: Request): string {
+  const isOfHub = tokenizerPath.startsWith(`${modelCacheFolder(name)}${sep}`);
+  return isOfHub || !isAskedLocally(request) ? name : tokenizerPath;
 }
 
 /** Refuses a model that is to be trained by an optimizer which this server does not have. */
