@@ -1,10 +1,10 @@
 import { access } from "node:fs/promises";
 import { join } from "node:path";
-import { openArchive } from "../checkpoints/archive.js";
 import { HttpError } from "../http/http-error.js";
 import { answering, contentResponse, streamPart } from "../http/partial-content.js";
 import type { App } from "../http/route.js";
 import { type BaseModels, findBaseModel } from "../sessions/base-models.js";
+import { openArchive } from "./archive.js";
 
 /** What tokenizer libraries read of a model's folder; few models have all. */
 const TOKENIZER_FILES = [
