@@ -1,80 +1,122 @@
 import { viewOf, writeInt64s, writeWords } from "./tensors/packed.js";
-
-/** Sizes of nested messages in the order in which they are written. */
-export type Sizes = number[];
+import type { TensorValues } from "./tensors/tensor-values.js";
 
 const LENGTH_DELIMITED = 2;
 const encoder = new TextEncoder();
 
-/** Bytes of a non-negative integer below 2^53 as a varint. */
-export function varintSize(value: number): number {
-  let size = 1;
-  for (let rest = value; rest >= 128; rest = Math.floor(rest / 128)) size++;
-  return size;
-}
-
-/** Bytes of a length-delimited field below number 16, tag and length included. */
-export function fieldSize(payload: number): number {
-  return 1 + varintSize(payload) + payload;
-}
-
-export function utf8(text: string): Uint8Array {
-  return encoder.encode(text);
-}
-
-/** Writes protobuf fields below number 16 into a buffer whose size was worked out before. */
+/** Writes fields below number 16. Lists and texts are left out when empty, as proto3 does. */
 export class ProtoWriter {
-  readonly bytes: Uint8Array;
-  readonly #view: DataView;
+  #bytes = new Uint8Array(0);
+  #view = viewOf(this.#bytes);
+  #isMeasuring = true;
+  /** Sizes of nested messages in the order in which these begin. */
+  readonly #sizes: number[] = [];
+  /** The same few keys return in every datum. */
+  readonly #texts = new Map<string, Uint8Array>();
+  #nextSize = 0;
   #at = 0;
 
-  constructor(size: number) {
-    this.bytes = new Uint8Array(size);
-    this.#view = viewOf(this.bytes);
+  /** Runs the same code twice: first to measure, then to write each byte once into a buffer of the exact size. */
+  static encode(write: (writer: ProtoWriter) => void): Uint8Array {
+    const writer = new ProtoWriter();
+    write(writer);
+    writer.#bytes = new Uint8Array(writer.#at);
+    writer.#view = viewOf(writer.#bytes);
+    writer.#isMeasuring = false;
+    writer.#at = 0;
+    write(writer);
+    return writer.#bytes;
   }
 
-  get isFull(): boolean {
-    return this.#at === this.bytes.length;
+  /** A nested message, also an empty one. */
+  message(field: number, write: () => void): void {
+    if (!this.#isMeasuring) {
+      this.#begin(field, this.#sizes[this.#nextSize++]!);
+      write();
+      return;
+    }
+    const place = this.#sizes.push(0) - 1;
+    const start = this.#at;
+    write();
+    this.#sizes[place] = this.#at - start;
+    this.#begin(field, this.#at - start);
   }
 
-  varint(value: number): void {
-    let rest = value;
-    for (; rest >= 128; rest = Math.floor(rest / 128)) this.bytes[this.#at++] = (rest % 128) | 128;
-    this.bytes[this.#at++] = rest;
+  /** A text or bytes of no length, where being there says something: the member of a oneof. */
+  empty(field: number): void {
+    this.#begin(field, 0);
   }
 
-  varintField(field: number, value: number): void {
-    this.bytes[this.#at++] = field << 3;
-    this.varint(value);
+  payload(field: number, bytes: Uint8Array): void {
+    if (bytes.length === 0) return;
+    this.#begin(field, bytes.length);
+    if (!this.#isMeasuring) this.#bytes.set(bytes, this.#at);
+    this.#at += bytes.length;
   }
 
-  doubleField(field: number, value: number): void {
-    this.bytes[this.#at++] = (field << 3) | 1;
-    this.#view.setFloat64(this.#at, value, true);
-    this.#at += 8;
+  text(field: number, text: string): void {
+    let bytes = this.#texts.get(text);
+    if (bytes === undefined) {
+      bytes = encoder.encode(text);
+      this.#texts.set(text, bytes);
+    }
+    this.payload(field, bytes);
   }
 
-  /** Begins a nested message or any other length-delimited field. */
-  begin(field: number, size: number): void {
-    this.bytes[this.#at++] = (field << 3) | LENGTH_DELIMITED;
-    this.varint(size);
-  }
-
-  bytesField(field: number, payload: Uint8Array): void {
-    this.begin(field, payload.length);
-    this.bytes.set(payload, this.#at);
-    this.#at += payload.length;
-  }
-
-  wordsField(field: number, values: Int32Array | Float32Array): void {
-    this.begin(field, values.byteLength);
-    writeWords(this.#view, this.#at, values);
+  /** Packed 4-byte numbers. */
+  words(field: number, values: Int32Array | Float32Array): void {
+    if (values.length === 0) return;
+    this.#begin(field, values.byteLength);
+    if (!this.#isMeasuring) writeWords(this.#view, this.#at, values);
     this.#at += values.byteLength;
   }
 
-  int64sField(field: number, values: Int32Array | Float64Array): void {
-    this.begin(field, values.length * 8);
-    writeInt64s(this.#view, this.#at, values);
+  int64s(field: number, values: Int32Array | Float64Array): void {
+    if (values.length === 0) return;
+    this.#begin(field, values.length * 8);
+    if (!this.#isMeasuring) writeInt64s(this.#view, this.#at, values);
     this.#at += values.length * 8;
+  }
+
+  /** Numbers in the wire's form of their dtype. */
+  tensorValues(field: number, values: TensorValues): void {
+    if (values instanceof Float32Array) this.words(field, values);
+    else this.int64s(field, values);
+  }
+
+  /** Packed non-negative integers below 2^53. */
+  varints(field: number, values: readonly number[]): void {
+    if (values.length === 0) return;
+    this.message(field, () => {
+      for (const value of values) this.#varint(value);
+    });
+  }
+
+  /** A non-negative integer below 2^53, also 0. */
+  varint(field: number, value: number): void {
+    this.#byte(field << 3);
+    this.#varint(value);
+  }
+
+  double(field: number, value: number): void {
+    this.#byte((field << 3) | 1);
+    if (!this.#isMeasuring) this.#view.setFloat64(this.#at, value, true);
+    this.#at += 8;
+  }
+
+  #begin(field: number, size: number): void {
+    this.#byte((field << 3) | LENGTH_DELIMITED);
+    this.#varint(size);
+  }
+
+  #varint(value: number): void {
+    let rest = value;
+    for (; rest >= 128; rest = Math.floor(rest / 128)) this.#byte((rest % 128) | 128);
+    this.#byte(rest);
+  }
+
+  #byte(value: number): void {
+    if (!this.#isMeasuring) this.#bytes[this.#at] = value;
+    this.#at++;
   }
 }

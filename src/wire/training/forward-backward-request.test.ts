@@ -132,7 +132,7 @@ function randomRequest(seed: number): ForwardBackwardRequest {
     lossFn: "ppo",
     forwardOnly: random(2) === 1,
     lossFnConfig: Object.fromEntries(
-      list(random(4), () => [`keyNo${random(99)}`, random(2) ? random(100) / 3 : "täxt"]),
+      list(random(4), () => [`keyNo${random(99)}`, random(2) ? random(100) / 3 : ["täxt", ""][random(2)]!]),
     ),
     data: list(random(6), () =>
       Datum.received({
