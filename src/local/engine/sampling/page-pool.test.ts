@@ -52,6 +52,24 @@ describe("pages of keys and values", () => {
     expect(() => pool.take()).toThrow("no memory left for keys and values");
   });
 
+  it("does not grow for cached prefixes alone, but for sequences that are held", () => {
+    const kernels = createReferenceKernels();
+    const pool = new PagePool(kernels, config, 4096 * pageBytes);
+    for (let round = 0; round < 100; round++)
+      pool.release(
+        store(
+          pool,
+          tokens(round + 1, 20).map((token) => token + 10 * round),
+          pool.root(round),
+        ),
+      );
+    expect(kernels.allocatedBytes).toBe(512 * pageBytes);
+    const last = tokens(100, 20).map((token) => token + 990);
+    expect(pool.find(pool.root(99), last, last.length).pages).toHaveLength(20);
+    for (let page = 0; page < 1000; page++) pool.take();
+    expect(kernels.allocatedBytes).toBe(1024 * pageBytes);
+  });
+
   it("keeps its content when it grows", () => {
     const kernels = createReferenceKernels();
     const pool = new PagePool(kernels, config, 200 * pageBytes);

@@ -4,6 +4,8 @@ import { attentionWidths, type ModelConfig } from "../model/model-config.js";
 
 /** Tokens in a page. */
 export const PAGE_SIZE = 16;
+/** Cached prefixes alone make the pool grow to this part of its bound: memory that it once had is never given back. */
+const CACHED_PART = 1 / 8;
 
 /** A point in the tree of known prefixes; the root is one for each version of the weights. */
 export type PrefixNode = number;
@@ -56,7 +58,11 @@ export class PagePool {
 
   /** A page of one's own. Callers reserve what they need beforehand: there is one unless memory has run out. */
   take(): number {
-    const page = this.#free.pop() ?? this.#fresh() ?? this.#dropOldest();
+    const page =
+      this.#free.pop() ??
+      this.#fresh(this.maxPages * CACHED_PART) ??
+      this.#dropOldest() ??
+      this.#fresh(this.maxPages);
     if (page === undefined) {
       throw new EngineInputError(
         `there is no memory left for keys and values: ${this.heldPages * PAGE_SIZE} tokens are being sampled`,
@@ -123,10 +129,10 @@ export class PagePool {
     this.#values = [];
   }
 
-  #fresh(): number | undefined {
-    if (this.#pages.length === this.maxPages) return undefined;
-    // Cached prefixes are worth memory up to the bound, so growing comes before dropping.
-    if (this.#pages.length === this.#capacity && !this.#grow()) return undefined;
+  /** A page that was never used; the pool grows for it while it is smaller than `growBelow` pages. */
+  #fresh(growBelow: number): number | undefined {
+    if (this.#pages.length === this.#capacity && (this.#capacity >= growBelow || !this.#grow()))
+      return undefined;
     this.#pages.push({ references: 0, key: undefined });
     return this.#pages.length - 1;
   }
