@@ -1,0 +1,159 @@
+// A short sample (8 tokens) beside each kind of backlog in the built-in backend, each in a process of its own: how long it
+// takes, and what the backlog gets done beside the same backlog alone. Needs a build: npm run build.
+// Bars: beside another session's or another adapter's backlog 2 s at the 99th percentile, and nine tenths of the backlog's
+// throughput. A short sample behind the backlog of its own session and adapter waits for it, so that one is measured only.
+import { fork } from "node:child_process";
+import { once } from "node:events";
+import { availableParallelism } from "node:os";
+import { performance } from "node:perf_hooks";
+import { fileURLToPath } from "node:url";
+import { parseArgs } from "node:util";
+
+const BASE_MODEL = "tinkerts/nano";
+const WAIT_BAR_MS = 2000;
+const THROUGHPUT_BAR = 0.9;
+/** Between two short samples, counted from the end of one to the beginning of the next. */
+const PAUSE_MS = 500;
+const SAMPLES_PER_REQUEST = 8;
+const MAX_TOKENS = 400;
+const IDLE_SAMPLES = 20;
+
+const { values } = parseArgs({
+  options: {
+    requests: { type: "string", default: "64" },
+    passes: { type: "string", default: "24" },
+    server: { type: "boolean", default: false },
+  },
+});
+const size = { requests: Number(values.requests), passes: Number(values.passes) };
+if (values.server) await serve();
+else await measure();
+
+async function serve() {
+  const { startLocalBackend } = await import("tinkerts/local");
+  const backend = await startLocalBackend({});
+  process.on("message", () => process.exit(0));
+  process.send({ baseURL: backend.baseURL, apiKey: backend.apiKey });
+}
+
+async function measure() {
+  const idle = await withBackend(async (open) => {
+    const { sampler } = await open();
+    const waits = [];
+    while (waits.length < IDLE_SAMPLES) waits.push(await shortSample(sampler));
+    return waits;
+  });
+  const alone = (kind) => withBackend((open) => beside(open, kind, false));
+  // Before and after, so that a machine that becomes slower or faster meanwhile does not decide.
+  const sampling = [await alone("other session")];
+  const backlogs = [];
+  for (const kind of ["same session", "other session", "other adapter"])
+    backlogs.push(await withBackend((open) => beside(open, kind, true)));
+  sampling.push(await alone("other session"));
+  const training = [await alone("training")];
+  backlogs.push(await withBackend((open) => beside(open, "training", true)));
+  training.push(await alone("training"));
+  const figures = backlogs.map(({ kind, waits, perSecond }) => {
+    const alonePerSecond = (kind === "training" ? training : sampling).map((run) =>
+      Math.round(run.perSecond),
+    );
+    const mean = alonePerSecond.reduce((sum, each) => sum + each, 0) / alonePerSecond.length;
+    return {
+      backlog: kind,
+      ...summary(waits),
+      alonePerSecond: alonePerSecond.join(" and "),
+      besidePerSecond: Math.round(perSecond),
+      throughput: Number((perSecond / mean).toFixed(3)),
+    };
+  });
+  const judged = figures.filter(({ backlog }) => backlog.startsWith("other"));
+  const bars = {
+    [`wait below ${WAIT_BAR_MS} ms at p99 beside other sessions and adapters`]: judged.every(
+      ({ waitP99Ms }) => waitP99Ms < WAIT_BAR_MS,
+    ),
+    [`backlog keeps ${THROUGHPUT_BAR} of its throughput`]: judged.every(
+      ({ throughput }) => throughput >= THROUGHPUT_BAR,
+    ),
+  };
+  console.log(
+    JSON.stringify({
+      bench: "fairness",
+      cores: availableParallelism(),
+      ...size,
+      samplesPerRequest: SAMPLES_PER_REQUEST,
+      maxTokens: MAX_TOKENS,
+      idle: summary(idle),
+      backlogs: figures,
+      bars,
+      pass: Object.values(bars).every(Boolean),
+    }),
+  );
+}
+
+/** One backlog from its beginning to its end, with or without short samples all along; tokens per second of the backlog. */
+async function beside(open, kind, isBeside) {
+  const busy = await open();
+  const newcomer = kind === "other session" || kind === "training" ? await open() : busy;
+  const sampler = kind === "other adapter" ? await busy.freshAdapter() : newcomer.sampler;
+  const began = performance.now();
+  let isOver = false;
+  const work = (kind === "training" ? train(busy.training) : sampleAll(busy.sampler)).then((tokens) => {
+    isOver = true;
+    return (tokens * 1000) / (performance.now() - began);
+  });
+  const waits = [];
+  while (isBeside && !isOver) {
+    await new Promise((resolve) => setTimeout(resolve, PAUSE_MS));
+    if (!isOver) waits.push(await shortSample(sampler));
+  }
+  return { kind, waits, perSecond: await work };
+}
+
+async function sampleAll(sampler) {
+  const all = Array.from({ length: size.requests }, async (_, seed) => {
+    const prompt = Array.from({ length: 32 }, (_unused, index) => 10 + ((seed * 31 + index * 7) % 400));
+    const samplingParams = { maxTokens: MAX_TOKENS, stop: [], seed };
+    const { sequences } = await sampler.sample({ prompt, numSamples: SAMPLES_PER_REQUEST, samplingParams });
+    return sequences.reduce((sum, { tokens }) => sum + tokens.length, 0);
+  });
+  return (await Promise.all(all)).reduce((sum, tokens) => sum + tokens, 0);
+}
+
+async function train(training) {
+  const tokens = Array.from({ length: 256 }, (_, index) => 10 + (index % 300));
+  const batch = Array(16).fill({ modelInput: tokens, lossFnInputs: { targetTokens: tokens } });
+  const passes = Array.from({ length: size.passes }, () => training.forwardBackward(batch, "cross_entropy"));
+  await Promise.all(passes);
+  return size.passes * batch.length * tokens.length;
+}
+
+async function shortSample(sampler) {
+  const prompt = [20, 21, 22, 23];
+  const began = performance.now();
+  await sampler.sample({ prompt, samplingParams: { maxTokens: 8, stop: [] } });
+  return performance.now() - began;
+}
+
+async function withBackend(use) {
+  const { ServiceClient } = await import("tinkerts");
+  const child = fork(fileURLToPath(import.meta.url), ["--server"]);
+  const [address] = await once(child, "message");
+  const open = async () => {
+    const service = new ServiceClient({ ...address, logLevel: "off" });
+    const training = await service.createLoraTrainingClient({ baseModel: BASE_MODEL, rank: 8, seed: 1 });
+    const freshAdapter = () => training.saveWeightsAndGetSamplingClient();
+    return { training, freshAdapter, sampler: await freshAdapter() };
+  };
+  try {
+    return await use(open);
+  } finally {
+    child.send("end");
+    await once(child, "exit");
+  }
+}
+
+function summary(waits) {
+  const sorted = waits.toSorted((a, b) => a - b);
+  const at = (share) => Math.round(sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * share))]);
+  return { samples: sorted.length, waitP50Ms: at(0.5), waitP99Ms: at(0.99), waitMaxMs: at(1) };
+}
