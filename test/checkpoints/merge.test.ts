@@ -266,7 +266,7 @@ describe("mergeAdapter", () => {
     [
       "an embedding",
       { tensors: only("base_model.model.model.embed_tokens.lora_embedding_A", [3, 64]) },
-      /no LoRA matrix of a linear layer/,
+      /not a LoRA matrix of a linear layer/,
     ],
     [
       "another model's modules",
@@ -300,7 +300,7 @@ describe("mergeAdapter", () => {
       `${below} could not be written: ENOTDIR`,
     );
     await expect(mergeAdapter(fixture("qwen3"), file, newFolder())).rejects.toThrow(
-      `${file} is no PEFT adapter`,
+      `${file} is not a PEFT adapter`,
     );
     const base = newFolder();
     mkdirSync(base);
@@ -421,7 +421,7 @@ describe("readAdapter and writeAdapter", () => {
   ])("refuse a config that is wrong %#", async (config, sentence) => {
     const path = newFolder();
     mkdirSync(path);
-    await expect(readAdapter(path)).rejects.toThrow(/is no PEFT adapter: it has no adapter_config.json/);
+    await expect(readAdapter(path)).rejects.toThrow(/is not a PEFT adapter: it has no adapter_config.json/);
     writeFileSync(join(path, "adapter_config.json"), JSON.stringify(config));
     await expect(readAdapter(path)).rejects.toThrow(sentence);
   });

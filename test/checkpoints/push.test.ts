@@ -198,7 +198,7 @@ describe("pushToHub", () => {
       ]),
     );
     await expect(push()).rejects.toThrow(
-      "is no PEFT adapter: it has no adapter_model.safetensors. Encrypted",
+      "is not a PEFT adapter: it has no adapter_model.safetensors. Encrypted",
     );
     expect(hub.repos.size).toBe(0);
     expect(readdirSync(temporary)).toEqual([]);

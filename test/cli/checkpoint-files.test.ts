@@ -136,7 +136,7 @@ describe("checkpoints that leave the server", () => {
     ]);
     expect(refused.map(({ code }) => code)).toEqual([1, 1, 1, 2]);
     expect(refused[0]!.stderr).toBe(`error: ${merged} exists already: give another --output\n`);
-    expect(refused[1]!.stderr).toMatch(/nowhere is no PEFT adapter/);
+    expect(refused[1]!.stderr).toMatch(/nowhere is not a PEFT adapter/);
     expect(refused[2]!.stderr).toMatch(/"no model" is neither a folder .* nor a Hugging Face id/);
     expect(refused[3]!.stderr).toMatch(/required option '-o, --output <folder>' not specified/);
   });

@@ -36,6 +36,7 @@ export function endpoints(who, index) {
     { name: "healthz", method: "GET", path: "/healthz", ...NO_ID, open: true },
     get("/healthz", { ...NO_ID, open: true }),
     get("/get_server_capabilities", NO_ID),
+    get(`/tokenizer?model=${encodeURIComponent(BASE_MODEL)}`, NO_ID),
     post("/client/config", { sdk_version: "0.36.0" }, NO_ID),
     post("/client/dynamic_config", { sdk_version: "0.36.0" }, NO_ID),
     post("/auth/token", {}, NO_ID),
