@@ -79,7 +79,11 @@ async function train(regularizers: readonly Regularizer[]) {
     ...lesson.map((fact) => datumOf(fact, "learn")),
     ...reminders.map((fact) => datumOf(fact, "remember")),
   ];
-  const { lossFnOutputs } = await training.forward(plain, "cross_entropy");
+  // The server's own losses take their own inputs only; `remember` is for ours.
+  const known = plain.map(({ modelInput, lossFnInputs }) => {
+    return { modelInput, lossFnInputs: { targetTokens: lossFnInputs["targetTokens"]! } };
+  });
+  const { lossFnOutputs } = await training.forward(known, "cross_entropy");
   const data = plain.map(({ modelInput, lossFnInputs }, index) => {
     const refLogprobs = lossFnOutputs[index]!.logprobs; // one reference for each datum
     return new Datum({ modelInput, lossFnInputs: { ...lossFnInputs, refLogprobs } });
