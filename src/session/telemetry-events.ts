@@ -1,18 +1,15 @@
 import { isUserError, redactText } from "../errors.js";
-import type { TelemetryEvent, TelemetrySeverity } from "../wire/index.js";
-
-/** What one kind of event says; the telemetry queue adds id, index and time. */
-export type EventBody = WithoutStamp<TelemetryEvent>;
-
-type WithoutStamp<Event> = Event extends TelemetryEvent
-  ? Omit<Event, "eventId" | "eventSessionIndex" | "timestamp">
-  : never;
+import type { TelemetryEventBody, TelemetrySeverity } from "../wire/index.js";
 
 const MAX_TEXT_CHARACTERS = 8_000;
 const MAX_DATA_CHARACTERS = 64_000;
 const SECRET_KEY = /(token|secret|password|api[-_]?key|authorization|cookie|credential|cf-access-.*)s?$/i;
 
-export function genericEvent(eventName: string, eventData: object, severity: TelemetrySeverity): EventBody {
+export function genericEvent(
+  eventName: string,
+  eventData: object,
+  severity: TelemetrySeverity,
+): TelemetryEventBody {
   return {
     event: "GENERIC_EVENT",
     severity,
@@ -22,7 +19,7 @@ export function genericEvent(eventName: string, eventData: object, severity: Tel
 }
 
 /** A failure the caller has to fix is a `user_error`; anything else is an exception of ours or the service's. */
-export function exceptionEvent(error: unknown, severity: TelemetrySeverity): EventBody {
+export function exceptionEvent(error: unknown, severity: TelemetrySeverity): TelemetryEventBody {
   const userError = findUserError(error);
   if (userError !== undefined) {
     const { status, body } = userError as { status?: unknown; body?: unknown };

@@ -1,9 +1,14 @@
 import { APIError } from "../errors.js";
 import { type HttpClient, randomUuid, requestTo } from "../transport/index.js";
 import { PROTOCOL_VERSION } from "../version.js";
-import { endpoints, type TelemetryEvent, type TelemetrySeverity } from "../wire/index.js";
+import {
+  endpoints,
+  type TelemetryEvent,
+  type TelemetryEventBody,
+  type TelemetrySeverity,
+} from "../wire/index.js";
 import type { Metrics } from "./metrics.js";
-import { durationText, type EventBody, exceptionEvent, genericEvent } from "./telemetry-events.js";
+import { durationText, exceptionEvent, genericEvent } from "./telemetry-events.js";
 
 export const MAX_BATCH_EVENTS = 100;
 export const MAX_QUEUED_EVENTS = 10_000;
@@ -133,7 +138,7 @@ export class Telemetry {
     this.#push({ event: "SESSION_END", severity: "INFO", duration: durationText(durationMs) });
   }
 
-  #push(body: EventBody): boolean {
+  #push(body: TelemetryEventBody): boolean {
     if (!this.#enabled || this.#closed) return false;
     if (this.#queue.length >= MAX_QUEUED_EVENTS) {
       this.#drop(1);

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { camelToSnake, fromWireJson, snakeToCamel, toWireJson } from "./json-keys.js";
-import type { BillingUsage, SessionSearchResponse } from "./records/rest-types.js";
+import type { BillingUsage, SessionSummary } from "./records/rest-types.js";
 import { ModelInput } from "./sampling/model-input.js";
 import { TensorData } from "./tensors/tensor-data.js";
 
@@ -86,7 +86,7 @@ describe("fromWireJson", () => {
       sessions: { sess_a_b: { user_metadata: { k_k: "v" } } },
     });
     expect(usage.sessions).toEqual({ sess_a_b: { userMetadata: { k_k: "v" } } });
-    const found = fromWireJson<SessionSearchResponse>({ sessions: [{ session_id: "sess_a_b" }] });
+    const found = fromWireJson<{ sessions: SessionSummary[] }>({ sessions: [{ session_id: "sess_a_b" }] });
     expect(found.sessions[0]?.sessionId).toBe("sess_a_b");
     expect(fromWireJson({ sessions: ["sess_a_b"] })).toEqual({ sessions: ["sess_a_b"] });
   });

@@ -1,19 +1,15 @@
 import { describe, expect, it } from "vitest";
+import { passFromJson, passToJson } from "../../test/support/pass-json.js";
 import { TinkerError, ValidationError } from "../errors.js";
 import { encodeRequest } from "./endpoints/endpoint.js";
 import { endpoints } from "./endpoints/index.js";
 import { ModelInput } from "./sampling/model-input.js";
-import { sampleResponseFromJson, sampleResponseToJson } from "./sampling/sample-json.js";
 import type { SampleResponse } from "./sampling/sampling-types.js";
 import { TensorData } from "./tensors/tensor-data.js";
 import { Datum } from "./training/datum.js";
-import {
-  forwardBackwardOutputFromJson,
-  forwardBackwardOutputToJson,
-} from "./training/forward-backward-json.js";
-import { forwardBackwardRequestFromJson, forwardBackwardRequestToJson } from "./training/request-json.js";
 import type { ForwardBackwardRequest } from "./training/training-types.js";
 
+const { sample, forwardBackward } = endpoints;
 const throughText = (value: unknown): unknown => JSON.parse(JSON.stringify(value));
 
 describe("forward and backward requests in JSON", () => {
@@ -33,7 +29,7 @@ describe("forward and backward requests in JSON", () => {
   };
 
   it("have the names older servers know", () => {
-    expect(throughText(forwardBackwardRequestToJson(request))).toEqual({
+    expect(throughText(passToJson(request))).toEqual({
       forward_backward_input: {
         data: [
           {
@@ -58,9 +54,9 @@ describe("forward and backward requests in JSON", () => {
 
   it("come back as they were, both passes", () => {
     for (const forwardOnly of [false, true]) {
-      const json = forwardBackwardRequestToJson({ ...request, forwardOnly });
+      const json = passToJson({ ...request, forwardOnly });
       expect(Object.keys(json)).toContain(forwardOnly ? "forward_input" : "forward_backward_input");
-      expect(forwardBackwardRequestFromJson(throughText(json))).toEqual({ ...request, forwardOnly });
+      expect(passFromJson(throughText(json))).toEqual({ ...request, forwardOnly });
     }
   });
 
@@ -71,7 +67,7 @@ describe("forward and backward requests in JSON", () => {
     ];
     const datum = new Datum({ modelInput: [1, 2], lossFnInputs: { targetTokens: targets } });
     expect(datum.lossFnInputs["targetTokens"]!.isSparse).toBe(true);
-    const json = forwardBackwardRequestToJson({ ...request, data: [datum] });
+    const json = passToJson({ ...request, data: [datum] });
     expect(json).toMatchObject({
       forward_backward_input: {
         data: [{ loss_fn_inputs: { target_tokens: { data: targets.flat(), shape: [2, 4] } } }],
@@ -81,12 +77,12 @@ describe("forward and backward requests in JSON", () => {
 
   it("refuse what JSON cannot carry", () => {
     const infinite = new Datum({ modelInput: [1], lossFnInputs: { logprobs: [Number.NEGATIVE_INFINITY] } });
-    expect(() => forwardBackwardRequestToJson({ ...request, data: [infinite] })).toThrow(
+    expect(() => passToJson({ ...request, data: [infinite] })).toThrow(
       "data[0].lossFnInputs.logprobs[0] is -Infinity",
     );
     const span = { type: "prompt" as const, sequenceId: "s", length: 2 };
     const marked = request.data[0]!.withProvenance({ modelInput: [span], lossFnInputs: [span] });
-    expect(() => forwardBackwardRequestToJson({ ...request, data: [marked] })).toThrow(
+    expect(() => passToJson({ ...request, data: [marked] })).toThrow(
       "data[0] says where its tokens came from",
     );
   });
@@ -136,8 +132,8 @@ describe("forward and backward requests in JSON", () => {
       'weights.dtype must be "float32" or "int64", got "complex"',
     ],
   ])("that have %s are refused by a server", (_, json, message) => {
-    expect(() => forwardBackwardRequestFromJson(json)).toThrow(message);
-    expect(() => forwardBackwardRequestFromJson(json)).toThrow(ValidationError);
+    expect(() => passFromJson(json)).toThrow(message);
+    expect(() => passFromJson(json)).toThrow(ValidationError);
   });
 });
 
@@ -150,17 +146,17 @@ describe("forward and backward outputs in JSON", () => {
       ],
       metrics: { "loss:sum": 2, "odd_name:mean": Number.NaN },
     };
-    const json = throughText(forwardBackwardOutputToJson(output));
+    const json = throughText(forwardBackward.future.toJson(output));
     expect(json).toMatchObject({
       loss_fn_outputs: [
         { logprobs: { data: [-1, null], dtype: "float32", shape: [2] }, elementwise_loss: { shape: [1, 2] } },
       ],
     });
-    expect(forwardBackwardOutputFromJson(json)).toEqual(output);
+    expect(forwardBackward.future.fromJson(json)).toEqual(output);
   });
 
   it("are read from servers that say less", () => {
-    const read = forwardBackwardOutputFromJson({
+    const read = forwardBackward.future.fromJson({
       loss_fn_output_type: "x:TorchLossReturn",
       loss_fn_outputs: [
         {
@@ -181,7 +177,7 @@ describe("forward and backward outputs in JSON", () => {
       "float32",
       "int64",
     ]);
-    expect(forwardBackwardOutputFromJson({})).toEqual({
+    expect(forwardBackward.future.fromJson({})).toEqual({
       lossFnOutputType: "ArrayRecord",
       lossFnOutputs: [],
       metrics: {},
@@ -190,12 +186,12 @@ describe("forward and backward outputs in JSON", () => {
 
   it("that cannot be read are the server's fault", () => {
     const read = () =>
-      forwardBackwardOutputFromJson({ loss_fn_outputs: [{ logprobs: { data: [1], shape: [2] } }] });
+      forwardBackward.future.fromJson({ loss_fn_outputs: [{ logprobs: { data: [1], shape: [2] } }] });
     expect(read).toThrow(
       "The server's ForwardBackwardOutput cannot be read: lossFnOutputs[0].logprobs has 1 values",
     );
     expect(read).not.toThrow(ValidationError);
-    expect(() => forwardBackwardOutputFromJson("oops")).toThrow(TinkerError);
+    expect(() => forwardBackward.future.fromJson("oops")).toThrow(TinkerError);
   });
 });
 
@@ -283,12 +279,12 @@ describe("sample responses in JSON", () => {
       promptCacheHitTokens: 3,
       promptAltTokens: { tokens: TensorData.from([[1]]), logprobs: TensorData.from([[-0.5]]) },
     };
-    expect(sampleResponseFromJson(throughText(sampleResponseToJson(response)))).toEqual(response);
+    expect(sample.future.fromJson(throughText(sample.future.toJson(response)))).toEqual(response);
   });
 
   it("are read from servers that say less or more", () => {
     expect(
-      sampleResponseFromJson({
+      sample.future.fromJson({
         sequences: [{ stop_reason: "eos", tokens: [5], logprobs: [null] }, { tokens: [] }],
         prompt_logprobs: [null, -2],
         topk_prompt_logprobs: [null, [[3, -1], "odd"]],
@@ -319,7 +315,7 @@ describe("sample responses in JSON", () => {
     [{ sequences: [{}] }, "sequences[0].tokens must be a list of token ids, got undefined"],
     [{ sequences: [{ tokens: [1.5] }] }, "sequences[0].tokens[0] must be a token id"],
   ])("that are %j are the server's fault", (json, message) => {
-    expect(() => sampleResponseFromJson(json)).toThrow(
+    expect(() => sample.future.fromJson(json)).toThrow(
       `The server's SampleResponse cannot be read: ${message}`,
     );
   });

@@ -1,17 +1,15 @@
 /** How each JSON type is made, written and read by us: the conversion of names for most, codecs of their own for a few. */
 import {
   endpoints,
-  forwardBackwardRequestFromJson,
-  forwardBackwardRequestToJson,
   fromWireJson,
   ModelInput,
   modelInputField,
-  modelInputToJson,
   type TensorData,
   tensorFromJson,
   tensorToJson,
   toWireJson,
 } from "../../src/wire/index.js";
+import { passFromJson, passToJson } from "../support/pass-json.js";
 import { chunks, datum, forwardBackwardRequest, modelInput, sampleRequest, tensor } from "./messages.js";
 import { integer, type Make, text } from "./random.js";
 import { adamParams, dimuonParams, requests, shapes } from "./shapes.js";
@@ -26,13 +24,16 @@ const named = (make: Make<unknown>): Codec => ({ make, write: toWireJson, read: 
 
 const chunkCodec = (make: Make<unknown>): Codec => ({
   make,
-  write: (chunk) => modelInputToJson(ModelInput.from({ chunks: [chunk as never] })).chunks[0],
+  write: (chunk) => {
+    const written = modelInputField.write(ModelInput.from({ chunks: [chunk as never] }), "input");
+    return (written as { chunks: unknown[] }).chunks[0];
+  },
   read: (json) => modelInputField.read({ chunks: [json] }, "input").chunks[0],
 });
 
 /** Both are parts of a request, so they are read and written inside one. */
 const inRequest = (data: unknown[], rest: object = {}) =>
-  forwardBackwardRequestFromJson({
+  passFromJson({
     forward_backward_input: { data, loss_fn: "custom", ...rest },
     model_id: "m",
     seq_id: 1,
@@ -40,14 +41,14 @@ const inRequest = (data: unknown[], rest: object = {}) =>
 
 type InputBody = { forward_backward_input?: { data: unknown[] }; forward_input?: unknown };
 const requestInput = (request: unknown): unknown => {
-  const body = forwardBackwardRequestToJson(request as ReturnType<typeof inRequest>) as InputBody;
+  const body = passToJson(request as ReturnType<typeof inRequest>) as InputBody;
   return body.forward_backward_input ?? body.forward_input;
 };
 
 const special: Record<string, Codec> = {
   ModelInput: {
     make: modelInput(true),
-    write: (value) => modelInputToJson(value as ModelInput),
+    write: (value) => modelInputField.write(value as ModelInput, "input"),
     read: (json) => modelInputField.read(json, "input"),
   },
   EncodedTextChunk: chunkCodec(chunks.EncodedTextChunk),
@@ -56,7 +57,7 @@ const special: Record<string, Codec> = {
   DmelChunk: chunkCodec(chunks.DmelChunk),
   TensorDataModel: {
     make: tensor("finite"),
-    write: (value) => tensorToJson(value as TensorData, "refuse"),
+    write: (value) => tensorToJson(value as TensorData),
     read: (json) => tensorFromJson(json, "tensor"),
   },
   DatumModel: {
@@ -70,8 +71,7 @@ const special: Record<string, Codec> = {
   ForwardBackwardInputModel: {
     make: forwardBackwardRequest("json"),
     write: requestInput,
-    read: (json) =>
-      forwardBackwardRequestFromJson({ forward_backward_input: json, model_id: "m", seq_id: 1 }),
+    read: (json) => passFromJson({ forward_backward_input: json, model_id: "m", seq_id: 1 }),
   },
   SampleRequest: {
     make: sampleRequest,

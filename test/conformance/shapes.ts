@@ -2,6 +2,7 @@
  * Makers of every JSON type of the package, under its Python name and typed by ours: the compiler asks for each field
  * of our types here, and a test asks for each field of the package's.
  */
+import type { RequestErrorCategory } from "../../src/errors.js";
 import type * as Wire from "../../src/wire/index.js";
 import { endpoints } from "../../src/wire/index.js";
 import {
@@ -26,6 +27,13 @@ import {
 } from "./random.js";
 
 type Table = typeof endpoints;
+type Answer<Name extends keyof Table> = ReturnType<Table[Name]["answer"]["fromJson"]>;
+type Operation = {
+  [Name in keyof Table]: Table[Name] extends { future: unknown } ? Name : never;
+}[keyof Table];
+type Result<Name extends Operation> = ReturnType<Table[Name]["future"]["fromJson"]>;
+type Event<Name extends string> = Extract<Wire.TelemetryEvent, { event: Name }>;
+type Completion<State extends string> = Extract<Wire.FutureCompletion, { state: State }>;
 type Request<Name extends keyof Table> = Wire.GivenMessage<Table[Name]["request"]["shape"]>;
 
 /** The package's name of each request in the table of endpoints. */
@@ -127,22 +135,25 @@ export const optimizerConfig: Make<Wire.OptimizerConfig> = either<Wire.Optimizer
   dimuonOptimizer,
   otherFamily,
 );
-const customLossInput = record<Wire.CustomLossInput>({ name: text, rank: oneOf<0 | 1 | 2>(0, 1, 2) });
-const customLossNode = record<Wire.CustomLossNode>({
-  op: oneOf<Wire.CustomLossNodeOp>(
-    "placeholder",
-    "get_attr",
-    "call_function",
-    "call_method",
-    "call_module",
-    "output",
-  ),
+interface CustomLossNode {
+  readonly op: string;
+  readonly name: string;
+  readonly target: string;
+  readonly args?: readonly unknown[] | undefined;
+  readonly kwargs?: Readonly<Record<string, unknown>> | undefined;
+}
+const customLossInput = record<{ name: string; rank: 0 | 1 | 2 }>({
+  name: text,
+  rank: oneOf<0 | 1 | 2>(0, 1, 2),
+});
+const customLossNode = record<CustomLossNode>({
+  op: oneOf<string>("placeholder", "get_attr", "call_function", "call_method", "call_module", "output"),
   name: text,
   target: text,
   args: optional(listOf(anything)),
   kwargs: optional(mapOf(anything)),
 });
-const customLossGraph = record<Wire.CustomLossGraph>({
+const customLossGraph = record<{ format?: 1 | undefined; nodes: readonly CustomLossNode[] }>({
   format: optional(always<1>(1)),
   nodes: listOf(customLossNode),
 });
@@ -165,31 +176,31 @@ const futuresTarget = record<Request<"retrieveFutures">["target"]>({
   samplingSessionId: text,
   clonedSamplerId: optional(count),
 });
-const futureFinished = record<Wire.FutureFinished>({
+const futureFinished = record<Completion<"finished">>({
   state: always("finished"),
   requestId: text,
   responsePayloadUncompressedSize: nullable(count),
 });
-const futureFailed = record<Wire.FutureFailed>({ state: always("failed"), requestId: text });
+const futureFailed = record<Completion<"failed">>({ state: always("failed"), requestId: text });
 const eventBase = {
   eventId: text,
   eventSessionIndex: integer,
   severity: oneOf<Wire.TelemetrySeverity>("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"),
   timestamp: moment,
 };
-const sessionStart = record<Wire.SessionStartEvent>({ ...eventBase, event: always("SESSION_START") });
-const sessionEnd = record<Wire.SessionEndEvent>({
+const sessionStart = record<Event<"SESSION_START">>({ ...eventBase, event: always("SESSION_START") });
+const sessionEnd = record<Event<"SESSION_END">>({
   ...eventBase,
   event: always("SESSION_END"),
   duration: text,
 });
-const genericEvent = record<Wire.GenericEvent>({
+const genericEvent = record<Event<"GENERIC_EVENT">>({
   ...eventBase,
   event: always("GENERIC_EVENT"),
   eventName: text,
   eventData: optional(mapOf(anything)),
 });
-const unhandledException = record<Wire.UnhandledExceptionEvent>({
+const unhandledException = record<Event<"UNHANDLED_EXCEPTION">>({
   ...eventBase,
   event: always("UNHANDLED_EXCEPTION"),
   errorType: text,
@@ -210,7 +221,11 @@ const telemetryBatch = record<Request<"telemetry">>({
 
 // --- REST ---
 
-const cursor = record<Wire.Cursor>({ offset: integer, limit: integer, totalCount: integer });
+const cursor = record<Answer<"listTrainingRuns">["cursor"]>({
+  offset: integer,
+  limit: integer,
+  totalCount: integer,
+});
 const checkpoint = record<Wire.Checkpoint>({
   checkpointId: text,
   checkpointType: oneOf<Wire.CheckpointType>("training", "sampler", "external"),
@@ -388,9 +403,9 @@ export const shapes = {
     loraConfig: optional(loraConfig),
     optimizerConfig: optional(optimizerConfig),
   }),
-  CreateModelResponse: record<Wire.CreateModelResponse>({ modelId: text }),
+  CreateModelResponse: record<Result<"createModel">>({ modelId: text }),
   UnloadModelRequest: record<Request<"unloadModel">>({ modelId: text }),
-  UnloadModelResponse: record<Wire.UnloadModelResponse>({ modelId: text }),
+  UnloadModelResponse: record<Result<"unloadModel">>({ modelId: text }),
   OptimStepResponse: record<Wire.OptimStepResponse>({ metrics: nullable(mapOf(finite)) }),
   SaveWeightsRequest: record<Request<"saveWeights">>({
     modelId: text,
@@ -400,7 +415,7 @@ export const shapes = {
     overwrite: optional(boolean),
     userMetadata: optional(texts),
   }),
-  SaveWeightsResponse: record<Wire.SaveWeightsResponse>({ path: text }),
+  SaveWeightsResponse: record<Result<"saveWeights">>({ path: text }),
   SaveWeightsForSamplerRequest: record<Request<"saveWeightsForSampler">>({
     modelId: text,
     seqId: integer,
@@ -410,7 +425,7 @@ export const shapes = {
     userMetadata: optional(texts),
   }),
   SaveWeightsForSamplerResponse: record<{ path: string }>({ path: text }),
-  SaveWeightsForSamplerResponseInternal: record<Wire.SaveWeightsForSamplerResponse>({
+  SaveWeightsForSamplerResponseInternal: record<Result<"saveWeightsForSampler">>({
     path: nullable(text),
     samplingSessionId: nullable(text),
   }),
@@ -422,7 +437,7 @@ export const shapes = {
     ageEncryptionRecipients: optional(listOf(text)),
   }),
   SaveWeightsExternalResponse: record<{ path: string }>({ path: text }),
-  SaveWeightsExternalResponseInternal: record<Wire.SaveWeightsExternalResponse>({
+  SaveWeightsExternalResponseInternal: record<Result<"saveWeightsExternal">>({
     path: nullable(text),
     sizeBytes: nullable(count),
   }),
@@ -447,7 +462,7 @@ export const shapes = {
     ttlSeconds: optional(integer),
     weightsAccessToken: optional(text),
   }),
-  CopyWeightsResponse: record<Wire.CopyWeightsResponse>({ tinkerPath: text }),
+  CopyWeightsResponse: record<Answer<"copyWeights">>({ tinkerPath: text }),
   CustomLossInput: customLossInput,
   CustomLossNode: customLossNode,
   CustomLossGraph: customLossGraph,
@@ -458,7 +473,7 @@ export const shapes = {
     inputs: listOf(customLossInput),
     graph: customLossGraph,
   }),
-  CreateCustomLossResponse: record<Wire.CreateCustomLossResponse>({ lossId: text }),
+  CreateCustomLossResponse: record<Answer<"createCustomLoss">>({ lossId: text }),
   SamplingParams: record<Wire.SamplingParams>({
     maxTokens: optional(integer),
     seed: optional(integer),
@@ -475,9 +490,9 @@ export const shapes = {
     baseModel: optional(text),
     modelPath: optional(text),
   }),
-  CreateSamplingSessionResponse: record<Wire.CreateSamplingSessionResponse>({ samplingSessionId: text }),
+  CreateSamplingSessionResponse: record<Answer<"createSamplingSession">>({ samplingSessionId: text }),
   JoinSamplingSessionRequest: record<Request<"joinSamplingSession">>({ samplingSessionId: text }),
-  JoinSamplingSessionResponse: record<Wire.JoinSamplingSessionResponse>({ clientCounter: integer }),
+  JoinSamplingSessionResponse: record<Answer<"joinSamplingSession">>({ clientCounter: integer }),
   UntypedAPIFuture: record<Wire.UntypedFuture>({
     requestId: text,
     modelId: nullable(text),
@@ -487,7 +502,7 @@ export const shapes = {
     requestId: text,
     allowMetadataOnly: optional(boolean),
   }),
-  RequestFailedResponse: record<Wire.RequestFailedResponse>({
+  RequestFailedResponse: record<{ error: string; category: RequestErrorCategory }>({
     error: text,
     category: oneOf("unknown", "server", "user"),
   }),
@@ -530,7 +545,7 @@ export const shapes = {
     sampleCancelEnabled: boolean,
     sampleCancelMaxBatchSize: integer,
   }),
-  AuthTokenResponse: record<Wire.AuthTokenResponse>({ jwt: text }),
+  AuthTokenResponse: record<Answer<"authToken">>({ jwt: text }),
   CreateSessionRequest: record<Request<"createSession">>({
     tags: listOf(text),
     userMetadata: mapOf(anything),
@@ -538,14 +553,14 @@ export const shapes = {
     projectId: optional(text),
     displayName: optional(text),
   }),
-  CreateSessionResponse: record<Wire.CreateSessionResponse>({
+  CreateSessionResponse: record<Answer<"createSession">>({
     sessionId: text,
     infoMessage: nullable(text),
     warningMessage: nullable(text),
     errorMessage: nullable(text),
   }),
   SessionHeartbeatRequest: record<Request<"sessionHeartbeat">>({ sessionId: text }),
-  HealthResponse: record<Wire.HealthResponse>({ status: always("ok") }),
+  HealthResponse: record<Answer<"health">>({ status: always("ok") }),
   SupportedModel: supportedModel,
   GetServerCapabilitiesResponse: record<Wire.ServerCapabilities>({ supportedModels: listOf(supportedModel) }),
   GetInfoRequest: record<Request<"getInfo">>({ modelId: text }),
@@ -563,28 +578,32 @@ export const shapes = {
     baseModel: text,
     modelPath: nullable(text),
   }),
-  WhoamiResponse: record<Wire.Whoami>({ userUrn: text, orgUrn: text, email: nullable(text) }),
+  WhoamiResponse: record<{ userUrn: string; orgUrn: string; email?: string | null }>({
+    userUrn: text,
+    orgUrn: text,
+    email: nullable(text),
+  }),
   SessionStartEvent: sessionStart,
   SessionEndEvent: sessionEnd,
   GenericEvent: genericEvent,
   UnhandledExceptionEvent: unhandledException,
   TelemetryBatch: telemetryBatch,
   TelemetrySendRequest: telemetryBatch,
-  TelemetryResponse: record<Wire.TelemetryResponse>({ status: always("accepted") }),
+  TelemetryResponse: record<Answer<"telemetry">>({ status: always("accepted") }),
   Cursor: cursor,
   Checkpoint: checkpoint,
-  CheckpointsListResponse: record<Wire.CheckpointsListResponse>({
+  CheckpointsListResponse: record<Answer<"listUserCheckpoints">>({
     checkpoints: listOf(checkpoint),
     cursor: nullable(cursor),
   }),
   TrainingRun: trainingRun,
-  TrainingRunsResponse: record<Wire.TrainingRunsResponse>({
+  TrainingRunsResponse: record<Answer<"listTrainingRuns">>({
     trainingRuns: listOf(trainingRun, 0, 4),
     cursor,
   }),
   ExternalWeightsUrlsResponse: record<Wire.ExternalWeightsUrls>({ urls: texts, expires: moment }),
   WeightsInfoResponse: weightsInfo,
-  ListSessionsResponse: record<Wire.ListSessionsResponse>({ sessions: listOf(text) }),
+  ListSessionsResponse: record<Answer<"listSessions">>({ sessions: listOf(text) }),
   GetSessionResponse: record<Wire.SessionInfo>({
     trainingRunIds: listOf(text),
     samplerIds: listOf(text),
@@ -611,7 +630,7 @@ export const shapes = {
   FailedSessionStatusQuery: statusQueries.failed,
   ClientFinishedSessionStatusQuery: clientFinishedQuery,
   SessionSearchRequest: sessionSearch,
-  SessionSearchResponse: record<Wire.SessionSearchResponse>({
+  SessionSearchResponse: record<Answer<"searchSessions">>({
     sessions: listOf(sessionSummary, 0, 4),
     nextCursor: nullable(searchCursor),
   }),

@@ -18,11 +18,11 @@ import { type ApiResponse, platform, type RequestOptions, untilAborted } from ".
 import {
   type Datum,
   encodeForwardBackwardRequest,
+  encodeRequest,
   endpoints,
   estimateDatumProtoBytes,
   type ForwardBackwardOutput,
   type ForwardBackwardRequest,
-  forwardBackwardRequestToJson,
 } from "../../wire/index.js";
 import type { ClientContext } from "../context.js";
 import type { ModelRequest, ModelRequests } from "./model-requests.js";
@@ -170,12 +170,10 @@ function sendJson(
   request: ForwardBackwardRequest,
   settings: AttemptSettings,
 ): Promise<ApiResponse> {
-  const { method, path, pool } = request.forwardOnly ? endpoints.forward : endpoints.forwardBackward;
-  return context.http.exchange({
-    ...settings,
-    method,
-    path,
-    pool,
-    json: forwardBackwardRequestToJson(request),
-  });
+  const { modelId, seqId, data, lossFn, lossFnConfig } = request;
+  const input = { data, lossFn, lossFnConfig };
+  const encoded = request.forwardOnly
+    ? encodeRequest(endpoints.forward, { modelId, seqId, forwardInput: input })
+    : encodeRequest(endpoints.forwardBackward, { modelId, seqId, forwardBackwardInput: input });
+  return context.http.exchange({ ...settings, ...encoded });
 }

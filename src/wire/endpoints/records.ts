@@ -17,18 +17,16 @@ import { isRecord } from "../reading.js";
 import type {
   AuditLog,
   BillingUsage,
+  Checkpoint,
   CheckpointArchiveUrl,
   CheckpointStorageUsage,
-  CheckpointsListResponse,
   ExternalWeightsUrls,
-  ListSessionsResponse,
   SearchOwner,
   SessionInfo,
-  SessionSearchResponse,
+  SessionSearchCursor,
   SessionStatusQuery,
-  TraceExport,
+  SessionSummary,
   TrainingRun,
-  TrainingRunsResponse,
   WeightsInfo,
 } from "../records/rest-types.js";
 import { accessScope, finishReason, page, shortText, ttlSeconds } from "./common.js";
@@ -89,11 +87,24 @@ function toUtcHour(given: unknown, path: string): string {
   throw new ValidationError(path, `${path} must be a time on a full UTC hour, got ${got}`);
 }
 
+/** Which part of a list an answer holds. */
+interface Cursor {
+  readonly offset: number;
+  readonly limit: number;
+  readonly totalCount: number;
+}
+
+/** Checkpoints of one run, or of all with a cursor. */
+const checkpointList = json<{
+  readonly checkpoints: readonly Checkpoint[];
+  readonly cursor?: Cursor | null;
+}>();
+
 /** Runs, checkpoints, sessions and usage, as a server keeps them. */
 export const recordEndpoints = {
   listTrainingRuns: endpoint("GET", "/api/v1/training_runs", {
     fields: { ...page(20), accessScope, projectId: optional(text) },
-    answer: json<TrainingRunsResponse>(),
+    answer: json<{ readonly trainingRuns: readonly TrainingRun[]; readonly cursor: Cursor }>(),
   }),
   getTrainingRun: endpoint("GET", RUN, {
     fields: { trainingRunId: text, accessScope },
@@ -101,11 +112,11 @@ export const recordEndpoints = {
   }),
   listCheckpoints: endpoint("GET", `${RUN}/checkpoints`, {
     fields: { trainingRunId: text },
-    answer: json<CheckpointsListResponse>(),
+    answer: checkpointList,
   }),
   listUserCheckpoints: endpoint("GET", "/api/v1/checkpoints", {
     fields: page(100),
-    answer: json<CheckpointsListResponse>(),
+    answer: checkpointList,
   }),
   getWeightsInfo: endpoint("POST", "/api/v1/weights_info", {
     fields: { tinkerPath: text },
@@ -131,7 +142,7 @@ export const recordEndpoints = {
   }),
   listSessions: endpoint("GET", "/api/v1/sessions", {
     fields: { ...page(20), accessScope },
-    answer: json<ListSessionsResponse>(),
+    answer: json<{ readonly sessions: readonly string[] }>(),
   }),
   getSession: endpoint("GET", SESSION, {
     fields: { sessionId: text, accessScope },
@@ -148,7 +159,10 @@ export const recordEndpoints = {
       limit: withDefault(integerFrom(1, 200), 50),
       cursor: optional(message({ lastCreatedAt: time, lastSessionId: text })),
     },
-    answer: json<SessionSearchResponse>(),
+    answer: json<{
+      readonly sessions: readonly SessionSummary[];
+      readonly nextCursor?: SessionSearchCursor | null;
+    }>(),
   }),
   assignSessionProject: endpoint("PUT", `${SESSION}/project`, {
     fields: { sessionId: text, projectId: shortText },
@@ -156,7 +170,11 @@ export const recordEndpoints = {
   }),
   exportSessionTrace: endpoint("GET", `${SESSION}/trace_export`, {
     fields: { sessionId: text },
-    answer: json<TraceExport>(),
+    answer: json<{
+      readonly status: "ready" | "pending" | "failed" | (string & {});
+      readonly url?: string | null;
+      readonly error?: string | null;
+    }>(),
   }),
   getAuditLog: endpoint("GET", "/api/v1/audit", {
     fields: {

@@ -16,13 +16,9 @@ import {
   withDefault,
 } from "../fields/fields.js";
 import type { SamplerInfo } from "../records/session-types.js";
-import { modelInputField } from "../sampling/model-input-json.js";
+import { modelInputField } from "../sampling/model-input.js";
 import { sampleFuture } from "../sampling/sample-json.js";
-import type {
-  CreateSamplingSessionResponse,
-  JoinSamplingSessionResponse,
-  SamplingParams,
-} from "../sampling/sampling-types.js";
+import type { SamplingParams } from "../sampling/sampling-types.js";
 import type { TensorData } from "../tensors/tensor-data.js";
 import { tensorField } from "../tensors/tensor-json.js";
 import { sessionSeqId, tinkerPathText } from "./common.js";
@@ -69,6 +65,12 @@ const sampleSeqId: Field<number> = value(
   (given) => Number.isInteger(given) && (given as number) >= 0,
 );
 
+/** The digits of a sample request's number, also of one beyond 2^53, which `JSON.parse` has rounded; undefined beyond 2^63. */
+export function exactSeqId(given: number, bodyText: string): string | undefined {
+  if (Number.isSafeInteger(given)) return String(given);
+  return /"seq_id"\s*:\s*(\d{1,19})\s*[,}]/.exec(bodyText)?.[1];
+}
+
 /** Sent only when it asks for something, so that servers which do not know the field can be used. */
 const newerCount: Field<number> = {
   ...nonNegativeInteger,
@@ -86,13 +88,14 @@ export const samplingEndpoints = {
       baseModel: optional(text),
       modelPath: optional(tinkerPathText),
     },
-    answer: json<CreateSamplingSessionResponse>(),
+    answer: json<{ readonly samplingSessionId: string }>(),
   }),
   joinSamplingSession: endpoint("POST", "/api/v1/join_sampling_session", {
     pool: "session",
     tag: "join_sampling_session",
     fields: { samplingSessionId: text },
-    answer: json<JoinSamplingSessionResponse>(),
+    /** Unique among the clients of one sampling session; the first client is 0. */
+    answer: json<{ readonly clientCounter: number }>(),
   }),
   getSampler: endpoint("GET", "/api/v1/samplers/:samplerId", {
     fields: { samplerId: text },

@@ -6,10 +6,15 @@ export function subfield(field: string, key: string): string {
   return field === "" ? key : `${field}.${key}`;
 }
 
+/** The error for a value that is not what it must be. */
+export function wrongValue(path: string, expected: string, given: unknown): ValidationError {
+  return new ValidationError(path, `${path} must be ${expected}, got ${describe(given)}`);
+}
+
 /** Refuses whatever is not a plain option bag. */
 export function checkObject(value: unknown, field: string): asserts value is Record<string, unknown> {
   if (typeof value !== "object" || value === null || Array.isArray(value) || ArrayBuffer.isView(value)) {
-    throw new ValidationError(field, `${field} must be an object, got ${describe(value)}`);
+    throw wrongValue(field, "an object", value);
   }
 }
 
@@ -27,6 +32,7 @@ export function checkSpelling(value: object, known: ReadonlySet<string>): void {
   }
 }
 
+/** The error for a key that is not among the known ones. */
 export function unknownField(key: string, known: Iterable<string>, field: string): ValidationError {
   const path = subfield(field, key);
   const names = [...known];

@@ -1,7 +1,6 @@
 import { ValidationError } from "../../errors.js";
 import { camelToSnake, define } from "../json-keys.js";
-import { checkObject, subfield, unknownField } from "./check-keys.js";
-import { describe } from "./describe.js";
+import { checkObject, subfield, unknownField, wrongValue } from "./check-keys.js";
 
 /** Whether a field must be given; a defaulted one that is not stands for its default. */
 export type Presence = "required" | "optional" | "defaulted";
@@ -48,13 +47,17 @@ export interface Message<S extends Shape> extends Field<FilledMessage<S>, "requi
 /** For documented option types: the shape must have exactly their fields. */
 export type FieldsOf<T> = { readonly [K in keyof Required<T>]: Field<Exclude<T[K], undefined>, Presence> };
 
+/** A value with a check of its own, the same for callers and for the wire. */
+export function customField<T>(check: (given: unknown, path: string) => T): Field<T> {
+  return { presence: "required", check, read: check, write: (given) => given };
+}
+
 /** A value from a test, and the words that complete "must be …". */
 export function value<T>(expected: string, holds: (value: unknown) => boolean): Field<T> {
-  const check = (given: unknown, path: string): T => {
+  return customField((given, path) => {
     if (holds(given)) return given as T;
-    throw new ValidationError(path, `${path} must be ${expected}, got ${describe(given)}`);
-  };
-  return { presence: "required", check, read: check, write: (given) => given };
+    throw wrongValue(path, expected, given);
+  });
 }
 
 const isNumber = (given: unknown): given is number => typeof given === "number" && Number.isFinite(given);
@@ -98,8 +101,7 @@ export const opaque: Field<unknown> = value("anything", () => true);
 export function list<T>(item: Field<T>, limits: { least?: number; most?: number } = {}): Field<readonly T[]> {
   const { least = 0, most = Number.POSITIVE_INFINITY } = limits;
   const each = (items: unknown, path: string, read: (one: unknown, onePath: string) => T): readonly T[] => {
-    if (!Array.isArray(items))
-      throw new ValidationError(path, `${path} must be a list, got ${describe(items)}`);
+    if (!Array.isArray(items)) throw wrongValue(path, "a list", items);
     if (items.length < least || items.length > most) {
       const bounds = most === Number.POSITIVE_INFINITY ? `at least ${least}` : `${least} to ${most}`;
       throw new ValidationError(path, `${path} must be a list of ${bounds} entries, got ${items.length}`);
@@ -142,7 +144,7 @@ export function bounded<T>(field: Field<T>, expected: string, holds: (value: T) 
     read(json, path) {
       const given = field.read(json, path);
       if (holds(given)) return given;
-      throw new ValidationError(path, `${path} must be ${expected}, got ${describe(given)}`);
+      throw wrongValue(path, expected, given);
     },
   };
 }
@@ -161,6 +163,24 @@ export function inQuery(field: Field<number>): Field<number> {
     ...field,
     read: (json, path) =>
       field.read(typeof json === "string" && json.trim() !== "" ? Number(json) : json, path),
+  };
+}
+
+/** A union told apart by `type`; `other` finds the field for what has none of the known types. */
+export function byType<T>(
+  known: Readonly<Record<string, Field<T>>>,
+  other: (given: Readonly<Record<string, unknown>>, path: string) => Field<T>,
+): Field<T> {
+  const pick = (given: unknown, path: string): Field<T> => {
+    checkObject(given, path);
+    const type = String(given["type"]);
+    return Object.hasOwn(known, type) ? known[type]! : other(given, path);
+  };
+  return {
+    presence: "required",
+    check: (given, path) => pick(given, path).check(given, path),
+    read: (json, path) => pick(json, path).read(json, path),
+    write: (given, path) => pick(given, path).write(given, path),
   };
 }
 

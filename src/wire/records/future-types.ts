@@ -1,5 +1,3 @@
-import type { RequestErrorCategory } from "../../errors.js";
-
 export type QueueState = "active" | "paused_capacity" | "paused_rate_limit" | (string & {});
 
 export interface TryAgainResponse {
@@ -14,23 +12,14 @@ export interface CompleteMetadataResponse {
   readonly responsePayloadSize: number;
 }
 
-export interface RequestFailedResponse {
-  readonly error: string;
-  readonly category: RequestErrorCategory;
-}
-
-export interface FutureFinished {
-  readonly state: "finished";
-  readonly requestId: string;
-  readonly responsePayloadUncompressedSize?: number | null;
-}
-
-export interface FutureFailed {
-  readonly state: "failed";
-  readonly requestId: string;
-}
-
-export type FutureCompletion = FutureFinished | FutureFailed;
+/** How a request of a sampling session ended. */
+export type FutureCompletion =
+  | {
+      readonly state: "finished";
+      readonly requestId: string;
+      readonly responsePayloadUncompressedSize?: number | null;
+    }
+  | { readonly state: "failed"; readonly requestId: string };
 
 export interface FuturesRetrieveResponse {
   readonly completions: readonly FutureCompletion[];

@@ -2,12 +2,6 @@ import type { OptimizerConfig } from "../training/training-types.js";
 
 // Times are the server's own ISO 8601 texts: `new Date(run.lastRequestTime)` where a Date is wanted.
 
-export interface Cursor {
-  readonly offset: number;
-  readonly limit: number;
-  readonly totalCount: number;
-}
-
 /** Whose records a list holds. */
 export type AccessScope = "owned" | "accessible";
 
@@ -27,11 +21,6 @@ export interface Checkpoint {
   readonly expiresAt?: string | null;
 }
 
-export interface CheckpointsListResponse {
-  readonly checkpoints: readonly Checkpoint[];
-  readonly cursor?: Cursor | null;
-}
-
 /** A training run, as the server lists it. */
 export interface TrainingRun {
   readonly trainingRunId: string;
@@ -44,11 +33,6 @@ export interface TrainingRun {
   readonly lastCheckpoint?: Checkpoint | null;
   readonly lastSamplerCheckpoint?: Checkpoint | null;
   readonly userMetadata?: Readonly<Record<string, string>> | null;
-}
-
-export interface TrainingRunsResponse {
-  readonly trainingRuns: readonly TrainingRun[];
-  readonly cursor: Cursor;
 }
 
 /** Where a checkpoint's archive can be fetched from, and until when. */
@@ -74,22 +58,12 @@ export interface WeightsInfo {
   readonly trainAttn?: boolean | null;
 }
 
-export interface ListSessionsResponse {
-  readonly sessions: readonly string[];
-}
-
 /** The runs and samplers of a session. */
 export interface SessionInfo {
   readonly trainingRunIds: readonly string[];
   readonly samplerIds: readonly string[];
   readonly userMetadata?: Readonly<Record<string, string>> | null;
   readonly displayName?: string | null;
-}
-
-export interface TraceExport {
-  readonly status: "ready" | "pending" | "failed" | (string & {});
-  readonly url?: string | null;
-  readonly error?: string | null;
 }
 
 /** A request made the session fail. */
@@ -202,11 +176,6 @@ export interface SessionSearchRequest {
   /** Page size, 1 to 200; 50. */
   readonly limit?: number | undefined;
   readonly cursor?: SessionSearchCursor | undefined;
-}
-
-export interface SessionSearchResponse {
-  readonly sessions: readonly SessionSummary[];
-  readonly nextCursor?: SessionSearchCursor | null;
 }
 
 /** Which events of the audit log are meant. */

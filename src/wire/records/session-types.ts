@@ -1,29 +1,6 @@
 import type { OptimizerConfig } from "../training/training-types.js";
 
-/** Flags a server resolves for its caller once, when a client starts. */
-export interface ClientConfig {
-  readonly pjwtAuthEnabled: boolean;
-  readonly credentialDefaultSource: string;
-  readonly sampleDispatchBytesSemaphoreSize: number;
-  readonly inflightResponseBytesSemaphoreSize: number;
-  readonly parallelFwdbwdChunks: boolean;
-  readonly protoCompressFwdbwd: boolean;
-  readonly fwdbwdMaxChunkLen: number;
-  readonly fwdbwdMaxChunkBytesCount: number;
-  readonly fwdbwdDispatchBytesSemaphoreSize: number;
-  readonly billingExceptionMaxPauseDurationSec: number;
-  readonly sampleNoRetries: boolean;
-  readonly sampleEnableStuckDetection: boolean;
-  readonly sampleMaxConcurrentRequests: number;
-  readonly usePyqwestTransport: boolean;
-  readonly createModelViaLoadWeights: boolean;
-  readonly sampleUseRetrieveFutures: boolean;
-  readonly customLossServerSide: boolean;
-  readonly sampleJoinSamplingSession: boolean;
-}
-
-/** What holds for a server that does not say. */
-export const DEFAULT_CLIENT_CONFIG: ClientConfig = Object.freeze({
+const CLIENT_CONFIG = {
   pjwtAuthEnabled: false,
   credentialDefaultSource: "api_key",
   sampleDispatchBytesSemaphoreSize: 10 * 1024 * 1024,
@@ -42,24 +19,25 @@ export const DEFAULT_CLIENT_CONFIG: ClientConfig = Object.freeze({
   sampleUseRetrieveFutures: false,
   customLossServerSide: false,
   sampleJoinSamplingSession: false,
-});
+};
 
-/** Flags that are asked for again and again while a client lives. */
-export interface ClientDynamicConfig {
-  readonly refreshIntervalSec: number;
-  readonly sampleCancelEnabled: boolean;
-  readonly sampleCancelMaxBatchSize: number;
-}
+/** Flags a server resolves for its caller once, when a client starts. */
+export type ClientConfig = Readonly<typeof CLIENT_CONFIG>;
 
-export const DEFAULT_CLIENT_DYNAMIC_CONFIG: ClientDynamicConfig = Object.freeze({
+/** What holds for a server that does not say. */
+export const DEFAULT_CLIENT_CONFIG: ClientConfig = Object.freeze(CLIENT_CONFIG);
+
+const CLIENT_DYNAMIC_CONFIG = {
   refreshIntervalSec: 300,
   sampleCancelEnabled: false,
   sampleCancelMaxBatchSize: 64,
-});
+};
 
-export interface AuthTokenResponse {
-  readonly jwt: string;
-}
+/** Flags that are asked for again and again while a client lives. */
+export type ClientDynamicConfig = Readonly<typeof CLIENT_DYNAMIC_CONFIG>;
+
+/** What holds for a server that does not say. */
+export const DEFAULT_CLIENT_DYNAMIC_CONFIG: ClientDynamicConfig = Object.freeze(CLIENT_DYNAMIC_CONFIG);
 
 /** Whose key it is. */
 export interface KeyDescription {
@@ -70,19 +48,6 @@ export interface KeyDescription {
     readonly orgDetails: { readonly name: string };
     readonly userDetails: { readonly email: string };
   };
-}
-
-export interface CreateSessionResponse {
-  readonly sessionId: string;
-  readonly infoMessage?: string | null;
-  readonly warningMessage?: string | null;
-  readonly errorMessage?: string | null;
-}
-
-export type SessionHeartbeatResponse = Readonly<Record<string, unknown>>;
-
-export interface HealthResponse {
-  readonly status: string;
 }
 
 /** A base model that a server offers. */
@@ -122,50 +87,30 @@ export interface SamplerInfo {
   readonly modelPath?: string | null;
 }
 
-export interface Whoami {
-  readonly userUrn: string;
-  readonly orgUrn: string;
-  readonly email?: string | null;
-}
-
 /** How grave an event is. */
 export type TelemetrySeverity = "DEBUG" | "INFO" | "WARNING" | "ERROR" | "CRITICAL";
 
-interface TelemetryEventBase {
+/** What one kind of event says. */
+export type TelemetryEventBody = { readonly severity: TelemetrySeverity } & (
+  | { readonly event: "SESSION_START" }
+  /** `H:MM:SS.ffffff` */
+  | { readonly event: "SESSION_END"; readonly duration: string }
+  | {
+      readonly event: "GENERIC_EVENT";
+      readonly eventName: string;
+      readonly eventData?: Readonly<Record<string, unknown>> | undefined;
+    }
+  | {
+      readonly event: "UNHANDLED_EXCEPTION";
+      readonly errorType: string;
+      readonly errorMessage: string;
+      readonly traceback?: string | undefined;
+    }
+);
+
+/** An event as it is sent; the timestamp is ISO 8601. */
+export type TelemetryEvent = TelemetryEventBody & {
   readonly eventId: string;
   readonly eventSessionIndex: number;
-  readonly severity: TelemetrySeverity;
-  /** ISO 8601. */
   readonly timestamp: string;
-}
-
-export interface SessionStartEvent extends TelemetryEventBase {
-  readonly event: "SESSION_START";
-}
-
-export interface SessionEndEvent extends TelemetryEventBase {
-  readonly event: "SESSION_END";
-  /** ISO 8601 duration. */
-  readonly duration: string;
-}
-
-export interface GenericEvent extends TelemetryEventBase {
-  readonly event: "GENERIC_EVENT";
-  readonly eventName: string;
-  readonly eventData?: Readonly<Record<string, unknown>> | undefined;
-}
-
-export interface UnhandledExceptionEvent extends TelemetryEventBase {
-  readonly event: "UNHANDLED_EXCEPTION";
-  readonly errorType: string;
-  readonly errorMessage: string;
-  readonly traceback?: string | undefined;
-}
-
-export type TelemetryEvent = SessionStartEvent | SessionEndEvent | GenericEvent | UnhandledExceptionEvent;
-
-export type TelemetryEventType = TelemetryEvent["event"];
-
-export interface TelemetryResponse {
-  readonly status: string;
-}
+};

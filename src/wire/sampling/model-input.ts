@@ -1,8 +1,21 @@
 import { TinkerError, ValidationError } from "../../errors.js";
-import { base64ToBytes } from "../base64.js";
-import { checkObject, subfield } from "../fields/check-keys.js";
+import { base64ToBytes, bytesToBase64 } from "../base64.js";
+import { subfield, wrongValue } from "../fields/check-keys.js";
 import { describe } from "../fields/describe.js";
-import { type Field, message, oneOf, optional, text, value } from "../fields/fields.js";
+import {
+  byType,
+  customField,
+  type Field,
+  list,
+  message,
+  nonNegativeInteger,
+  oneOf,
+  optional,
+  type Shape,
+  text,
+} from "../fields/fields.js";
+import { toNumbers } from "../json-keys.js";
+import { isRecord } from "../reading.js";
 import { dmelShape } from "./dmel.js";
 
 /** The image formats that models read. */
@@ -106,15 +119,9 @@ export class ModelInput {
     }
     const hasChunks = typeof value === "object" && value !== null && "chunks" in value;
     const chunks: unknown = hasChunks ? value.chunks : value;
-    if (!Array.isArray(chunks)) {
-      const path = hasChunks ? subfield(field, "chunks") : field;
-      throw new ValidationError(
-        path,
-        `${path} must be a ModelInput, tokens or a list of chunks, got ${describe(chunks)}`,
-      );
-    }
     const path = hasChunks ? subfield(field, "chunks") : field;
-    return new ModelInput(chunks.map((chunk, index) => toChunk(chunk, `${path}[${index}]`)));
+    if (!Array.isArray(chunks)) throw wrongValue(path, "a ModelInput, tokens or a list of chunks", chunks);
+    return new ModelInput(list(chunkField).check(chunks, path));
   }
 
   /** Tokens, images and audio counted together; throws where an image does not say its `expectedTokens`. */
@@ -141,7 +148,7 @@ export class ModelInput {
   }
 
   append(chunk: ModelInputChunkLike): ModelInput {
-    return new ModelInput([...this.chunks, toChunk(chunk, "chunk")]);
+    return new ModelInput([...this.chunks, chunkField.check(chunk, "chunk")]);
   }
 
   /** Adds one token to the last text chunk, or begins one. */
@@ -183,87 +190,68 @@ export function chunkLength(chunk: ModelInputChunk): number {
 /** One pass, no intermediate list: token ids are integers from 0 to 2^31 - 1. */
 export function toTokens(given: unknown, field: string): Int32Array {
   const tokens = given as TokensLike;
-  if (tokens instanceof Int32Array) {
-    for (let index = 0; index < tokens.length; index++) {
-      if (tokens[index]! < 0) throw badToken(field, index, tokens[index]);
-    }
-    return tokens;
-  }
-  if (typeof tokens !== "object" || tokens === null || typeof tokens.length !== "number") {
-    throw new ValidationError(field, `${field} must be a list of token ids, got ${describe(tokens)}`);
-  }
-  const converted = new Int32Array(tokens.length);
-  if (tokens instanceof BigInt64Array || tokens instanceof BigUint64Array) {
-    for (let index = 0; index < tokens.length; index++) {
-      const token = Number(tokens[index]);
-      if ((token | 0) !== token || token < 0) throw badToken(field, index, tokens[index]);
-      converted[index] = token;
-    }
-    return converted;
-  }
+  if (typeof tokens !== "object" || tokens === null || typeof tokens.length !== "number")
+    throw wrongValue(field, "a list of token ids", tokens);
+  const converted = tokens instanceof Int32Array ? undefined : new Int32Array(tokens.length);
   for (let index = 0; index < tokens.length; index++) {
-    const token = tokens[index]!;
+    const found = tokens[index]!;
+    const token = typeof found === "bigint" ? Number(found) : found;
     // False for NaN, fractions, texts and holes alike.
-    if ((token | 0) !== token || token < 0) throw badToken(field, index, token);
-    converted[index] = token;
+    if ((token | 0) !== token || token < 0)
+      throw wrongValue(`${field}[${index}]`, "a token id (an integer from 0 to 2147483647)", found);
+    if (converted !== undefined) converted[index] = token;
   }
-  return converted;
+  return converted ?? (tokens as Int32Array);
 }
 
-function badToken(field: string, index: number, token: unknown): ValidationError {
-  const path = `${field}[${index}]`;
-  return new ValidationError(
-    path,
-    `${path} must be a token id (an integer from 0 to 2147483647), got ${describe(token)}`,
-  );
-}
-
-const tokens: Field<Int32Array> = field(toTokens);
-const bytes: Field<Uint8Array> = field(toBytes);
+const tokens: Field<Int32Array> = { ...customField(toTokens), write: toNumbers };
+const bytes: Field<Uint8Array> = { ...customField(toBytes), write: bytesToBase64 };
 const format: Field<ImageFormat> = oneOf("png", "jpeg");
 /** `null` counts as absent: Python writes it so. */
 const expectedTokens = optional(
-  value<number | null>("a non-negative integer", (given) => {
-    return given === null || (Number.isInteger(given) && (given as number) >= 0);
-  }),
+  customField((given, path) => (given === null ? undefined : nonNegativeInteger.check(given, path))),
 );
 
+function chunk(fields: Shape): Field<ModelInputChunk> {
+  return message(fields, { closed: true }) as unknown as Field<ModelInputChunk>;
+}
+
 const CHUNKS = {
-  encoded_text: message({ type: oneOf("encoded_text"), tokens }),
-  image: message({ type: oneOf("image"), data: bytes, format, expectedTokens }),
-  image_asset_pointer: message({
-    type: oneOf("image_asset_pointer"),
-    format,
-    location: text,
-    expectedTokens,
-  }),
-  dmel: message({ type: oneOf("dmel"), dmel: bytes }),
+  encoded_text: chunk({ type: oneOf("encoded_text"), tokens }),
+  image: chunk({ type: oneOf("image"), data: bytes, format, expectedTokens }),
+  image_asset_pointer: chunk({ type: oneOf("image_asset_pointer"), format, location: text, expectedTokens }),
+  dmel: chunk({ type: oneOf("dmel"), dmel: bytes }),
 };
 
-function toChunk(chunk: ModelInputChunkLike, path: string): ModelInputChunk {
-  checkObject(chunk, path);
-  const { type } = chunk as { type: keyof typeof CHUNKS };
-  if (!Object.hasOwn(CHUNKS, type)) {
-    const kinds = Object.keys(CHUNKS).join(", ");
-    throw new ValidationError(`${path}.type`, `${path}.type must be one of ${kinds}, got ${describe(type)}`);
-  }
-  const checked = CHUNKS[type].check(chunk, path) as ModelInputChunk & { expectedTokens?: number | null };
-  if (checked.expectedTokens !== null) return checked;
-  const { expectedTokens: _, ...rest } = checked;
-  return rest as ModelInputChunk;
-}
+const chunkField = byType<ModelInputChunk>(CHUNKS, ({ type }, path) => {
+  throw wrongValue(`${path}.type`, `one of ${Object.keys(CHUNKS).join(", ")}`, type);
+});
+
+const chunksMessage = message({
+  chunks: list({
+    ...chunkField,
+    read(json, path) {
+      // The oldest clients leave the type of a text chunk out.
+      const isUntyped = isRecord(json) && "tokens" in json && (json["type"] ?? null) === null;
+      return chunkField.read(isUntyped ? { ...json, type: "encoded_text" } : json, path);
+    },
+  }),
+});
+
+/** A prompt or a model input as JSON carries it. */
+export const modelInputField: Field<ModelInput> = {
+  presence: "required",
+  check: (given, path) => ModelInput.from(given as ModelInputLike, path),
+  read: (json, path) => ModelInput.from(chunksMessage.read(json, path), path),
+  write: (modelInput) => chunksMessage.write(modelInput),
+};
 
 function toBytes(given: unknown, path: string): Uint8Array {
   if (given instanceof Uint8Array) return given;
-  if (typeof given !== "string")
-    throw new ValidationError(path, `${path} must be a Uint8Array or base64 text, got ${describe(given)}`);
+  if (typeof given !== "string") throw wrongValue(path, "a Uint8Array or base64 text", given);
   try {
     return base64ToBytes(given);
   } catch (error) {
     throw new ValidationError(path, `${path} is not base64: ${(error as Error).message}`);
   }
-}
-
-function field<T>(check: (given: unknown, path: string) => T): Field<T> {
-  return { presence: "required", check, read: check, write: (given) => given };
 }

@@ -1,9 +1,9 @@
-import { ValidationError } from "../../errors.js";
 import type { FutureKind } from "../endpoints/endpoint.js";
-import { describe } from "../fields/describe.js";
-import { toNumbers } from "../json-keys.js";
+import { customField, list } from "../fields/fields.js";
+import { convertKeys, toWireJson } from "../json-keys.js";
 import { isRecord, protobuf, readAnswer } from "../reading.js";
-import { tensorFromJson, tensorToJson } from "../tensors/tensor-json.js";
+import type { TensorData } from "../tensors/tensor-data.js";
+import { tensorFromJson } from "../tensors/tensor-json.js";
 import { toTokens } from "./model-input.js";
 import type { SampledSequence, SampleResponse, TopkLogprobs } from "./sampling-types.js";
 
@@ -15,92 +15,58 @@ export const sampleFuture: FutureKind<SampleResponse> = {
   fromBytes: async (bytes) => (await protobuf()).decodeSampleResponse(bytes),
 };
 
-export function sampleResponseToJson(response: SampleResponse): Record<string, unknown> {
-  const { promptAltTokens, targetPromptLogprobs } = response;
-  return {
+/** Newer fields go only where there is something in them, so that older clients can be served. */
+function sampleResponseToJson(response: SampleResponse): unknown {
+  return toWireJson({
     type: "sample",
+    ...response,
     sequences: response.sequences.map((sequence) => ({
-      stop_reason: sequence.stopReason,
-      ...(sequence.sequenceId !== null && { sequence_id: sequence.sequenceId }),
-      tokens: toNumbers(sequence.tokens),
-      logprobs: sequence.logprobs && Array.from(sequence.logprobs, finiteOrNull),
-      ...(sequence.topkLogprobs && { topk_logprobs: sequence.topkLogprobs }),
+      ...sequence,
+      sequenceId: sequence.sequenceId ?? undefined,
+      topkLogprobs: sequence.topkLogprobs ?? undefined,
     })),
-    prompt_logprobs: response.promptLogprobs,
-    topk_prompt_logprobs: response.topkPromptLogprobs,
-    prompt_cache_hit_tokens: response.promptCacheHitTokens,
-    ...(targetPromptLogprobs && { target_prompt_logprobs: tensorToJson(targetPromptLogprobs, "null") }),
-    ...(promptAltTokens && {
-      prompt_alt_tokens: {
-        tokens: tensorToJson(promptAltTokens.tokens, "null"),
-        logprobs: tensorToJson(promptAltTokens.logprobs, "null"),
-      },
-    }),
-  };
+    targetPromptLogprobs: response.targetPromptLogprobs ?? undefined,
+    promptAltTokens: response.promptAltTokens ?? undefined,
+  });
 }
 
-function finiteOrNull(value: number): number | null {
-  return Number.isFinite(value) ? value : null;
-}
-
-export function sampleResponseFromJson(json: unknown): SampleResponse {
+/** Servers differ in what they leave out: what is not there, or not of the right kind, is null. */
+function sampleResponseFromJson(json: unknown): SampleResponse {
   return readAnswer("SampleResponse", () => {
-    const body = isRecord(json) ? json : {};
-    const {
-      sequences,
-      prompt_logprobs: promptLogprobs,
-      topk_prompt_logprobs: topkPromptLogprobs,
-      target_prompt_logprobs: targetPromptLogprobs,
-      prompt_cache_hit_tokens: cacheHits,
-      prompt_alt_tokens: altTokens,
-    } = body as Record<string, unknown>;
-    if (!Array.isArray(sequences))
-      throw new ValidationError("sequences", `sequences must be a list, got ${describe(sequences)}`);
-    const hasAltTokens =
-      isRecord(altTokens) && isRecord(altTokens["tokens"]) && isRecord(altTokens["logprobs"]);
+    const body = camelKeys(json);
+    const { tokens, logprobs } = camelKeys(body["promptAltTokens"]);
+    const altTokens = readTensor(tokens, "promptAltTokens.tokens");
+    const altLogprobs = readTensor(logprobs, "promptAltTokens.logprobs");
     return {
-      sequences: sequences.map((sequence, index) => readSequence(sequence, `sequences[${index}]`)),
-      promptLogprobs: Array.isArray(promptLogprobs) ? promptLogprobs.map(numberOrNull) : null,
-      topkPromptLogprobs: readTopk(topkPromptLogprobs),
-      targetPromptLogprobs: isRecord(targetPromptLogprobs)
-        ? tensorFromJson(targetPromptLogprobs, "targetPromptLogprobs")
-        : null,
-      promptCacheHitTokens: typeof cacheHits === "number" ? cacheHits : 0,
-      promptAltTokens: hasAltTokens
-        ? {
-            tokens: tensorFromJson(altTokens["tokens"], "promptAltTokens.tokens"),
-            logprobs: tensorFromJson(altTokens["logprobs"], "promptAltTokens.logprobs"),
-          }
-        : null,
+      sequences: list(customField(readSequence)).read(body["sequences"], "sequences"),
+      promptLogprobs: Array.isArray(body["promptLogprobs"]) ? body["promptLogprobs"].map(numberOrNull) : null,
+      topkPromptLogprobs: readTopk(body["topkPromptLogprobs"]),
+      targetPromptLogprobs: readTensor(body["targetPromptLogprobs"], "targetPromptLogprobs"),
+      promptCacheHitTokens: numberOrNull(body["promptCacheHitTokens"]) ?? 0,
+      promptAltTokens: altTokens && altLogprobs && { tokens: altTokens, logprobs: altLogprobs },
     };
   });
 }
 
-function readSequence(json: unknown, field: string): SampledSequence {
-  const sequence = isRecord(json) ? json : {};
-  const {
-    stop_reason: stopReason,
-    sequence_id: sequenceId,
-    tokens,
-    logprobs,
-  } = sequence as Record<string, unknown>;
-  if (!Array.isArray(tokens)) {
-    throw new ValidationError(
-      `${field}.tokens`,
-      `${field}.tokens must be a list of token ids, got ${describe(tokens)}`,
-    );
-  }
+function readSequence(json: unknown, path: string): SampledSequence {
+  const { stopReason, sequenceId, tokens, logprobs, ...rest } = camelKeys(json);
   return {
     stopReason: typeof stopReason === "string" ? stopReason : "stop",
     sequenceId: typeof sequenceId === "string" ? sequenceId : null,
-    tokens: toTokens(tokens, `${field}.tokens`),
+    tokens: toTokens(tokens, `${path}.tokens`),
     logprobs: Array.isArray(logprobs)
-      ? Float32Array.from(logprobs, (logprob: unknown) =>
-          typeof logprob === "number" ? logprob : Number.NaN,
-        )
+      ? Float32Array.from(logprobs, (logprob) => numberOrNull(logprob) ?? Number.NaN)
       : null,
-    topkLogprobs: readTopk(sequence["topk_logprobs"] ?? sequence["topk_sampled_logprobs"]),
+    topkLogprobs: readTopk(rest["topkLogprobs"] ?? rest["topkSampledLogprobs"]),
   };
+}
+
+function camelKeys(json: unknown): Record<string, unknown> {
+  return isRecord(json) ? convertKeys(json, "camel") : {};
+}
+
+function readTensor(json: unknown, path: string): TensorData | null {
+  return isRecord(json) ? tensorFromJson(json, path) : null;
 }
 
 function numberOrNull(value: unknown): number | null {

@@ -73,12 +73,3 @@ export interface SampleResponse {
   readonly promptCacheHitTokens: number;
   readonly promptAltTokens: PromptAltTokens | null;
 }
-
-export interface CreateSamplingSessionResponse {
-  readonly samplingSessionId: string;
-}
-
-export interface JoinSamplingSessionResponse {
-  /** Unique among the clients of one sampling session; the first client is 0. */
-  readonly clientCounter: number;
-}

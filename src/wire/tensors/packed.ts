@@ -1,28 +1,14 @@
 import { TinkerError } from "../../errors.js";
 import type { TensorValues } from "./tensor-values.js";
 
-// Numbers travel as packed little-endian bytes. Where the machine is little-endian too, 4-byte numbers are copied as
-// they are; int64 is read and written as two halves, because a BigInt per element costs more than all else together.
+// Numbers travel as packed little-endian bytes. int64 is read and written as two halves, because a BigInt per element
+// costs more than all else together.
 
 const LITTLE_ENDIAN = new Uint8Array(Uint16Array.of(1).buffer)[0] === 1;
 const TWO_32 = 2 ** 32;
 
 export function viewOf(bytes: Uint8Array): DataView {
   return new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
-}
-
-/** Writes 4-byte numbers at `offset`. */
-export function writeWords(into: DataView, offset: number, values: Int32Array | Float32Array): void {
-  if (LITTLE_ENDIAN) {
-    const target = new Uint8Array(into.buffer, into.byteOffset + offset, values.byteLength);
-    target.set(new Uint8Array(values.buffer, values.byteOffset, values.byteLength));
-    return;
-  }
-  const isFloat = values instanceof Float32Array;
-  for (let index = 0; index < values.length; index++) {
-    if (isFloat) into.setFloat32(offset + index * 4, values[index]!, true);
-    else into.setInt32(offset + index * 4, values[index]!, true);
-  }
 }
 
 /** Writes integers as int64 at `offset`. */
@@ -43,12 +29,16 @@ export function writeInt64s(into: DataView, offset: number, values: Int32Array |
   }
 }
 
+/** Writes 4-byte numbers at `offset`. */
+export function writeWords(into: DataView, offset: number, values: Int32Array | Float32Array): void {
+  const target = new Uint8Array(into.buffer, into.byteOffset + offset, values.byteLength);
+  target.set(packWords(values));
+}
+
 /** The packed bytes of 4-byte numbers: a view where possible, so do not write to it. */
 export function packWords(values: Int32Array | Float32Array): Uint8Array {
-  if (LITTLE_ENDIAN) return new Uint8Array(values.buffer, values.byteOffset, values.byteLength);
-  const bytes = new Uint8Array(values.byteLength);
-  writeWords(viewOf(bytes), 0, values);
-  return bytes;
+  const bytes = new Uint8Array(values.buffer, values.byteOffset, values.byteLength);
+  return LITTLE_ENDIAN ? bytes : swapWords(new Uint8Array(bytes));
 }
 
 export function packInt64s(values: Int32Array | Float64Array): Uint8Array {
@@ -62,15 +52,11 @@ export function packTensorValues(values: TensorValues): Uint8Array {
 }
 
 export function unpackFloat32s(bytes: Uint8Array): Float32Array {
-  const values = new Float32Array(countOf(bytes, 4, "float32"));
-  copyWords(bytes, values);
-  return values;
+  return new Float32Array(copyWords(bytes, "float32"));
 }
 
 export function unpackInt32s(bytes: Uint8Array): Int32Array {
-  const values = new Int32Array(countOf(bytes, 4, "int32"));
-  copyWords(bytes, values);
-  return values;
+  return new Int32Array(copyWords(bytes, "int32"));
 }
 
 /** bfloat16 is the upper half of a float32. */
@@ -108,14 +94,15 @@ function unpackWideInt64s(view: DataView, count: number): Float64Array {
   return wide;
 }
 
-function copyWords(bytes: Uint8Array, into: Int32Array | Float32Array): void {
-  new Uint8Array(into.buffer).set(bytes);
-  if (LITTLE_ENDIAN) return;
-  const view = viewOf(bytes);
-  for (let index = 0; index < into.length; index++) {
-    into[index] =
-      into instanceof Float32Array ? view.getFloat32(index * 4, true) : view.getInt32(index * 4, true);
-  }
+function copyWords(bytes: Uint8Array, kind: string): ArrayBuffer {
+  countOf(bytes, 4, kind);
+  const copy = new Uint8Array(bytes);
+  return LITTLE_ENDIAN ? copy.buffer : swapWords(copy).buffer;
+}
+
+function swapWords(bytes: Uint8Array<ArrayBuffer>): Uint8Array<ArrayBuffer> {
+  for (let offset = 0; offset < bytes.length; offset += 4) bytes.subarray(offset, offset + 4).reverse();
+  return bytes;
 }
 
 function countOf(bytes: Uint8Array, width: number, kind: string): number {

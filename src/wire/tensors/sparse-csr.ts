@@ -1,48 +1,40 @@
 import { ValidationError } from "../../errors.js";
+import type { TensorParts } from "./tensor-data.js";
 import type { TensorValues } from "./tensor-values.js";
 
-/** The stored entries of a matrix, row by row; every entry not listed has the pad value. */
-export interface CsrValues {
-  readonly data: TensorValues;
-  readonly crowIndices: Int32Array;
-  readonly colIndices: Int32Array;
-}
-
-/** Compresses a dense matrix, or returns undefined where that would not be smaller. */
-export function compressRows(
-  dense: TensorValues,
-  rows: number,
-  columns: number,
-  padValue: number,
-): CsrValues | undefined {
+/** A dense matrix with only the entries that differ from `padValue`, or undefined where that would not be smaller. */
+export function compressRows(tensor: TensorParts, padValue: number): TensorParts | undefined {
+  const { dtype, data: dense, shape } = tensor;
+  const [rows, columns] = shape as [number, number];
   let stored = 0;
   for (let index = 0; index < dense.length; index++) if (dense[index] !== padValue) stored++;
   if (rows + 1 + 2 * stored >= rows * columns) return undefined;
 
-  const values = newLike(dense, stored, padValue);
-  const crowIndices = new Int32Array(rows + 1);
-  const colIndices = new Int32Array(stored);
+  const data = newLike(dense, stored, padValue);
+  const sparseCrowIndices = new Int32Array(rows + 1);
+  const sparseColIndices = new Int32Array(stored);
   let at = 0;
   for (let row = 0; row < rows; row++) {
     for (let column = 0; column < columns; column++) {
       const value = dense[row * columns + column]!;
       if (value === padValue) continue;
-      values[at] = value;
-      colIndices[at++] = column;
+      data[at] = value;
+      sparseColIndices[at++] = column;
     }
-    crowIndices[row + 1] = at;
+    sparseCrowIndices[row + 1] = at;
   }
-  return { data: values, crowIndices, colIndices };
+  return { dtype, data, shape, sparseCrowIndices, sparseColIndices };
 }
 
-/** The dense matrix, row by row, of the same array kind as the stored values. */
-export function expandRows(csr: CsrValues, rows: number, columns: number, padValue: number): TensorValues {
-  const dense = newLike(csr.data, rows * columns, padValue);
+/** The dense values, row by row, of the same array kind as the stored ones; entries not stored are `padValue`. */
+export function expandRows(tensor: TensorParts, padValue: number): TensorValues {
+  const { data, sparseCrowIndices: crow, sparseColIndices: col } = tensor;
+  const [rows, columns] = tensor.shape as [number, number];
+  const dense = newLike(data, rows * columns, padValue);
   if (padValue !== 0) dense.fill(padValue);
   for (let row = 0; row < rows; row++) {
-    for (let index = csr.crowIndices[row]!; index < csr.crowIndices[row + 1]!; index++) {
-      dense[row * columns + csr.colIndices[index]!] = csr.data[index]!;
-    }
+    for (let index = crow![row]!; index < crow![row + 1]!; index++)
+      dense[row * columns + col![index]!] = data[index]!;
   }
   return dense;
 }
@@ -53,36 +45,35 @@ function newLike(values: TensorValues, length: number, padValue: number): Tensor
   return fits ? new Int32Array(length) : new Float64Array(length);
 }
 
-/** Refuses indices that do not describe a matrix of this shape. */
-export function checkCsr(csr: CsrValues, shape: readonly number[], field: string): void {
+/** Refuses indices that do not describe a matrix of the tensor's shape. */
+export function checkCsr(tensor: TensorParts, field: string): void {
   const fail = (message: string): never => {
     throw new ValidationError(field, `${field} is not a valid sparse tensor: ${message}`);
   };
+  const { data, shape, sparseCrowIndices: crow, sparseColIndices: col } = tensor;
+  if (crow === undefined || col === undefined)
+    throw new ValidationError(
+      field,
+      `${field} needs both sparseCrowIndices and sparseColIndices, or neither`,
+    );
   if (shape.length !== 2) fail(`its shape must have 2 dimensions, got [${shape.join(", ")}]`);
   const [rows, columns] = shape as [number, number];
-  const { data, crowIndices, colIndices } = csr;
-  if (crowIndices.length !== rows + 1) {
-    fail(`${rows} rows need ${rows + 1} sparseCrowIndices, got ${crowIndices.length}`);
-  }
-  if (colIndices.length !== data.length) {
-    fail(`${data.length} values need as many sparseColIndices, got ${colIndices.length}`);
-  }
-  if (crowIndices[0] !== 0) fail(`sparseCrowIndices must begin with 0, got ${crowIndices[0]}`);
-  if (crowIndices[rows] !== data.length) {
-    fail(`sparseCrowIndices must end with the number of values, ${data.length}, got ${crowIndices[rows]}`);
-  }
+  if (crow.length !== rows + 1) fail(`${rows} rows need ${rows + 1} sparseCrowIndices, got ${crow.length}`);
+  if (col.length !== data.length)
+    fail(`${data.length} values need as many sparseColIndices, got ${col.length}`);
+  if (crow[0] !== 0) fail(`sparseCrowIndices must begin with 0, got ${crow[0]}`);
+  if (crow[rows] !== data.length)
+    fail(`sparseCrowIndices must end with the number of values, ${data.length}, got ${crow[rows]}`);
   for (let row = 0; row < rows; row++) {
-    const begin = crowIndices[row]!;
-    const end = crowIndices[row + 1]!;
+    const begin = crow[row]!;
+    const end = crow[row + 1]!;
     if (end < begin || end > data.length)
       fail(`sparseCrowIndices falls from ${begin} to ${end} at row ${row}`);
-    let before = -1;
     for (let index = begin; index < end; index++) {
-      const column = colIndices[index]!;
-      if (column <= before || column >= columns) {
+      const column = col[index]!;
+      const before = index === begin ? -1 : col[index - 1]!;
+      if (column <= before || column >= columns)
         fail(`row ${row} has column ${column}, expected rising columns below ${columns}`);
-      }
-      before = column;
     }
   }
 }

@@ -1,6 +1,7 @@
 import { ValidationError } from "../../errors.js";
-import { checkKeys, checkObject, subfield } from "../fields/check-keys.js";
+import { subfield, wrongValue } from "../fields/check-keys.js";
 import { describe } from "../fields/describe.js";
+import { customField, type Field, message, nullable, oneOf, opaque, optional } from "../fields/fields.js";
 import { checkCsr, compressRows, expandRows } from "./sparse-csr.js";
 import {
   flattenValues,
@@ -44,14 +45,6 @@ export interface TensorParts {
 /** A number, or lists of numbers as deep as the tensor's shape. */
 export type NestedArray = number | NestedArray[];
 
-const LIKE_KEYS: ReadonlySet<string> = new Set([
-  "data",
-  "dtype",
-  "shape",
-  "sparseCrowIndices",
-  "sparseColIndices",
-] satisfies (keyof TensorDataLike)[]);
-
 /** Numbers with a shape, dense or sparse (CSR), over one typed array. Arrays of the right kind are not copied. */
 export class TensorData {
   readonly dtype: TensorDtype;
@@ -71,17 +64,12 @@ export class TensorData {
   }
 
   static from(value: TensorLike, options: TensorFromOptions = {}): TensorData {
-    const field = options.field ?? "tensor";
-    if (value instanceof TensorData) return fromTensor(value, options, field);
-    if (typeof value === "object" && value !== null && !Array.isArray(value) && !ArrayBuffer.isView(value)) {
-      return fromLike(value as TensorDataLike, options, field);
-    }
-    const flat = flattenValues(
-      value as Exclude<TensorLike, TensorData | TensorDataLike>,
-      options.dtype,
-      field,
-    );
-    return new TensorData(options.shape === undefined ? flat : { ...flat, shape: options.shape }, field);
+    const { dtype, shape, field = "tensor" } = options;
+    const tensor = value instanceof TensorData ? value : convert(value, dtype, field);
+    if (dtype !== undefined && dtype !== tensor.dtype)
+      throw new ValidationError(field, `${field} must be ${dtype}, got a ${tensor.dtype} tensor`);
+    if (tensor instanceof TensorData && shape === undefined) return tensor;
+    return new TensorData({ ...tensor, shape: shape ?? tensor.shape }, field);
   }
 
   /** Stores a matrix as CSR where that is smaller; entries equal to `padValue` are left out. */
@@ -89,21 +77,12 @@ export class TensorData {
     value: TensorLike,
     options: TensorFromOptions & { readonly padValue?: number } = {},
   ): TensorData {
-    const { padValue = 0 } = options;
-    const field = options.field ?? "tensor";
+    const { padValue = 0, field = "tensor" } = options;
     checkPadValue(padValue, field);
     const tensor = TensorData.from(value, options);
     if (tensor.isSparse || tensor.shape.length !== 2) return tensor;
-    const [rows, columns] = tensor.shape as [number, number];
-    const csr = compressRows(tensor.data, rows, columns, padValue);
-    if (csr === undefined) return tensor;
-    return new TensorData({
-      dtype: tensor.dtype,
-      data: csr.data,
-      shape: tensor.shape,
-      sparseCrowIndices: csr.crowIndices,
-      sparseColIndices: csr.colIndices,
-    });
+    const sparse = compressRows(tensor, padValue);
+    return sparse === undefined ? tensor : new TensorData(sparse);
   }
 
   get isSparse(): boolean {
@@ -112,13 +91,10 @@ export class TensorData {
 
   /** The same values without CSR; a dense tensor is returned as it is. */
   toDense(options: { readonly padValue?: number } = {}): TensorData {
-    const { sparseCrowIndices: crowIndices, sparseColIndices: colIndices } = this;
-    if (crowIndices === undefined || colIndices === undefined) return this;
-    const padValue = options.padValue ?? 0;
+    if (!this.isSparse) return this;
+    const { padValue = 0 } = options;
     checkPadValue(padValue, "padValue");
-    const [rows, columns] = this.shape as [number, number];
-    const data = expandRows({ data: this.data, crowIndices, colIndices }, rows, columns, padValue);
-    return new TensorData({ dtype: this.dtype, data, shape: this.shape });
+    return new TensorData({ dtype: this.dtype, data: expandRows(this, padValue), shape: this.shape });
   }
 
   /** All values, dense, row by row. */
@@ -146,102 +122,61 @@ export function elementCount(shape: readonly number[]): number {
 
 function checkParts(tensor: TensorData, field: string): void {
   const { dtype, data, shape } = tensor;
-  if (dtype !== "float32" && dtype !== "int64") {
-    throw new ValidationError(
-      subfield(field, "dtype"),
-      `${field} must be float32 or int64, got ${describe(dtype)}`,
-    );
-  }
-  const fits =
-    dtype === "float32"
-      ? data instanceof Float32Array
-      : data instanceof Int32Array || data instanceof Float64Array;
-  if (!fits) {
-    const kinds = dtype === "float32" ? "a Float32Array" : "an Int32Array or Float64Array";
-    throw new ValidationError(field, `${field} of dtype ${dtype} must hold ${kinds}, got ${describe(data)}`);
-  }
-  if (!Array.isArray(shape)) {
-    throw new ValidationError(
-      subfield(field, "shape"),
-      `${field} must have a list of sizes as its shape, got ${describe(shape)}`,
-    );
-  }
-  for (const size of shape) {
-    if (!Number.isSafeInteger(size) || size < 0) {
-      throw new ValidationError(
-        subfield(field, "shape"),
-        `${field} has the invalid shape [${shape.join(", ")}]`,
-      );
-    }
-  }
-  const { sparseCrowIndices: crowIndices, sparseColIndices: colIndices } = tensor;
-  if (crowIndices !== undefined || colIndices !== undefined) {
-    if (crowIndices === undefined || colIndices === undefined) {
-      throw new ValidationError(
-        field,
-        `${field} needs both sparseCrowIndices and sparseColIndices, or neither`,
-      );
-    }
-    checkCsr({ data, crowIndices, colIndices }, shape, field);
-    return;
-  }
-  if (elementCount(shape) !== data.length) {
-    throw new ValidationError(
-      field,
-      `${field} has ${data.length} values, which do not fill the shape [${shape.join(", ")}]`,
-    );
-  }
+  const fail = (path: string, message: string): never => {
+    throw new ValidationError(path, `${field} ${message}`);
+  };
+  if (dtype !== "float32" && dtype !== "int64")
+    fail(subfield(field, "dtype"), `must be float32 or int64, got ${describe(dtype)}`);
+  if (dtype === "float32" && !(data instanceof Float32Array))
+    fail(field, `of dtype float32 must hold a Float32Array, got ${describe(data)}`);
+  if (dtype === "int64" && !(data instanceof Int32Array || data instanceof Float64Array))
+    fail(field, `of dtype int64 must hold an Int32Array or Float64Array, got ${describe(data)}`);
+  const shapePath = subfield(field, "shape");
+  if (!Array.isArray(shape))
+    fail(shapePath, `must have a list of sizes as its shape, got ${describe(shape)}`);
+  if (!shape.every((size) => Number.isSafeInteger(size) && size >= 0))
+    fail(shapePath, `has the invalid shape [${shape.join(", ")}]`);
+  if (tensor.sparseCrowIndices !== undefined || tensor.sparseColIndices !== undefined)
+    checkCsr(tensor, field);
+  else if (elementCount(shape) !== data.length)
+    fail(field, `has ${data.length} values, which do not fill the shape [${shape.join(", ")}]`);
 }
 
 function checkPadValue(padValue: number, field: string): void {
-  if (!Number.isSafeInteger(padValue)) {
+  if (!Number.isSafeInteger(padValue))
     throw new ValidationError(field, `padValue must be an integer, got ${describe(padValue)}`);
-  }
 }
 
-function fromTensor(tensor: TensorData, options: TensorFromOptions, field: string): TensorData {
-  if (options.dtype !== undefined && options.dtype !== tensor.dtype) {
-    throw new ValidationError(field, `${field} must be ${options.dtype}, got a ${tensor.dtype} tensor`);
-  }
-  return options.shape === undefined ? tensor : new TensorData({ ...tensor, shape: options.shape }, field);
-}
+const indices = customField((given, path): Int32Array => {
+  const { data } = flattenValues(given, "int64", path);
+  if (data instanceof Int32Array) return data;
+  throw new ValidationError(path, `${path} has an index beyond 2147483647`);
+});
 
-function fromLike(value: TensorDataLike, options: TensorFromOptions, field: string): TensorData {
-  checkObject(value, field);
-  checkKeys(value, LIKE_KEYS, field);
-  const declared = value.dtype ?? undefined;
-  if (declared !== undefined && declared !== "float32" && declared !== "int64") {
-    const path = subfield(field, "dtype");
-    throw new ValidationError(path, `${path} must be "float32" or "int64", got ${describe(declared)}`);
-  }
-  if (options.dtype !== undefined && declared !== undefined && options.dtype !== declared) {
-    throw new ValidationError(field, `${field} must be ${options.dtype}, got a ${declared} tensor`);
-  }
-  const data = Array.isArray(value.data) || ArrayBuffer.isView(value.data) ? value.data : undefined;
-  if (data === undefined) {
-    const path = subfield(field, "data");
-    throw new ValidationError(path, `${path} must be a list of numbers, got ${describe(value.data)}`);
-  }
-  const flat = flattenValues(
-    data as TypedNumbers | TypedBigInts | NestedNumbers,
-    declared ?? options.dtype,
-    subfield(field, "data"),
-  );
-  return new TensorData(
-    {
-      dtype: flat.dtype,
-      data: flat.data,
-      shape: options.shape ?? value.shape ?? flat.shape,
-      sparseCrowIndices: toIndices(value.sparseCrowIndices, subfield(field, "sparseCrowIndices")),
-      sparseColIndices: toIndices(value.sparseColIndices, subfield(field, "sparseColIndices")),
-    },
-    field,
-  );
-}
+const tensorLike = message({
+  data: customField((given, path): unknown => {
+    if (Array.isArray(given) || ArrayBuffer.isView(given)) return given;
+    throw wrongValue(path, "a list of numbers", given);
+  }),
+  dtype: optional(nullable(oneOf("float32", "int64"))),
+  shape: optional(opaque as Field<readonly number[] | null>),
+  sparseCrowIndices: optional(nullable(indices)),
+  sparseColIndices: optional(nullable(indices)),
+});
 
-function toIndices(value: ArrayLike<number> | null | undefined, field: string): Int32Array | undefined {
-  if (value === undefined || value === null) return undefined;
-  const flat = flattenValues(value as TypedNumbers | NestedNumbers, "int64", field);
-  if (flat.data instanceof Int32Array) return flat.data;
-  throw new ValidationError(field, `${field} has an index beyond 2147483647`);
+function convert(
+  value: Exclude<TensorLike, TensorData>,
+  dtype: TensorDtype | undefined,
+  field: string,
+): TensorParts {
+  if (typeof value !== "object" || value === null || Array.isArray(value) || ArrayBuffer.isView(value))
+    return flattenValues(value, dtype, field);
+  const like = tensorLike.check(value, field);
+  const flat = flattenValues(like.data, like.dtype ?? dtype, subfield(field, "data"));
+  return {
+    ...flat,
+    shape: like.shape ?? flat.shape,
+    sparseCrowIndices: like.sparseCrowIndices ?? undefined,
+    sparseColIndices: like.sparseColIndices ?? undefined,
+  };
 }

@@ -2,12 +2,11 @@ import { ValidationError } from "../../errors.js";
 import type { FutureKind } from "../endpoints/endpoint.js";
 import { checkObject, subfield } from "../fields/check-keys.js";
 import type { Field } from "../fields/fields.js";
-import { camelToSnake } from "../json-keys.js";
+import { camelToSnake, convertKeys, toWireJson } from "../json-keys.js";
 import { isRecord, protobuf, readAnswer, shortTypeName } from "../reading.js";
-import { modelInputField, modelInputToJson } from "../sampling/model-input-json.js";
+import { modelInputField } from "../sampling/model-input.js";
 import { tensorsFromJson, tensorToJson } from "../tensors/tensor-json.js";
 import { Datum, type DatumInit } from "./datum.js";
-import type { LossFnOutput } from "./losses.js";
 import type { ForwardBackwardOutput } from "./training-types.js";
 
 /** A datum as JSON carries it; read without the checks a datum of our own gets. */
@@ -29,12 +28,11 @@ export const datumField: Field<Datum> = {
       );
     }
     const inputs: Record<string, unknown> = {};
-    const inputsPath = subfield(path, "lossFnInputs");
     for (const [key, tensor] of Object.entries(datum.lossFnInputs)) {
       // Servers that want JSON are the ones that may not know sparse tensors.
-      inputs[camelToSnake(key)] = tensorToJson(tensor.toDense(), "refuse", subfield(inputsPath, key));
+      inputs[camelToSnake(key)] = tensorToJson(tensor.toDense(), `${path}.lossFnInputs.${key}`);
     }
-    return { model_input: modelInputToJson(datum.modelInput), loss_fn_inputs: inputs };
+    return { model_input: modelInputField.write(datum.modelInput, path), loss_fn_inputs: inputs };
   },
 };
 
@@ -42,40 +40,24 @@ export const datumField: Field<Datum> = {
 export function passFuture(requestType: string): FutureKind<ForwardBackwardOutput> {
   return {
     requestType,
-    fromJson: forwardBackwardOutputFromJson,
-    toJson: forwardBackwardOutputToJson,
+    fromJson: outputFromJson,
+    toJson: toWireJson,
     fromBytes: async (bytes) => (await protobuf()).decodeForwardBackwardOutput(bytes),
   };
 }
 
-export function forwardBackwardOutputToJson(output: ForwardBackwardOutput): Record<string, unknown> {
-  return {
-    loss_fn_output_type: output.lossFnOutputType,
-    loss_fn_outputs: output.lossFnOutputs.map((record) => {
-      const fields: Record<string, unknown> = {};
-      for (const [key, tensor] of Object.entries(record))
-        fields[camelToSnake(key)] = tensorToJson(tensor, "null");
-      return fields;
-    }),
-    metrics: output.metrics,
-  };
-}
-
-export function forwardBackwardOutputFromJson(json: unknown): ForwardBackwardOutput {
+function outputFromJson(json: unknown): ForwardBackwardOutput {
   return readAnswer("ForwardBackwardOutput", () => {
     checkObject(json, "body");
-    const body = json;
-    const outputs = Array.isArray(body["loss_fn_outputs"]) ? body["loss_fn_outputs"] : [];
-    const metrics: Record<string, number> = {};
-    for (const [key, value] of Object.entries(isRecord(body["metrics"]) ? body["metrics"] : {})) {
-      metrics[key] = typeof value === "number" ? value : Number.NaN;
-    }
+    const { lossFnOutputType, lossFnOutputs, metrics } = convertKeys(json, "camel");
+    const outputs = Array.isArray(lossFnOutputs) ? lossFnOutputs : [];
+    const values = Object.entries(isRecord(metrics) ? metrics : {}).map(([name, value]) => {
+      return [name, typeof value === "number" ? value : Number.NaN] as const;
+    });
     return {
-      lossFnOutputType: shortTypeName(String(body["loss_fn_output_type"] ?? "")),
-      lossFnOutputs: outputs.map(
-        (record, index): LossFnOutput => tensorsFromJson(record, `lossFnOutputs[${index}]`),
-      ),
-      metrics,
+      lossFnOutputType: shortTypeName(String(lossFnOutputType ?? "")),
+      lossFnOutputs: outputs.map((record, index) => tensorsFromJson(record, `lossFnOutputs[${index}]`)),
+      metrics: Object.fromEntries(values),
     };
   });
 }

@@ -1,4 +1,5 @@
 import { fromBinary } from "@bufbuild/protobuf";
+import { BinaryReader, WireType } from "@bufbuild/protobuf/wire";
 import { ValidationError } from "../../errors.js";
 import {
   type Chunk,
@@ -26,6 +27,23 @@ export function decodeForwardBackwardRequest(bytes: Uint8Array): ForwardBackward
       `the ForwardBackwardRequest cannot be read: ${(error as Error).message}`,
     );
   }
+}
+
+/** The model and the number of a request, as far as they can be read: an answer for one whose data is wrong needs them. */
+export function peekRequest(bytes: Uint8Array): { modelId?: string; seqId?: number } {
+  const found: { modelId?: string; seqId?: number } = {};
+  const reader = new BinaryReader(bytes);
+  try {
+    while (reader.pos < reader.len && (found.modelId === undefined || found.seqId === undefined)) {
+      const [field, wireType] = reader.tag();
+      if (field === 1 && wireType === WireType.LengthDelimited) found.modelId = reader.string();
+      else if (field === 2 && wireType === WireType.Varint) found.seqId = reader.int32();
+      else reader.skip(wireType);
+    }
+  } catch {
+    // The bytes end or make no sense here: what was found before stands.
+  }
+  return found;
 }
 
 function readRequest(message: ForwardBackwardRequestMessage): ForwardBackwardRequest {

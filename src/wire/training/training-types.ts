@@ -69,14 +69,6 @@ export interface LoraConfig {
   readonly trainAttn?: boolean | undefined;
 }
 
-export interface CreateModelResponse {
-  readonly modelId: string;
-}
-
-export interface UnloadModelResponse {
-  readonly modelId: string;
-}
-
 /** One forward (and backward) pass over a batch. */
 export interface ForwardBackwardRequest {
   readonly modelId: string;
@@ -102,65 +94,8 @@ export interface OptimStepResponse {
   readonly metrics?: Readonly<Record<string, number>> | null;
 }
 
-export interface SaveWeightsResponse {
-  /** `tinker://<run>/weights/<name>` */
-  readonly path: string;
-}
-
-export interface SaveWeightsForSamplerResponse {
-  /** `tinker://<run>/sampler_weights/<name>`, for a named save. */
-  readonly path?: string | null;
-  /** For a save that goes straight into a sampling session. */
-  readonly samplingSessionId?: string | null;
-}
-
-export interface SaveWeightsExternalResponse {
-  /** `tinker://<run>/external_weights/<name>` */
-  readonly path?: string | null;
-  readonly sizeBytes?: number | null;
-}
-
 /** What was loaded, and into which model. */
 export interface LoadWeightsResponse {
   readonly path?: string | null;
   readonly modelId?: string | null;
-}
-
-export interface CopyWeightsResponse {
-  readonly tinkerPath: string;
-}
-
-/** Rank of a custom loss input: 0 a scalar, 1 `[T]`, 2 `[T, K]`. */
-export type CustomLossInputRank = 0 | 1 | 2;
-
-export interface CustomLossInput {
-  /** `logprobs`, or the `loss_fn_inputs` key (its wire name) that the loss reads. */
-  readonly name: string;
-  readonly rank: CustomLossInputRank;
-}
-
-export type CustomLossNodeOp =
-  | "placeholder"
-  | "get_attr"
-  | "call_function"
-  | "call_method"
-  | "call_module"
-  | "output";
-
-export interface CustomLossNode {
-  readonly op: CustomLossNodeOp;
-  readonly name: string;
-  readonly target: string;
-  readonly args?: readonly unknown[] | undefined;
-  readonly kwargs?: Readonly<Record<string, unknown>> | undefined;
-}
-
-/** A traced loss as plain data: its nodes in execution order. */
-export interface CustomLossGraph {
-  readonly format?: 1 | undefined;
-  readonly nodes: readonly CustomLossNode[];
-}
-
-export interface CreateCustomLossResponse {
-  readonly lossId: string;
 }

@@ -1,6 +1,6 @@
 // Which fault meets which request. It follows from the seed, the operation and the number of the try, not from the
 // order in which requests happen to arrive, so that a run can be repeated from its seed.
-import { peekRequest } from "../../../dist/wire/training/peek-request.js";
+import { peekRequest } from "../../../dist/wire/protobuf.js";
 import { between, oneOf, randomFor, weighted } from "../shared/random.mjs";
 
 const ALL = ["submit", "save", "poll", "poll-many", "other"];

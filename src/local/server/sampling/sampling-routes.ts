@@ -1,7 +1,7 @@
 import type { UntypedFuture } from "../../../wire/endpoints/endpoint.js";
 import { endpoints } from "../../../wire/endpoints/index.js";
+import { exactSeqId } from "../../../wire/endpoints/sampling.js";
 import type { TensorData } from "../../../wire/tensors/tensor-data.js";
-import { exactSeqId } from "../../../wire/training/request-json.js";
 import type { Store } from "../../store/store.js";
 import { MAX_LONG_POLL_MS } from "../futures/future-routes.js";
 import type { Future, FutureStore } from "../futures/future-store.js";

@@ -7,9 +7,9 @@ import {
   decodeForwardBackwardOutput,
   decodeForwardBackwardRequest,
   encodeForwardBackwardOutput,
+  peekRequest,
 } from "../../../wire/protobuf.js";
 import { TensorData } from "../../../wire/tensors/tensor-data.js";
-import { peekRequest } from "../../../wire/training/peek-request.js";
 import type {
   AdamParams,
   ForwardBackwardRequest,
