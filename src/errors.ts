@@ -332,6 +332,11 @@ export class ValidationError extends TinkerError {
   }
 }
 
+/** What an error says, also where something else was thrown. */
+export function messageOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
+}
+
 /**
  * True when the caller, not the service, has to change something: a 4xx but 408, a failure of category
  * "user", bad input; also when such an error is the cause of this one.

@@ -15,44 +15,40 @@ const NEW_INCIDENT_AFTER_MS = 5 * 60_000;
 
 /** A 402 pauses the requests of a client until billing is mended, for a bounded time. */
 export class BillingPause {
-  readonly #clock: Clock;
-  readonly #logger: Logger;
-  readonly #maxPauseMs: number;
+  readonly #options: { clock: Clock; logger: Logger; maxPauseMs: number };
   #startedAt: number | undefined;
   #seenAt: number | undefined;
   #loggedAt: number | undefined;
 
   constructor(options: { clock: Clock; logger: Logger; maxPauseMs: number }) {
-    this.#clock = options.clock;
-    this.#logger = options.logger;
-    this.#maxPauseMs = options.maxPauseMs;
+    this.#options = options;
   }
 
   /** True when the error is a 402 and the pause may go on; the caller then waits with `wait`. */
   shouldPause(error: unknown): error is APIError {
     if (!(error instanceof APIError) || error.status !== 402) return false;
-    const now = this.#clock.now();
+    const { clock, logger, maxPauseMs } = this.#options;
+    const now = clock.now();
     if (this.#seenAt !== undefined && now - this.#seenAt > NEW_INCIDENT_AFTER_MS) {
       this.#startedAt = undefined;
       this.#loggedAt = undefined;
     }
     this.#seenAt = now;
     this.#startedAt ??= now;
-    if (now - this.#startedAt > this.#maxPauseMs) {
-      this.#logger.error(
-        `Paused for billing for ${Math.round((now - this.#startedAt) / 1000)} s, which is longer than allowed: giving up.`,
-      );
+    if (now - this.#startedAt > maxPauseMs) {
+      const seconds = Math.round((now - this.#startedAt) / 1000);
+      logger.error(`Paused for billing for ${seconds} s, which is longer than allowed: giving up.`);
       return false;
     }
     if (this.#loggedAt === undefined || now - this.#loggedAt >= LOG_INTERVAL_MS) {
       this.#loggedAt = now;
-      this.#logger.warn(`Paused because of the account's billing status: ${error.message}`);
+      logger.warn(`Paused because of the account's billing status: ${error.message}`);
     }
     return true;
   }
 
   wait(signal?: AbortSignal | undefined): Promise<void> {
-    return this.#clock.sleep(backOffMs(BACK_OFF.billing, 0), signal);
+    return this.#options.clock.sleep(backOffMs(BACK_OFF.billing, 0), signal);
   }
 
   /** Tries again for as long as the answer is a 402 and the pause may go on. */

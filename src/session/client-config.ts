@@ -1,5 +1,11 @@
-import { APIError } from "../errors.js";
-import type { CallOptions, HttpClient } from "../transport/index.js";
+import { APIError, messageOf } from "../errors.js";
+import {
+  type AuthProvider,
+  type CallOptions,
+  type HttpClient,
+  JwtAuthProvider,
+  StaticKeyAuth,
+} from "../transport/index.js";
 import { PROTOCOL_VERSION } from "../version.js";
 import {
   type ClientConfig,
@@ -18,15 +24,42 @@ const DYNAMIC_CONFIG_TIMEOUT_MS = 10_000;
 /** A duration of zero is a meaningful answer; a size or a count of zero would stop the client. */
 const MAY_BE_ZERO: ReadonlySet<string> = new Set(["billingExceptionMaxPauseDurationSec"]);
 
+/** The first two steps of every client: ask for the settings, then get the credential the server wants. */
+export async function introduce(http: HttpClient): Promise<ClientConfig> {
+  const config = await fetchClientConfig(http);
+  installAuth(http, config);
+  // A credential the server does not take is better met here than in the middle of the work.
+  if (config.pjwtAuthEnabled) await http.auth.token();
+  return config;
+}
+
+/** Where the server works with JWTs: every request from here on carries one, got in exchange for the credential. */
+export function installAuth(http: HttpClient, config: ClientConfig): void {
+  if (config.pjwtAuthEnabled) http.auth = new JwtAuthProvider(http, exchangeCredential(http, config));
+}
+
+/** A server may ask for the credential command where a plain key is given. */
+function exchangeCredential(http: HttpClient, config: ClientConfig): AuthProvider {
+  const enforceCommand = config.credentialDefaultSource === "credential_cmd";
+  return enforceCommand && http.auth instanceof StaticKeyAuth
+    ? http.resolveAuth({ enforceCommand })
+    : http.auth;
+}
+
 /** The flags of the server; the defaults when it has no such endpoint. */
 export async function fetchClientConfig(http: HttpClient): Promise<ClientConfig> {
   return readFlags(DEFAULT_CLIENT_CONFIG, await fetchFlags(http, endpoints.clientConfig, {}));
 }
 
-/** The changeable flags of the server; the defaults when it has no such endpoint. */
-export async function fetchDynamicConfig(http: HttpClient): Promise<ClientDynamicConfig> {
-  const flags = await fetchFlags(http, endpoints.dynamicConfig, { timeout: DYNAMIC_CONFIG_TIMEOUT_MS });
-  return readFlags(DEFAULT_CLIENT_DYNAMIC_CONFIG, flags);
+/** The changeable flags of the server; `known` when it has no such endpoint. */
+export async function fetchDynamicConfig(
+  http: HttpClient,
+  options: CallOptions = {},
+  known = DEFAULT_CLIENT_DYNAMIC_CONFIG,
+): Promise<ClientDynamicConfig> {
+  const timed = { timeout: DYNAMIC_CONFIG_TIMEOUT_MS, ...options };
+  const flags = await fetchFlags(http, endpoints.dynamicConfig, timed);
+  return flags === undefined ? known : readFlags(DEFAULT_CLIENT_DYNAMIC_CONFIG, flags);
 }
 
 async function fetchFlags<Flags>(
@@ -44,7 +77,7 @@ async function fetchFlags<Flags>(
 }
 
 /** Takes the flags we know and whose value has the right kind; everything else keeps its default. */
-export function readFlags<T extends object>(defaults: Readonly<T>, body: unknown): T {
+function readFlags<T extends object>(defaults: Readonly<T>, body: unknown): T {
   const given = (typeof body === "object" && body !== null ? body : {}) as Record<string, unknown>;
   const entries = Object.entries(defaults).map(([key, fallback]) => {
     const value = given[key];
@@ -92,16 +125,11 @@ export class DynamicConfigRefresher {
 
   async #refresh(): Promise<void> {
     try {
-      const flags = await fetchFlags(this.#http, endpoints.dynamicConfig, {
-        timeout: DYNAMIC_CONFIG_TIMEOUT_MS,
-        maxRetries: 0,
-        signal: this.#abort.signal,
-      });
-      if (flags !== undefined) this.#current = readFlags(DEFAULT_CLIENT_DYNAMIC_CONFIG, flags);
+      const options = { maxRetries: 0, signal: this.#abort.signal };
+      this.#current = await fetchDynamicConfig(this.#http, options, this.#current);
     } catch (error) {
-      this.#http.logger.debug(
-        `refreshing the client settings failed, the last ones stay: ${error instanceof Error ? error.message : String(error)}`,
-      );
+      const reason = messageOf(error);
+      this.#http.logger.debug(`refreshing the client settings failed, the last ones stay: ${reason}`);
     }
     this.#schedule();
   }

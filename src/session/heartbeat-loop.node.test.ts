@@ -3,8 +3,8 @@ import type { AddressInfo } from "node:net";
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import { type ProtocolServer, startProtocolServer } from "../../test/support/protocol-server.js";
 import { HttpClient, type HttpClientOptions } from "../transport/index.js";
+import type { Beat, HeartbeatLoop } from "./heartbeat-loop.js";
 import { startHeartbeat } from "./heartbeat-loop.node.js";
-import type { Beat, HeartbeatLoop } from "./heartbeat-types.js";
 
 /** With time enough for a busy machine. */
 const eventually = (check: () => unknown) => vi.waitFor(check, { timeout: 10_000 });

@@ -3,14 +3,14 @@ import { Worker } from "node:worker_threads";
 import { systemClock } from "../transport/clock.js";
 import type { HttpClient } from "../transport/index.js";
 import { encodeRequest, endpoints } from "../wire/index.js";
-import { startHeartbeat as startTimerHeartbeat } from "./heartbeat-loop.js";
 import {
   type Beat,
   HEARTBEAT_INTERVAL_MS,
   HEARTBEAT_TIMEOUT_MS,
   type HeartbeatLoop,
   type HeartbeatOptions,
-} from "./heartbeat-types.js";
+  startHeartbeat as startTimerHeartbeat,
+} from "./heartbeat-loop.js";
 
 /**
  * The thread that sends. Plain source text, because a worker file would have to be found from dist, from

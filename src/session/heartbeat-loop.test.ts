@@ -1,8 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { type Answer, fakeHttp } from "../../test/session/fake-http.js";
 import { FakeClock } from "../../test/support/fake-clock.js";
-import { startHeartbeat } from "./heartbeat-loop.js";
-import type { Beat } from "./heartbeat-types.js";
+import { type Beat, startHeartbeat } from "./heartbeat-loop.js";
 
 async function setUp(answer?: Answer) {
   const clock = new FakeClock();

@@ -1,17 +1,41 @@
-import { APIError } from "../errors.js";
+import { APIError, messageOf } from "../errors.js";
+import type { HttpClient } from "../transport/index.js";
 import { encodeRequest, endpoints } from "../wire/index.js";
-import {
-  HEARTBEAT_INTERVAL_MS,
-  HEARTBEAT_TIMEOUT_MS,
-  type HeartbeatLoop,
-  type HeartbeatOptions,
-} from "./heartbeat-types.js";
+
+export const HEARTBEAT_INTERVAL_MS = 10_000;
+export const HEARTBEAT_TIMEOUT_MS = 10_000;
+
+/** How one heartbeat ended. */
+export interface Beat {
+  /** null when no answer came. */
+  status: number | null;
+  durationMs: number;
+  /** Time since the last heartbeat that the server took, or since the start; 0 after a success. */
+  failedForMs: number;
+  /** Why it failed. */
+  reason?: string | undefined;
+}
+
+/** Whose heartbeat it is, and who is told. */
+export interface HeartbeatOptions {
+  http: HttpClient;
+  sessionId: string;
+  /** Told of every heartbeat, in order. A status of 410 is the last one. */
+  onBeat: (beat: Beat) => void;
+  intervalMs?: number;
+  timeoutMs?: number;
+}
+
+/** A heartbeat that has begun. */
+export interface HeartbeatLoop {
+  /** Resolves when nothing of the loop is left. */
+  stop(): Promise<void>;
+}
 
 /** Heartbeats from a timer of this event loop: right wherever there is no second thread to send them from. */
 export async function startHeartbeat(options: HeartbeatOptions): Promise<HeartbeatLoop> {
-  const { http, sessionId, onBeat } = options;
+  const { http, sessionId, onBeat, intervalMs = HEARTBEAT_INTERVAL_MS } = options;
   const { clock } = http;
-  const intervalMs = options.intervalMs ?? HEARTBEAT_INTERVAL_MS;
   const abort = new AbortController();
   let lastSuccessMs = clock.now();
   let cancelTimer = clock.setTimer(() => void beat(), intervalMs, { background: true });
@@ -42,7 +66,7 @@ export async function startHeartbeat(options: HeartbeatOptions): Promise<Heartbe
     } catch (error) {
       return {
         status: error instanceof APIError ? error.status : null,
-        reason: error instanceof Error ? error.message : String(error),
+        reason: messageOf(error),
       };
     }
   }

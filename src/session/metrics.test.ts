@@ -1,7 +1,6 @@
 import { describe, expect, it } from "vitest";
 import type { ExchangeEvent } from "../transport/index.js";
-import { MAX_METRIC_NAMES, Metrics, OVERFLOW_NAME } from "./metrics.js";
-import { routeOf } from "./route.js";
+import { MAX_METRIC_NAMES, Metrics, OVERFLOW_NAME, routeOf } from "./metrics.js";
 
 const exchange = (event: Partial<ExchangeEvent> = {}): ExchangeEvent => ({
   pool: "sample",

@@ -1,6 +1,5 @@
 import type { ExchangeEvent } from "../transport/index.js";
 import { Histogram, type HistogramSummary } from "./histogram.js";
-import { routeOf } from "./route.js";
 
 /** All counters and histograms of a client at one moment. */
 export interface MetricsSnapshot {
@@ -11,6 +10,9 @@ export interface MetricsSnapshot {
 /** How many distinct counter names, and how many histogram names, are kept; the rest share one name. */
 export const MAX_METRIC_NAMES = 256;
 export const OVERFLOW_NAME = "other";
+
+/** Collections whose next segment is always a name, even one that looks like a word of the API. */
+const NAMED_BY_ID = ["sessions", "training_runs", "samplers", "weights", "sampler_weights"];
 
 /** Counters and histograms of everything this client exchanged with the server, in bounded memory. */
 export class Metrics {
@@ -66,4 +68,22 @@ export class Metrics {
 
 function boundedName(kept: ReadonlyMap<string, unknown>, name: string): string {
   return kept.has(name) || kept.size < MAX_METRIC_NAMES ? name : OVERFLOW_NAME;
+}
+
+/**
+ * The path with what names one object replaced by `{id}`, so that a metric per route stays a metric per
+ * route: `/api/v1/training_runs/run-1/checkpoints` becomes `/api/v1/training_runs/{id}/checkpoints`.
+ */
+export function routeOf(path: string): string {
+  const [pathname = ""] = path.split("?", 1);
+  let parent = "";
+  return pathname
+    .split("/")
+    .map((segment) => {
+      const isName =
+        (NAMED_BY_ID.includes(parent) && segment !== "search") || !/^(v\d+)?[a-z_]*$/.test(segment);
+      parent = segment;
+      return isName && segment !== "" ? "{id}" : segment;
+    })
+    .join("/");
 }

@@ -1,4 +1,4 @@
-import { APIError, TinkerError } from "../errors.js";
+import { APIError, messageOf, TinkerError } from "../errors.js";
 import { type ExchangeHook, type HttpClient, platform, requestTo } from "../transport/index.js";
 import {
   type ClientConfig,
@@ -6,10 +6,9 @@ import {
   DEFAULT_CLIENT_DYNAMIC_CONFIG,
   endpoints,
 } from "../wire/index.js";
-import { installAuth } from "./auth-setup.js";
-import { DynamicConfigRefresher, fetchClientConfig, fetchDynamicConfig } from "./client-config.js";
+import { DynamicConfigRefresher, fetchDynamicConfig, installAuth, introduce } from "./client-config.js";
 import { createSession, type SessionOptions } from "./create-session.js";
-import type { Beat, HeartbeatLoop } from "./heartbeat-types.js";
+import type { Beat, HeartbeatLoop } from "./heartbeat-loop.js";
 import { Metrics } from "./metrics.js";
 import { Telemetry, telemetryEnabled } from "./telemetry.js";
 import { loadTraceContextHook } from "./trace-context.js";
@@ -169,12 +168,8 @@ export class Session {
   async #finish(status: SessionFinishStatus, detail: string | undefined): Promise<void> {
     try {
       const ending = { sessionId: this.id ?? "", reason: { type: status }, detail };
-      await this.http.exchange(
-        requestTo(endpoints.finishSession, ending, {
-          timeout: FINISH_TIMEOUT_MS,
-          maxRetries: FINISH_MAX_RETRIES,
-        }),
-      );
+      const limits = { timeout: FINISH_TIMEOUT_MS, maxRetries: FINISH_MAX_RETRIES };
+      await this.http.exchange(requestTo(endpoints.finishSession, ending, limits));
     } catch (error) {
       const message = `telling the server that session ${this.id} ended failed: ${messageOf(error)}`;
       // Servers that do not keep a finish reason, and sessions that already have one, are no trouble to anybody.
@@ -224,7 +219,10 @@ async function prepared(
   http.hooks.push(...hooks);
   const credential = http.auth;
   const undo = () => {
-    for (const hook of hooks) removeFrom(http.hooks, hook);
+    for (const hook of hooks) {
+      const place = http.hooks.indexOf(hook);
+      if (place >= 0) http.hooks.splice(place, 1);
+    }
     if (http.auth === credential) return;
     http.auth.close?.();
     http.auth = credential;
@@ -235,22 +233,4 @@ async function prepared(
     undo();
     throw error;
   }
-}
-
-/** The first two steps of every client: ask for the settings, then get the credential the server wants. */
-async function introduce(http: HttpClient): Promise<ClientConfig> {
-  const config = await fetchClientConfig(http);
-  installAuth(http, config);
-  // A credential the server does not take is better met here than in the middle of the work.
-  if (config.pjwtAuthEnabled) await http.auth.token();
-  return config;
-}
-
-function removeFrom<T>(list: T[], item: T): void {
-  const index = list.indexOf(item);
-  if (index >= 0) list.splice(index, 1);
-}
-
-function messageOf(error: unknown): string {
-  return error instanceof Error ? error.message : String(error);
 }

@@ -1,4 +1,4 @@
-import { isUserError, redactText } from "../errors.js";
+import { isUserError, messageOf, redactText } from "../errors.js";
 import type { TelemetryEventBody, TelemetrySeverity } from "../wire/index.js";
 
 const MAX_TEXT_CHARACTERS = 8_000;
@@ -20,9 +20,8 @@ export function genericEvent(
 
 /** A failure the caller has to fix is a `user_error`; anything else is an exception of ours or the service's. */
 export function exceptionEvent(error: unknown, severity: TelemetrySeverity): TelemetryEventBody {
-  const userError = findUserError(error);
-  if (userError !== undefined) {
-    const { status, body } = userError as { status?: unknown; body?: unknown };
+  if (isUserError(error)) {
+    const { status, body } = error as { status?: unknown; body?: unknown };
     return genericEvent(
       "user_error",
       {
@@ -60,23 +59,8 @@ function twoDigits(value: number): string {
   return String(value).padStart(2, "0");
 }
 
-function findUserError(error: unknown): object | undefined {
-  const visited = new Set<unknown>();
-  let current = error;
-  while (typeof current === "object" && current !== null && !visited.has(current)) {
-    if (isUserError(current)) return current;
-    visited.add(current);
-    current = (current as { cause?: unknown }).cause;
-  }
-  return undefined;
-}
-
 function typeOf(error: unknown): string {
   return error instanceof Error ? error.name : typeof error;
-}
-
-function messageOf(error: unknown): string {
-  return error instanceof Error ? error.message : String(error);
 }
 
 function scrubText(text: string): string {

@@ -1,4 +1,4 @@
-import { APIError } from "../errors.js";
+import { APIError, messageOf } from "../errors.js";
 import { type HttpClient, randomUuid, requestTo } from "../transport/index.js";
 import { PROTOCOL_VERSION } from "../version.js";
 import {
@@ -42,7 +42,6 @@ export class Telemetry {
   readonly #abort = new AbortController();
   #enabled: boolean;
   #closed = false;
-  #ended = false;
   #nextIndex = 0;
   #queue: TelemetryEvent[] = [];
   #droppedEvents = 0;
@@ -117,8 +116,7 @@ export class Telemetry {
     if (this.#closed) return;
     this.#endSession();
     this.#closed = true;
-    this.#cancelTimer?.();
-    this.#cancelTimer = undefined;
+    this.#stopTimer();
     const cancelDeadline = this.#options.http.clock.setTimer(() => this.#abort.abort(), drainTimeoutMs, {
       background: true,
     });
@@ -126,19 +124,18 @@ export class Telemetry {
       await this.flush();
     } finally {
       cancelDeadline();
-      this.#drop(this.#queue.length);
-      this.#queue = [];
+      this.#dropQueue();
     }
   }
 
   #endSession(): void {
-    if (!this.#options.ownsSession || this.#ended) return;
-    this.#ended = true;
+    if (!this.#options.ownsSession) return;
     const durationMs = this.#options.http.clock.now() - this.#startedAtMs;
     this.#push({ event: "SESSION_END", severity: "INFO", duration: durationText(durationMs) });
   }
 
   #push(body: TelemetryEventBody): boolean {
+    const { clock } = this.#options.http;
     if (!this.#enabled || this.#closed) return false;
     if (this.#queue.length >= MAX_QUEUED_EVENTS) {
       this.#drop(1);
@@ -147,49 +144,43 @@ export class Telemetry {
     this.#queue.push({
       ...body,
       eventId: randomUuid(),
-      eventSessionIndex: this.#nextIndex,
-      timestamp: new Date(this.#options.http.clock.wallNow()).toISOString(),
+      eventSessionIndex: this.#nextIndex++,
+      timestamp: new Date(clock.wallNow()).toISOString(),
     });
-    this.#nextIndex += 1;
-    this.#cancelTimer ??= this.#options.http.clock.setTimer(() => this.#onTimer(), FLUSH_INTERVAL_MS, {
-      background: true,
-    });
+    const onTimer = () => {
+      this.#stopTimer();
+      void this.flush();
+    };
+    this.#cancelTimer ??= clock.setTimer(onTimer, FLUSH_INTERVAL_MS, { background: true });
     return true;
   }
 
-  #onTimer(): void {
+  #stopTimer(): void {
+    this.#cancelTimer?.();
     this.#cancelTimer = undefined;
-    void this.flush();
   }
 
   async #sendNextBatch(): Promise<void> {
     const { http, platform } = this.#options;
     const events = this.#queue.splice(0, MAX_BATCH_EVENTS);
     processUuid ??= randomUuid();
+    const batch = {
+      events,
+      platform,
+      sdkVersion: PROTOCOL_VERSION,
+      sessionId: this.#sessionId,
+      processUuid,
+    };
+    const limits = { timeout: REQUEST_TIMEOUT_MS, maxRetries: MAX_RETRIES, signal: this.#abort.signal };
     try {
-      const batch = {
-        events,
-        platform,
-        sdkVersion: PROTOCOL_VERSION,
-        sessionId: this.#sessionId,
-        processUuid,
-      };
-      await http.exchange(
-        requestTo(endpoints.telemetry, batch, {
-          timeout: REQUEST_TIMEOUT_MS,
-          maxRetries: MAX_RETRIES,
-          signal: this.#abort.signal,
-        }),
-      );
+      await http.exchange(requestTo(endpoints.telemetry, batch, limits));
     } catch (error) {
       this.#drop(events.length);
       if (error instanceof APIError && error.status === 404) {
         this.#turnOff();
         http.logger.debug("telemetry is off: the server takes none");
       } else {
-        http.logger.debug(
-          `dropped ${events.length} telemetry events: ${error instanceof Error ? error.message : String(error)}`,
-        );
+        http.logger.debug(`dropped ${events.length} telemetry events: ${messageOf(error)}`);
       }
     }
   }
@@ -197,10 +188,13 @@ export class Telemetry {
   /** A server without the endpoint will not grow one while this client lives. */
   #turnOff(): void {
     this.#enabled = false;
+    this.#dropQueue();
+    this.#stopTimer();
+  }
+
+  #dropQueue(): void {
     this.#drop(this.#queue.length);
     this.#queue = [];
-    this.#cancelTimer?.();
-    this.#cancelTimer = undefined;
   }
 
   #drop(count: number): void {

@@ -1,20 +1,15 @@
 import type { ExchangeHook } from "../transport/index.js";
 
+type Carrier = Pick<Headers, "set">;
+type Setter = { set(carrier: Carrier, key: string, value: string): void };
+
 /** The part of `@opentelemetry/api` used here; the package itself stays optional, its types too. */
 interface OpenTelemetryApi {
   context: { active(): unknown };
-  propagation: {
-    inject(context: unknown, carrier: Carrier, setter: TextMapSetter): void;
-  };
+  propagation: { inject(context: unknown, carrier: Carrier, setter: Setter): void };
 }
 
-type Carrier = Pick<Headers, "set">;
-
-interface TextMapSetter {
-  set(carrier: Carrier, key: string, value: string): void;
-}
-
-const headerSetter: TextMapSetter = { set: (headers, key, value) => headers.set(key, value) };
+const headerSetter: Setter = { set: (headers, key, value) => headers.set(key, value) };
 
 /**
  * A hook that puts the active trace (`traceparent` and what else the application's propagator writes) on

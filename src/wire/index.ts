@@ -4,7 +4,7 @@ export { metadata, ttlSeconds } from "./endpoints/common.js";
 export * from "./endpoints/endpoint.js";
 export * from "./endpoints/field-names.js";
 export * from "./endpoints/index.js";
-export { samplingParams } from "./endpoints/sampling.js";
+export { type SampleRequest, samplingParams } from "./endpoints/sampling.js";
 export { adamParams, loraConfig, optimizerConfig, optimParams } from "./endpoints/training.js";
 export * from "./fields/check-keys.js";
 export * from "./fields/describe.js";

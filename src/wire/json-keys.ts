@@ -1,21 +1,28 @@
 import { bytesToBase64 } from "./base64.js";
 
 const MAX_REMEMBERED_NAMES = 1_000;
-const camelNames = new Map<string, string>();
 
-export function snakeToCamel(key: string): string {
-  if (!key.includes("_")) return key;
-  const known = camelNames.get(key);
-  if (known !== undefined) return known;
-  const camel = key.replace(/_([a-z])/g, (_, letter: string) => letter.toUpperCase());
-  // Answers have the same few names again and again; some are the users' own, of which there is no end.
-  if (camelNames.size < MAX_REMEMBERED_NAMES) camelNames.set(key, camel);
-  return camel;
+/** Messages have the same few names again and again; some are the users' own, of which there is no end. */
+function remembered(convert: (key: string) => string): (key: string) => string {
+  const names = new Map<string, string>();
+  return (key) => {
+    const known = names.get(key);
+    if (known !== undefined) return known;
+    const converted = convert(key);
+    if (names.size < MAX_REMEMBERED_NAMES) names.set(key, converted);
+    return converted;
+  };
 }
 
-export function camelToSnake(key: string): string {
-  return /[A-Z]/.test(key) ? key.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`) : key;
-}
+/** The name that a name of the wire has here. */
+export const snakeToCamel = remembered((key) =>
+  key.replace(/_([a-z])/g, (_, letter: string) => letter.toUpperCase()),
+);
+
+/** The name that a name of ours has on the wire. */
+export const camelToSnake = remembered((key) =>
+  key.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`),
+);
 
 /** The same record under the names of the other side; what they lead to is kept. */
 export function convertKeys<T>(

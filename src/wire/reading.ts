@@ -1,12 +1,11 @@
-import { TinkerError } from "../errors.js";
+import { messageOf, TinkerError } from "../errors.js";
 
 /** Runs a decoder so that whatever it meets is reported as the answer's fault, not as the user's. */
 export function readAnswer<T>(what: string, read: () => T): T {
   try {
     return read();
   } catch (error) {
-    const reason = error instanceof Error ? error.message : String(error);
-    throw new TinkerError(`The server's ${what} cannot be read: ${reason}`, { cause: error });
+    throw new TinkerError(`The server's ${what} cannot be read: ${messageOf(error)}`, { cause: error });
   }
 }
 

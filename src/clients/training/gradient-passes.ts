@@ -1,4 +1,4 @@
-import { APIUserAbortError, RequestFailedError, TinkerError } from "../../errors.js";
+import { APIUserAbortError, messageOf, RequestFailedError, TinkerError } from "../../errors.js";
 import type { APIFuture } from "../../futures/index.js";
 import { untilAborted } from "../../transport/index.js";
 import type { ClientContext } from "../context.js";
@@ -89,8 +89,4 @@ export class GradientPasses {
     if (isWanted || future.isAwaited) return;
     this.#context.logger.error(`${what} failed, and nothing waits for its result: ${messageOf(error)}`);
   }
-}
-
-function messageOf(error: unknown): string {
-  return error instanceof Error ? error.message : String(error);
 }

@@ -1,4 +1,4 @@
-import { TinkerError } from "../../errors.js";
+import { messageOf, TinkerError } from "../../errors.js";
 import type { RunCheckpoint } from "./types.js";
 
 /** The run was restored as often as its policy allows and failed each time before it got to a new checkpoint. */
@@ -17,8 +17,4 @@ export class RunGaveUpError extends TinkerError {
     this.checkpoint = checkpoint;
     this.attempts = attempts;
   }
-}
-
-export function messageOf(error: unknown): string {
-  return error instanceof Error ? error.message : String(error);
 }

@@ -1,4 +1,4 @@
-import { ValidationError } from "../../errors.js";
+import { messageOf, ValidationError } from "../../errors.js";
 import type { APIFuture } from "../../futures/index.js";
 import {
   abortError,
@@ -11,7 +11,7 @@ import {
 import { blamesCheckpoint, classify } from "./classify.js";
 import { Generation } from "./generation.js";
 import { MemoryLog } from "./memory-log.js";
-import { messageOf, RunGaveUpError } from "./run-gave-up-error.js";
+import { RunGaveUpError } from "./run-gave-up-error.js";
 import type {
   MetricValue,
   RecoveryLog,

@@ -20,6 +20,7 @@ import type {
   Checkpoint,
   CheckpointArchiveUrl,
   CheckpointStorageUsage,
+  Cursor,
   ExternalWeightsUrls,
   SearchOwner,
   SessionInfo,
@@ -85,13 +86,6 @@ function toUtcHour(given: unknown, path: string): string {
   if (time % HOUR_MS === 0) return new Date(time).toISOString().replace(".000Z", "Z");
   const got = isTime ? String(given) : describe(given);
   throw new ValidationError(path, `${path} must be a time on a full UTC hour, got ${got}`);
-}
-
-/** Which part of a list an answer holds. */
-interface Cursor {
-  readonly offset: number;
-  readonly limit: number;
-  readonly totalCount: number;
 }
 
 /** Checkpoints of one run, or of all with a cursor. */

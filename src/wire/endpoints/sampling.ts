@@ -4,6 +4,7 @@ import {
   boolean,
   type Field,
   type FieldsOf,
+  type GivenMessage,
   integerFrom,
   message,
   nonNegative,
@@ -136,6 +137,9 @@ export const samplingEndpoints = {
     future: sampleFuture,
   }),
 } as const;
+
+/** A sample request as it may be given; the server fills in what is left out. */
+export type SampleRequest = GivenMessage<typeof samplingEndpoints.sample.request.shape>;
 
 function checkTargets(targets: TensorData, rows: number | undefined): void {
   const field = "targetPromptLogprobs";

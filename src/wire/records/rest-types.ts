@@ -2,6 +2,13 @@ import type { OptimizerConfig } from "../training/training-types.js";
 
 // Times are the server's own ISO 8601 texts: `new Date(run.lastRequestTime)` where a Date is wanted.
 
+/** Which part of a list an answer holds. */
+export interface Cursor {
+  readonly offset: number;
+  readonly limit: number;
+  readonly totalCount: number;
+}
+
 /** Whose records a list holds. */
 export type AccessScope = "owned" | "accessible";
 

@@ -190,18 +190,23 @@ export function chunkLength(chunk: ModelInputChunk): number {
 /** One pass, no intermediate list: token ids are integers from 0 to 2^31 - 1. */
 export function toTokens(given: unknown, field: string): Int32Array {
   const tokens = given as TokensLike;
+  const wrongToken = (index: number) =>
+    wrongValue(`${field}[${index}]`, "a token id (an integer from 0 to 2147483647)", tokens[index]);
+  if (tokens instanceof Int32Array) {
+    for (let index = 0; index < tokens.length; index++) if (tokens[index]! < 0) throw wrongToken(index);
+    return tokens;
+  }
   if (typeof tokens !== "object" || tokens === null || typeof tokens.length !== "number")
     throw wrongValue(field, "a list of token ids", tokens);
-  const converted = tokens instanceof Int32Array ? undefined : new Int32Array(tokens.length);
+  const converted = new Int32Array(tokens.length);
   for (let index = 0; index < tokens.length; index++) {
     const found = tokens[index]!;
     const token = typeof found === "bigint" ? Number(found) : found;
     // False for NaN, fractions, texts and holes alike.
-    if ((token | 0) !== token || token < 0)
-      throw wrongValue(`${field}[${index}]`, "a token id (an integer from 0 to 2147483647)", found);
-    if (converted !== undefined) converted[index] = token;
+    if ((token | 0) !== token || token < 0) throw wrongToken(index);
+    converted[index] = token;
   }
-  return converted ?? (tokens as Int32Array);
+  return converted;
 }
 
 const tokens: Field<Int32Array> = { ...customField(toTokens), write: toNumbers };

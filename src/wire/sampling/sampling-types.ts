@@ -1,5 +1,4 @@
 import type { TensorData } from "../tensors/tensor-data.js";
-import type { ModelInput } from "./model-input.js";
 
 /** How to draw tokens; what is left out takes the value named in its comment. */
 export interface SamplingParams {
@@ -14,30 +13,6 @@ export interface SamplingParams {
   readonly topK?: number | undefined;
   /** Draw from the smallest set of tokens with this much probability; 1. */
   readonly topP?: number | undefined;
-}
-
-export interface SampleRequest {
-  readonly prompt: ModelInput;
-  /** 1. */
-  readonly numSamples?: number | undefined;
-  readonly samplingParams?: SamplingParams | undefined;
-  readonly baseModel?: string | undefined;
-  readonly modelPath?: string | undefined;
-  readonly samplingSessionId?: string | undefined;
-  readonly seqId?: number | undefined;
-  /** Also return the logprobs of the prompt's tokens. */
-  readonly promptLogprobs?: boolean | undefined;
-  /** Also return the k most likely tokens at each prompt position; 0 means none. */
-  readonly topkPromptLogprobs?: number | undefined;
-  /** Also return the k most likely tokens at each sampled position; 0 means none. */
-  readonly topkSampleLogprobs?: number | undefined;
-  /** Token ids to score, int64 of shape `[prompt length - 1, K]`; row i is scored at position i + 1, -1 asks for nothing. */
-  readonly targetPromptLogprobs?: TensorData | undefined;
-  /** Draw this many alternatives at each prompt position after the first; 0 means none. */
-  readonly promptAltTokensK?: number | undefined;
-  /** Score only the last N prompt tokens. */
-  readonly promptLogprobsLastN?: number | undefined;
-  readonly recordStabilityInfo?: boolean | undefined;
 }
 
 /** For each position the most likely tokens with their logprobs, or null where none were computed. */

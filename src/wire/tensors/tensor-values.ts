@@ -47,8 +47,8 @@ export function flattenValues(
   const rows: Row[] = [];
   collectRows(value, shape, 0, path, rows);
   const count = rows.length * shape.at(-1)!;
-  const areIntegers = (count > 0 || ArrayBuffer.isView(value)) && rows.every(isIntegerRow);
-  if (dtype === "int64" || (dtype === undefined && areIntegers)) {
+  const isEmptyList = count === 0 && !ArrayBuffer.isView(value);
+  if (dtype === "int64" || (dtype === undefined && !isEmptyList && rows.every(isIntegerRow))) {
     const data = value instanceof Int32Array ? value : toIntegers(rows, count);
     return { dtype: "int64", data, shape };
   }

@@ -28,16 +28,7 @@ function estimateTensorBytes(tensor: TensorData): number {
 }
 
 function estimateChunkBytes(chunk: ModelInputChunk, bytesPerToken: number): number {
-  switch (chunk.type) {
-    case "encoded_text":
-      return chunk.tokens.length * bytesPerToken;
-    case "image":
-      return chunk.data.length;
-    case "image_asset_pointer":
-      return chunk.location.length;
-    case "dmel":
-      return chunk.dmel.length;
-    default:
-      throw chunk satisfies never;
-  }
+  if (chunk.type === "encoded_text") return chunk.tokens.length * bytesPerToken;
+  if (chunk.type === "image_asset_pointer") return chunk.location.length;
+  return chunk.type === "image" ? chunk.data.length : chunk.dmel.length;
 }

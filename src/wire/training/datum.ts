@@ -1,9 +1,19 @@
 import { ValidationError } from "../../errors.js";
-import { checkKeys, checkObject, subfield } from "../fields/check-keys.js";
+import { checkObject, subfield, wrongValue } from "../fields/check-keys.js";
 import { closestName } from "../fields/describe.js";
-import { type FieldsOf, list, message, nonNegativeInteger, oneOf, optional, text } from "../fields/fields.js";
+import {
+  customField,
+  type FieldsOf,
+  list,
+  message,
+  nonNegativeInteger,
+  oneOf,
+  optional,
+  text,
+  withDefault,
+} from "../fields/fields.js";
 import { snakeToCamel } from "../json-keys.js";
-import { ModelInput, type ModelInputLike } from "../sampling/model-input.js";
+import { type ModelInput, type ModelInputLike, modelInputField } from "../sampling/model-input.js";
 import { TensorData, type TensorLike } from "../tensors/tensor-data.js";
 import { LOSS_INPUT_DTYPES, type LossFnInputsLike, type LossInputName } from "./losses.js";
 
@@ -30,13 +40,6 @@ export interface DatumInit<L extends string = string> {
 /** One training example as it may be given; for a known loss its inputs are checked by the compiler. */
 export type DatumLike<L extends string = string> = Datum | DatumInit<L>;
 
-const DATUM_KEYS: ReadonlySet<string> = new Set([
-  "modelInput",
-  "lossFnInputs",
-  "modelInputSpans",
-  "lossFnInputSpans",
-] satisfies (keyof DatumInit)[]);
-
 /** Inputs with one row per position of the model input. */
 const PER_POSITION_KEYS = ["targetTokens", "weights", "advantages", "logprobs"] as const;
 const SPARSE_KEYS: ReadonlySet<string> = new Set(["targetTokens", "weights"]);
@@ -48,14 +51,6 @@ interface DatumParts {
   readonly lossFnInputSpans?: readonly ProvenanceSpan[] | undefined;
 }
 
-/** Marks parts that came over the wire and are taken as they are. */
-class ReceivedParts {
-  readonly parts: DatumParts;
-  constructor(parts: DatumParts) {
-    this.parts = parts;
-  }
-}
-
 /** One training example: what the model reads and what the loss needs. Checked when it is made. */
 export class Datum {
   readonly modelInput: ModelInput;
@@ -63,16 +58,14 @@ export class Datum {
   readonly modelInputSpans: readonly ProvenanceSpan[] | undefined;
   readonly lossFnInputSpans: readonly ProvenanceSpan[] | undefined;
 
-  constructor(init: DatumInit, field?: string);
-  /** @internal */
-  constructor(init: ReceivedParts);
-  constructor(init: DatumInit | ReceivedParts, field = "") {
-    const parts = init instanceof ReceivedParts ? init.parts : convert(init, field);
+  constructor(init: DatumInit, field = "") {
+    checkObject(init, field || "datum");
+    const parts = datumInit.check(init, field);
     this.modelInput = parts.modelInput;
     this.lossFnInputs = parts.lossFnInputs;
     this.modelInputSpans = parts.modelInputSpans;
     this.lossFnInputSpans = parts.lossFnInputSpans;
-    if (!(init instanceof ReceivedParts)) checkDatum(this, field);
+    checkDatum(this, field);
   }
 
   /** Errors name the datum by its index in the batch, where one is given. */
@@ -83,7 +76,7 @@ export class Datum {
 
   /** Takes what came over the wire without the checks a request of our own gets; see `checkDatum`. */
   static received(parts: DatumParts): Datum {
-    return new Datum(new ReceivedParts(parts));
+    return Object.assign(Object.create(Datum.prototype) as Datum, parts);
   }
 
   /** A copy that says where its tokens came from; the runs must cover each field exactly. */
@@ -100,37 +93,23 @@ export class Datum {
   }
 }
 
-function convert(init: DatumInit, field: string): DatumParts {
-  checkObject(init, field || "datum");
-  checkKeys(init, DATUM_KEYS, field);
-  const inputsField = subfield(field, "lossFnInputs");
-  const inputs: unknown = init.lossFnInputs ?? {};
-  checkObject(inputs, inputsField);
-  const lossFnInputs: Record<string, TensorData> = {};
-  for (const [key, value] of Object.entries(inputs)) {
-    if (value === undefined) continue;
-    lossFnInputs[key] = convertInput(key, value as TensorLike, subfield(inputsField, key));
-  }
-  return {
-    modelInput: ModelInput.from(init.modelInput, subfield(field, "modelInput")),
-    lossFnInputs,
-    modelInputSpans: init.modelInputSpans,
-    lossFnInputSpans: init.lossFnInputSpans,
-  };
+function toInputs(given: unknown, path: string): Readonly<Record<string, TensorData>> {
+  checkObject(given, path);
+  const inputs: Record<string, TensorData> = {};
+  for (const [key, value] of Object.entries(given))
+    if (value !== undefined) inputs[key] = convertInput(key, value as TensorLike, subfield(path, key));
+  return inputs;
 }
 
 function convertInput(key: string, value: TensorLike, field: string): TensorData {
   const dtype = Object.hasOwn(LOSS_INPUT_DTYPES, key) ? LOSS_INPUT_DTYPES[key as LossInputName] : undefined;
-  if (dtype === undefined) {
-    const meant = meantInput(key);
-    if (meant !== undefined)
-      throw new ValidationError(field, `unknown field ${field}; did you mean ${meant}?`);
-    if (Array.isArray(value) || typeof value === "number") {
-      throw new ValidationError(
-        field,
-        `${field} is not an input with a known dtype: give a typed array or a TensorData instead`,
-      );
-    }
+  const meant = dtype === undefined ? meantInput(key) : undefined;
+  if (meant !== undefined) throw new ValidationError(field, `unknown field ${field}; did you mean ${meant}?`);
+  if (dtype === undefined && (Array.isArray(value) || typeof value === "number")) {
+    throw new ValidationError(
+      field,
+      `${field} is not an input with a known dtype: give a typed array or a TensorData instead`,
+    );
   }
   const explicit = typeof value === "object" && value !== null && "data" in value;
   return SPARSE_KEYS.has(key) && !explicit
@@ -153,12 +132,8 @@ function meantInput(key: string): string | undefined {
 /** Refuses a datum that a server would refuse; errors begin with `field`, for example `data[3]`. */
 export function checkDatum(datum: Datum, field = ""): void {
   const inputsField = subfield(field, "lossFnInputs");
-  let rows: number | undefined;
-  let rowsOf = "";
-  if (datum.modelInput.isText) {
-    rows = datum.modelInput.length;
-    rowsOf = "the model input";
-  }
+  let rows = datum.modelInput.isText ? datum.modelInput.length : undefined;
+  let rowsOf = datum.modelInput.isText ? "the model input" : "";
   for (const key of PER_POSITION_KEYS) {
     const tensor = datum.lossFnInputs[key];
     // A scalar stands for every position: inputs of stored custom losses may be one.
@@ -177,21 +152,17 @@ export function checkDatum(datum: Datum, field = ""): void {
   checkProvenance(datum, field);
 }
 
-function checkValues(key: string, tensor: TensorData, field: string): void {
-  const { data } = tensor;
-  if (tensor.dtype === "float32") {
+/** Plain loops, one for each kind of array: a callback for each value would cost more than all of the encoding. */
+function checkValues(key: string, { data, dtype }: TensorData, field: string): void {
+  if (dtype === "float32") {
     for (let index = 0; index < data.length; index++) {
-      if (Number.isNaN(data[index]))
-        throw new ValidationError(`${field}[${index}]`, `${field}[${index}] is NaN`);
+      if (!Number.isNaN(data[index])) continue;
+      throw new ValidationError(`${field}[${index}]`, `${field}[${index}] is NaN`);
     }
   } else if (key === "targetTokens") {
     for (let index = 0; index < data.length; index++) {
       if (data[index]! >= 0) continue;
-      const path = `${field}[${index}]`;
-      throw new ValidationError(
-        path,
-        `${path} must be a token id (a non-negative integer), got ${data[index]}`,
-      );
+      throw wrongValue(`${field}[${index}]`, "a token id (a non-negative integer)", data[index]);
     }
   }
 }
@@ -212,17 +183,24 @@ function checkProvenance(datum: Datum, field: string): void {
   checkSpans(lossFnInputSpans, lossPath, targets?.shape.length === 1 ? targets.shape[0] : undefined);
 }
 
-const span = message({
-  type: oneOf("prompt", "sampled"),
-  sequenceId: text,
-  offset: optional(nonNegativeInteger),
-  length: nonNegativeInteger,
-} satisfies FieldsOf<ProvenanceSpan>);
-
 function checkSpans(spans: readonly ProvenanceSpan[], field: string, positions: number | undefined): void {
-  const covered = list(span)
-    .check(spans, field)
-    .reduce((total, { length }) => total + length, 0);
+  const covered = spans.reduce((total, { length }) => total + length, 0);
   if (positions !== undefined && covered !== positions)
     throw new ValidationError(field, `${field} must cover ${positions} positions, got ${covered}`);
 }
+
+const spans = list(
+  message({
+    type: oneOf("prompt", "sampled"),
+    sequenceId: text,
+    offset: optional(nonNegativeInteger),
+    length: nonNegativeInteger,
+  } satisfies FieldsOf<ProvenanceSpan>),
+);
+
+const datumInit = message({
+  modelInput: modelInputField,
+  lossFnInputs: withDefault(customField(toInputs), {}),
+  modelInputSpans: optional(spans),
+  lossFnInputSpans: optional(spans),
+});
