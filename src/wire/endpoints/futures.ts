@@ -10,8 +10,39 @@ import {
   text,
   withDefault,
 } from "../fields/fields.js";
-import type { FuturesRetrieveResponse } from "../records/future-types.js";
 import { endpoint, type JsonCodec, json } from "./endpoint.js";
+
+/** Why a request waits, as the server says. */
+export type QueueState = "active" | "paused_capacity" | "paused_rate_limit" | (string & {});
+
+/** A poll that ended without a result. */
+export interface TryAgainResponse {
+  readonly type: "try_again";
+  readonly requestId?: string | null;
+  readonly queueState?: QueueState | null;
+  readonly queueStateReason?: string | null;
+}
+
+/** A result that is there, and how large it is. */
+export interface CompleteMetadataResponse {
+  readonly status: "complete_metadata";
+  readonly responsePayloadSize: number;
+}
+
+/** How a request of a sampling session ended. */
+export type FutureCompletion =
+  | {
+      readonly state: "finished";
+      readonly requestId: string;
+      readonly responsePayloadUncompressedSize?: number | null;
+    }
+  | { readonly state: "failed"; readonly requestId: string };
+
+/** What became of the requests of a sampling session since the cursor. */
+export interface FuturesRetrieveResponse {
+  readonly completions: readonly FutureCompletion[];
+  readonly cursor: number;
+}
 
 const MAX_RETRIEVED_IDS = 100_000;
 

@@ -14,22 +14,7 @@ import {
   withDefault,
 } from "../fields/fields.js";
 import { isRecord } from "../reading.js";
-import type {
-  AuditLog,
-  BillingUsage,
-  Checkpoint,
-  CheckpointArchiveUrl,
-  CheckpointStorageUsage,
-  Cursor,
-  ExternalWeightsUrls,
-  SearchOwner,
-  SessionInfo,
-  SessionSearchCursor,
-  SessionStatusQuery,
-  SessionSummary,
-  TrainingRun,
-  WeightsInfo,
-} from "../records/rest-types.js";
+import type * as Rest from "../records/rest-types.js";
 import { accessScope, finishReason, page, shortText, ttlSeconds } from "./common.js";
 import { endpoint, json } from "./endpoint.js";
 
@@ -50,12 +35,12 @@ const searchOwner = message(
       if (type === "user") list(anyText, { least: 1, most: 10 }).check(ownerUrns, `${path}.ownerUrns`);
     },
   },
-) as unknown as Field<SearchOwner>;
+) as unknown as Field<Rest.SearchOwner>;
 
 const searchStatus = message({
   type: oneOf("active", "cancelled", "failed", "client_finished"),
   reasons: optional(list(finishReason, { least: 1 })),
-}) as unknown as Field<SessionStatusQuery>;
+}) as unknown as Field<Rest.SessionStatusQuery>;
 
 /** Each value is matched as a text. */
 const textMetadata = value<Readonly<Record<string, string>>>(
@@ -90,19 +75,19 @@ function toUtcHour(given: unknown, path: string): string {
 
 /** Checkpoints of one run, or of all with a cursor. */
 const checkpointList = json<{
-  readonly checkpoints: readonly Checkpoint[];
-  readonly cursor?: Cursor | null;
+  readonly checkpoints: readonly Rest.Checkpoint[];
+  readonly cursor?: Rest.Cursor | null;
 }>();
 
 /** Runs, checkpoints, sessions and usage, as a server keeps them. */
 export const recordEndpoints = {
   listTrainingRuns: endpoint("GET", "/api/v1/training_runs", {
     fields: { ...page(20), accessScope, projectId: optional(text) },
-    answer: json<{ readonly trainingRuns: readonly TrainingRun[]; readonly cursor: Cursor }>(),
+    answer: json<{ readonly trainingRuns: readonly Rest.TrainingRun[]; readonly cursor: Rest.Cursor }>(),
   }),
   getTrainingRun: endpoint("GET", RUN, {
     fields: { trainingRunId: text, accessScope },
-    answer: json<TrainingRun>(),
+    answer: json<Rest.TrainingRun>(),
   }),
   listCheckpoints: endpoint("GET", `${RUN}/checkpoints`, {
     fields: { trainingRunId: text },
@@ -114,7 +99,7 @@ export const recordEndpoints = {
   }),
   getWeightsInfo: endpoint("POST", "/api/v1/weights_info", {
     fields: { tinkerPath: text },
-    answer: json<WeightsInfo>(),
+    answer: json<Rest.WeightsInfo>(),
   }),
   deleteCheckpoint: endpoint("DELETE", CHECKPOINT, { fields: checkpoint, answer: json<void>() }),
   publishCheckpoint: endpoint("POST", `${CHECKPOINT}/publish`, { fields: checkpoint, answer: json<void>() }),
@@ -128,11 +113,11 @@ export const recordEndpoints = {
   }),
   getCheckpointArchiveUrl: endpoint("GET", `${CHECKPOINT}/archive`, {
     fields: checkpoint,
-    answer: json<CheckpointArchiveUrl>(),
+    answer: json<Rest.CheckpointArchiveUrl>(),
   }),
   getExternalWeightsUrls: endpoint("GET", `${CHECKPOINT}/external_weights_urls`, {
     fields: checkpoint,
-    answer: json<ExternalWeightsUrls>(),
+    answer: json<Rest.ExternalWeightsUrls>(),
   }),
   listSessions: endpoint("GET", "/api/v1/sessions", {
     fields: { ...page(20), accessScope },
@@ -140,7 +125,7 @@ export const recordEndpoints = {
   }),
   getSession: endpoint("GET", SESSION, {
     fields: { sessionId: text, accessScope },
-    answer: json<SessionInfo>(),
+    answer: json<Rest.SessionInfo>(),
   }),
   searchSessions: endpoint("POST", "/api/v1/sessions/search", {
     fields: {
@@ -154,8 +139,8 @@ export const recordEndpoints = {
       cursor: optional(message({ lastCreatedAt: time, lastSessionId: text })),
     },
     answer: json<{
-      readonly sessions: readonly SessionSummary[];
-      readonly nextCursor?: SessionSearchCursor | null;
+      readonly sessions: readonly Rest.SessionSummary[];
+      readonly nextCursor?: Rest.SessionSearchCursor | null;
     }>(),
   }),
   assignSessionProject: endpoint("PUT", `${SESSION}/project`, {
@@ -180,7 +165,7 @@ export const recordEndpoints = {
         ),
       ),
     },
-    answer: json<AuditLog>(),
+    answer: json<Rest.AuditLog>(),
   }),
   getBillingUsage: endpoint("GET", "/api/v1/billing/usage/events", {
     fields: { startingOn: utcHour, endingBefore: utcHour },
@@ -192,10 +177,10 @@ export const recordEndpoints = {
         `endingBefore must be after startingOn and at most 14 days later, got ${startingOn} to ${endingBefore}`,
       );
     },
-    answer: json<BillingUsage>(),
+    answer: json<Rest.BillingUsage>(),
   }),
   getCurrentCheckpointStorageUsage: endpoint("GET", "/api/v1/billing/usage/checkpoints/current", {
     fields: { projectId: optional(text) },
-    answer: json<CheckpointStorageUsage>(),
+    answer: json<Rest.CheckpointStorageUsage>(),
   }),
 } as const;

@@ -9,13 +9,7 @@ import {
   tolerant,
   withDefault,
 } from "../fields/fields.js";
-import type {
-  ClientConfig,
-  ClientDynamicConfig,
-  KeyDescription,
-  ServerCapabilities,
-  TelemetryEvent,
-} from "../records/session-types.js";
+import type * as Service from "../records/session-types.js";
 import { anyShortText, finishReason, metadata, shortText, tags, textUpTo, wireJson } from "./common.js";
 import { endpoint, json } from "./endpoint.js";
 
@@ -29,23 +23,23 @@ export const serviceEndpoints = {
     answer: json<{ readonly status: string }>(),
   }),
   getServerCapabilities: endpoint("GET", "/api/v1/get_server_capabilities", {
-    answer: json<ServerCapabilities>(),
+    answer: json<Service.ServerCapabilities>(),
   }),
   clientConfig: endpoint("POST", "/api/v1/client/config", {
     pool: "session",
     fields: { sdkVersion: withDefault(anyShortText, "") },
-    answer: json<ClientConfig>(),
+    answer: json<Service.ClientConfig>(),
   }),
   dynamicConfig: endpoint("POST", "/api/v1/client/dynamic_config", {
     pool: "session",
     fields: { sdkVersion: withDefault(anyShortText, "") },
-    answer: json<ClientDynamicConfig>(),
+    answer: json<Service.ClientDynamicConfig>(),
   }),
   authToken: endpoint("POST", "/api/v1/auth/token", {
     pool: "session",
     answer: json<{ readonly jwt: string }>(),
   }),
-  describeKey: endpoint("GET", "/api/v1/auth/apikey/me", { answer: json<KeyDescription>() }),
+  describeKey: endpoint("GET", "/api/v1/auth/apikey/me", { answer: json<Service.KeyDescription>() }),
   deleteKey: endpoint("DELETE", "/api/v1/auth/apikey/me", { answer: json<void>() }),
   createSession: endpoint("POST", "/api/v1/create_session", {
     pool: "session",
@@ -83,8 +77,8 @@ export const serviceEndpoints = {
     pool: "telemetry",
     fields: {
       events: tolerant(
-        list(wireJson<TelemetryEvent>("an event")),
-        list(opaque as Field<TelemetryEvent>, { most: MAX_TELEMETRY_EVENTS }),
+        list(wireJson<Service.TelemetryEvent>("an event")),
+        list(opaque as Field<Service.TelemetryEvent>, { most: MAX_TELEMETRY_EVENTS }),
       ),
       platform: optional(anyText),
       sdkVersion: optional(anyText),

@@ -23,18 +23,7 @@ import { isRecord } from "../reading.js";
 import type { ModelInfo } from "../records/session-types.js";
 import { datumField, passFuture } from "../training/forward-backward-json.js";
 import { lossConfigField } from "../training/losses.js";
-import type {
-  AdamOptimizerConfig,
-  AdamParams,
-  DimuonOptimizerConfig,
-  DimuonParams,
-  LoadWeightsResponse,
-  LoraConfig,
-  OptimizerConfig,
-  OptimParams,
-  OptimStepResponse,
-  OtherOptimParams,
-} from "../training/training-types.js";
+import type * as Training from "../training/training-types.js";
 import { metadata, seqId, sessionSeqId, shortText, ttlSeconds, wireJson } from "./common.js";
 import { endpoint, future, json, operation } from "./endpoint.js";
 
@@ -45,14 +34,14 @@ const ADAM_FIELDS = {
   eps: withDefault(nonNegative, 1e-12),
   weightDecay: withDefault(nonNegative, 0),
   gradClipNorm: withDefault(nonNegative, 0),
-} satisfies FieldsOf<AdamParams>;
+} satisfies FieldsOf<Training.AdamParams>;
 
 const plainAdam = message(ADAM_FIELDS, { closed: true });
 const typedAdam = message({ type: optional(oneOf("adamw")), ...ADAM_FIELDS }, { closed: true });
 /** One Adam step. All six values are sent: servers differ in what they assume for one that is left out. Servers take a `type` of `adamw` too. */
 export const adamParams: typeof plainAdam = { ...plainAdam, read: typedAdam.read };
 
-const anyOptimizer = wireJson<OtherOptimParams>("an object");
+const anyOptimizer = wireJson<Training.OtherOptimParams>("an object");
 
 /** A family nobody knows here passes as it is. */
 function otherOptimizer(given: Readonly<Record<string, unknown>>, path: string) {
@@ -61,7 +50,7 @@ function otherOptimizer(given: Readonly<Record<string, unknown>>, path: string) 
 }
 
 /** Parameters of one step of any optimizer; without `type` they are Adam's. */
-export const optimParams = byType<OptimParams>(
+export const optimParams = byType<Training.OptimParams>(
   {
     adamw: message({ type: oneOf("adamw"), ...ADAM_FIELDS }, { closed: true }),
     dimuon: message({
@@ -69,18 +58,18 @@ export const optimParams = byType<OptimParams>(
       learningRate: nonNegative,
       gradClipNorm: withDefault(number, 0),
       beta1: withDefault(fraction, 0.9),
-    } satisfies FieldsOf<DimuonParams>),
+    } satisfies FieldsOf<Training.DimuonParams>),
   },
   (given, path) => (given["type"] === undefined ? adamParams : otherOptimizer(given, path)),
 );
 
-const typedOptimizerConfig = byType<OptimizerConfig>(
+const typedOptimizerConfig = byType<Training.OptimizerConfig>(
   {
-    adamw: message({ type: oneOf("adamw") } satisfies FieldsOf<AdamOptimizerConfig>),
+    adamw: message({ type: oneOf("adamw") } satisfies FieldsOf<Training.AdamOptimizerConfig>),
     dimuon: message({
       type: oneOf("dimuon"),
       version: optional(value<1>("1", (given) => given === 1)),
-    } satisfies FieldsOf<DimuonOptimizerConfig>),
+    } satisfies FieldsOf<Training.DimuonOptimizerConfig>),
   },
   otherOptimizer,
 );
@@ -98,7 +87,7 @@ export const loraConfig = message(
     trainUnembed: withDefault(boolean, true),
     trainMlp: withDefault(boolean, true),
     trainAttn: withDefault(boolean, true),
-  } satisfies FieldsOf<LoraConfig>,
+  } satisfies FieldsOf<Training.LoraConfig>,
   {
     rule(config, path) {
       if (config.trainUnembed || config.trainMlp || config.trainAttn) return;
@@ -187,7 +176,7 @@ export const trainingEndpoints = {
       /** What some clients call it. */
       optimParams: optional(optimParams),
     },
-    future: future<OptimStepResponse>("OptimStep"),
+    future: future<Training.OptimStepResponse>("OptimStep"),
   }),
   saveWeights: operation("/api/v1/save_weights", {
     tag: "save_weights",
@@ -234,7 +223,7 @@ export const trainingEndpoints = {
       optimizerConfig: optional(optimizerConfig),
       weightsAccessToken: optional(anyText),
     },
-    future: future<LoadWeightsResponse>("LoadWeights"),
+    future: future<Training.LoadWeightsResponse>("LoadWeights"),
   }),
   copyWeights: endpoint("POST", "/api/v1/copy_weights", {
     fields: {

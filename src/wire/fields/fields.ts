@@ -192,58 +192,37 @@ export function message<S extends Shape>(
   shape: S,
   options: { closed?: boolean; rule?: (message: FilledMessage<S>, path: string) => void } = {},
 ): Message<S> {
-  const entries = Object.entries(shape).map(([name, field]) => ({
-    name,
-    wireName: camelToSnake(name),
-    field,
-  }));
-  const fill = (
-    given: unknown,
-    path: string,
-    isKnown: (key: string) => boolean,
-    take: (source: Record<string, unknown>, entry: (typeof entries)[number], fieldPath: string) => unknown,
-  ): FilledMessage<S> => {
+  const entries = Object.entries(shape).map(([name, field]) => {
+    return { name, wireName: camelToSnake(name), field };
+  });
+  const names = {
+    check: new Set(Object.keys(shape)),
+    read: options.closed === true ? new Set(entries.map((entry) => entry.wireName)) : undefined,
+  };
+  const fill = (given: unknown, path: string, side: "check" | "read"): FilledMessage<S> => {
     checkObject(given, path || "body");
     for (const key of Object.keys(given))
-      if (!isKnown(key)) throw unknownField(key, Object.keys(shape), path);
+      if (names[side]?.has(key) === false) throw unknownField(key, names.check, path);
     const filled: Record<string, unknown> = {};
-    for (const entry of entries) {
-      const taken = take(given, entry, subfield(path, entry.name));
-      const found = taken === undefined ? entry.field.fallback : taken;
-      if (found !== undefined) filled[entry.name] = found;
+    for (const { name, wireName, field } of entries) {
+      const fieldPath = subfield(path, name);
+      const item = given[side === "check" ? name : wireName];
+      const isAbsent = item === undefined || (item === null && side === "read");
+      const mayBeAbsent = isAbsent && field.presence !== "required";
+      if (item === undefined && side === "read" && !mayBeAbsent)
+        throw new ValidationError(fieldPath, `${fieldPath} is missing`);
+      const taken = mayBeAbsent ? undefined : field[side](item, fieldPath);
+      const found = taken === undefined ? field.fallback : taken;
+      if (found !== undefined) filled[name] = found;
     }
     options.rule?.(filled as FilledMessage<S>, path);
     return filled as FilledMessage<S>;
   };
-  const wireNames = new Set(entries.map((entry) => entry.wireName));
   return {
     presence: "required",
     shape,
-    check: (given, path) =>
-      fill(
-        given,
-        path,
-        (key) => Object.hasOwn(shape, key),
-        (source, { name, field }, fieldPath) => {
-          const item = source[name];
-          return item === undefined && field.presence !== "required"
-            ? undefined
-            : field.check(item, fieldPath);
-        },
-      ),
-    read: (json, path) =>
-      fill(
-        json,
-        path,
-        (key) => options.closed !== true || wireNames.has(key),
-        (source, { wireName, field }, fieldPath) => {
-          const item = Object.hasOwn(source, wireName) ? source[wireName] : undefined;
-          const isAbsent = item === undefined || item === null;
-          if (isAbsent && field.presence !== "required") return undefined;
-          if (item === undefined) throw new ValidationError(fieldPath, `${fieldPath} is missing`);
-          return field.read(item, fieldPath);
-        },
-      ),
+    check: (given, path) => fill(given, path, "check"),
+    read: (json, path) => fill(json, path, "read"),
     write(given, path = "") {
       const json: Record<string, unknown> = {};
       for (const { name, wireName, field } of entries) {

@@ -5,11 +5,13 @@ import {
   type SampledSequenceSchema,
   SampleResponseSchema,
   StopReason as StopReasonEnum,
+  type Tensor,
   type TopkLogprobs as TopkLogprobsMessage,
   type TopkLogprobsSchema,
 } from "../gen/tinker_public_pb.js";
 import { readAnswer } from "../reading.js";
 import { packWords, unpackFloat32s, unpackInt32s } from "../tensors/packed.js";
+import type { TensorData } from "../tensors/tensor-data.js";
 import { tensorFromProto, tensorToProto } from "../tensors/tensor-proto.js";
 import type { SampledSequence, SampleResponse, StopReason, TopkLogprobs } from "./sampling-types.js";
 
@@ -19,25 +21,22 @@ const EMPTY_CELL_LOGPROB = -99999;
 export function decodeSampleResponse(bytes: Uint8Array): SampleResponse {
   return readAnswer("SampleResponse", () => {
     const message = fromBinary(SampleResponseSchema, bytes);
-    const { promptLogprobs, topkPromptLogprobs, targetPromptLogprobs, promptAltTokens } = message;
-    const hasAltTokens = promptAltTokens?.tokens !== undefined && promptAltTokens.logprobs !== undefined;
+    const { promptLogprobs, promptAltTokens } = message;
+    const altTokens = readTensor(promptAltTokens?.tokens, "promptAltTokens.tokens");
+    const altLogprobs = readTensor(promptAltTokens?.logprobs, "promptAltTokens.logprobs");
     return {
       sequences: message.sequences.map(readSequence),
       promptLogprobs: promptLogprobs?.length ? readPromptLogprobs(promptLogprobs) : null,
-      topkPromptLogprobs: topkPromptLogprobs === undefined ? null : readTopk(topkPromptLogprobs),
-      targetPromptLogprobs:
-        targetPromptLogprobs === undefined
-          ? null
-          : tensorFromProto(targetPromptLogprobs, "targetPromptLogprobs"),
+      topkPromptLogprobs: readTopk(message.topkPromptLogprobs),
+      targetPromptLogprobs: readTensor(message.targetPromptLogprobs, "targetPromptLogprobs"),
       promptCacheHitTokens: message.promptCacheHitTokens,
-      promptAltTokens: hasAltTokens
-        ? {
-            tokens: tensorFromProto(promptAltTokens.tokens!, "promptAltTokens.tokens"),
-            logprobs: tensorFromProto(promptAltTokens.logprobs!, "promptAltTokens.logprobs"),
-          }
-        : null,
+      promptAltTokens: altTokens && altLogprobs && { tokens: altTokens, logprobs: altLogprobs },
     };
   });
+}
+
+function readTensor(tensor: Tensor | undefined, field: string): TensorData | null {
+  return tensor === undefined ? null : tensorFromProto(tensor, field);
 }
 
 function readSequence(sequence: SampledSequenceMessage): SampledSequence {
@@ -47,7 +46,7 @@ function readSequence(sequence: SampledSequenceMessage): SampledSequence {
     sequenceId: null,
     tokens: unpackInt32s(sequence.tokens),
     logprobs: sequence.logprobs?.length ? unpackFloat32s(sequence.logprobs) : null,
-    topkLogprobs: sequence.topkSampledLogprobs === undefined ? null : readTopk(sequence.topkSampledLogprobs),
+    topkLogprobs: readTopk(sequence.topkSampledLogprobs),
   };
 }
 
@@ -60,9 +59,9 @@ function readPromptLogprobs(bytes: Uint8Array): (number | null)[] {
   return Array.from(unpackFloat32s(bytes), (logprob) => (Number.isNaN(logprob) ? null : logprob));
 }
 
-function readTopk(message: TopkLogprobsMessage): TopkLogprobs | null {
+function readTopk(message: TopkLogprobsMessage | undefined): TopkLogprobs | null {
+  if (message === undefined || message.k === 0 || message.length === 0) return null;
   const { k, length } = message;
-  if (k === 0 || length === 0) return null;
   const tokenIds = unpackInt32s(message.tokenIds);
   const logprobs = unpackFloat32s(message.logprobs);
   if (tokenIds.length !== k * length || logprobs.length !== k * length) {
@@ -74,12 +73,12 @@ function readTopk(message: TopkLogprobsMessage): TopkLogprobs | null {
     tokenIds[cell] === EMPTY_CELL_TOKEN && logprobs[cell] === EMPTY_CELL_LOGPROB;
   return Array.from({ length }, (_, row) => {
     const begin = row * k;
-    let end = begin + k;
     if (isEmpty(begin)) return null;
-    while (isEmpty(end - 1)) end--;
-    const cells: [number, number][] = [];
-    for (let cell = begin; cell < end; cell++) cells.push([tokenIds[cell]!, logprobs[cell]!]);
-    return cells;
+    let filled = k;
+    while (isEmpty(begin + filled - 1)) filled--;
+    return Array.from({ length: filled }, (_, column): [number, number] => {
+      return [tokenIds[begin + column]!, logprobs[begin + column]!];
+    });
   });
 }
 
@@ -88,7 +87,9 @@ export function encodeSampleResponse(response: SampleResponse): Uint8Array {
   const message = create(SampleResponseSchema, {
     sequences: response.sequences.map(writeSequence),
     promptCacheHitTokens: response.promptCacheHitTokens,
-    ...(promptLogprobs && { promptLogprobs: packWords(Float32Array.from(promptLogprobs, nullToNaN)) }),
+    ...(promptLogprobs && {
+      promptLogprobs: packWords(Float32Array.from(promptLogprobs, (logprob) => logprob ?? Number.NaN)),
+    }),
     ...(topkPromptLogprobs && { topkPromptLogprobs: writeTopk(topkPromptLogprobs) }),
     ...(targetPromptLogprobs && { targetPromptLogprobs: tensorToProto(targetPromptLogprobs) }),
     ...(promptAltTokens && {
@@ -99,10 +100,6 @@ export function encodeSampleResponse(response: SampleResponse): Uint8Array {
     }),
   });
   return toBinary(SampleResponseSchema, message);
-}
-
-function nullToNaN(value: number | null): number {
-  return value ?? Number.NaN;
 }
 
 function writeSequence(sequence: SampledSequence): MessageInitShape<typeof SampledSequenceSchema> {

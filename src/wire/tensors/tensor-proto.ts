@@ -37,47 +37,37 @@ export function protoDtype(dtype: TensorDtype): DType {
   return dtype === "float32" ? DType.DTYPE_FLOAT32 : DType.DTYPE_INT64;
 }
 
+/** A tensor as a message. */
 export function tensorToProto(tensor: TensorData): Tensor {
-  const values = packTensorValues(tensor.data);
-  const { sparseCrowIndices, sparseColIndices } = tensor;
+  const { data, sparseCrowIndices: crow, sparseColIndices: col } = tensor;
+  const values = packTensorValues(data);
+  const isDense = crow === undefined || col === undefined;
   return create(TensorSchema, {
     dtype: protoDtype(tensor.dtype),
     shape: tensor.shape.map(BigInt),
-    layout:
-      sparseCrowIndices === undefined || sparseColIndices === undefined
-        ? { case: "dense", value: values }
-        : {
-            case: "sparseCsr",
-            value: {
-              values,
-              crowIndices: packInt64s(sparseCrowIndices),
-              colIndices: packInt64s(sparseColIndices),
-            },
-          },
+    layout: isDense
+      ? { case: "dense", value: values }
+      : { case: "sparseCsr", value: { values, crowIndices: packInt64s(crow), colIndices: packInt64s(col) } },
   });
 }
 
+/** A tensor of a message; `field` is the name errors give it. */
 export function tensorFromProto(tensor: Tensor, field: string): TensorData {
+  const { layout, dtype } = tensor;
   const shape = tensor.shape.map(toSafeInteger);
-  if (tensor.layout.case === "sparseCsr") {
-    const csr = tensor.layout.value;
-    return new TensorData(
-      {
-        ...unpackValues(csr.values, tensor.dtype),
-        shape,
-        sparseCrowIndices: toIndices(csr.crowIndices),
-        sparseColIndices: toIndices(csr.colIndices),
-      },
-      field,
-    );
+  if (layout.case === "sparseCsr") {
+    const sparseCrowIndices = toIndices(layout.value.crowIndices);
+    const sparseColIndices = toIndices(layout.value.colIndices);
+    const values = unpackValues(layout.value.values, dtype);
+    return new TensorData({ ...values, shape, sparseCrowIndices, sparseColIndices }, field);
   }
-  const dense = tensor.layout.case === "dense" ? tensor.layout.value : new Uint8Array(0);
-  const values = unpackValues(dense, tensor.dtype);
+  const values = unpackValues(layout.value ?? new Uint8Array(0), dtype);
   // A writer that leaves the shape out means a plain list, but for the one value of a scalar.
   const isList = shape.length === 0 && values.data.length !== 1;
   return new TensorData({ ...values, shape: isList ? [values.data.length] : shape }, field);
 }
 
+/** An int64 as a number; one that no number holds is an error. */
 export function toSafeInteger(value: bigint): number {
   const integer = Number(value);
   if (!Number.isSafeInteger(integer)) throw new TinkerError(`int64 value ${value} is beyond 2^53`);

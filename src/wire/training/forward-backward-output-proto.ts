@@ -36,9 +36,8 @@ function readRecord(record: ArrayRecord): LossFnOutput[] {
     const output: Record<string, TensorData> = {};
     for (const { name, tensors } of fields) {
       const tensor = tensors[index];
-      if (tensor === undefined) {
+      if (tensor === undefined)
         throw new TinkerError(`field ${name} has ${tensors.length} tensors for ${datums} datums`);
-      }
       output[name] = tensor;
     }
     return output;
@@ -53,27 +52,22 @@ function splitBatch(batched: BatchedTensor, name: string): TensorData[] {
   const rowSize = elementCount(trailing);
   const tensors: TensorData[] = [];
   for (let index = 0; index + 1 < offsets.length; index++) {
-    const begin = offsets[index]! / width;
-    const end = offsets[index + 1]! / width;
-    if (!Number.isInteger(begin) || !Number.isInteger(end) || begin < 0 || end < begin || end > data.length) {
-      throw new TinkerError(
-        `field ${name} has the offsets ${offsets[index]} to ${offsets[index + 1]}, out of its data`,
-      );
-    }
-    const rows = rowSize === 0 ? 0 : (end - begin) / rowSize;
-    const shape = [rows, ...trailing];
+    const [from, to] = [offsets[index]!, offsets[index + 1]!];
+    const [begin, end] = [from / width, to / width];
+    if (!Number.isInteger(begin) || !Number.isInteger(end) || begin < 0 || end < begin || end > data.length)
+      throw new TinkerError(`field ${name} has the offsets ${from} to ${to}, out of its data`);
+    const shape = [rowSize === 0 ? 0 : (end - begin) / rowSize, ...trailing];
     tensors.push(new TensorData({ dtype, data: data.subarray(begin, end), shape }, name));
   }
   return tensors;
 }
 
 export function encodeForwardBackwardOutput(output: ForwardBackwardOutput): Uint8Array {
+  const typeTag = output.lossFnOutputType;
   const message = create(ForwardBackwardOutputSchema, {
-    lossFnOutputType: output.lossFnOutputType,
+    lossFnOutputType: typeTag,
     metrics: { ...output.metrics },
-    lossFnOutputs: groupByLayout(output.lossFnOutputs).map((group) =>
-      writeRecord(group, output.lossFnOutputType),
-    ),
+    lossFnOutputs: groupByLayout(output.lossFnOutputs).map((group) => writeRecord(group, typeTag)),
   });
   return toBinary(ForwardBackwardOutputSchema, message);
 }

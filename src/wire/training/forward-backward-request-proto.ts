@@ -1,6 +1,6 @@
 import { fromBinary } from "@bufbuild/protobuf";
 import { BinaryReader, WireType } from "@bufbuild/protobuf/wire";
-import { ValidationError } from "../../errors.js";
+import { messageOf, ValidationError } from "../../errors.js";
 import {
   type Chunk,
   type Datum as DatumMessage,
@@ -22,10 +22,7 @@ export function decodeForwardBackwardRequest(bytes: Uint8Array): ForwardBackward
     return readRequest(fromBinary(ForwardBackwardRequestSchema, bytes));
   } catch (error) {
     if (error instanceof ValidationError) throw error;
-    throw new ValidationError(
-      "body",
-      `the ForwardBackwardRequest cannot be read: ${(error as Error).message}`,
-    );
+    throw new ValidationError("body", `the ForwardBackwardRequest cannot be read: ${messageOf(error)}`);
   }
 }
 
@@ -59,15 +56,10 @@ function readRequest(message: ForwardBackwardRequestMessage): ForwardBackwardReq
 }
 
 function readConfig(message: ForwardBackwardRequestMessage): Record<string, number | string> | undefined {
+  const newer = Object.entries(message.lossFnConfigV2).map(([key, { value }]) => [key, value.value] as const);
+  const entries = newer.length > 0 ? newer : Object.entries(message.lossFnConfig);
   const config: Record<string, number | string> = {};
-  const newer = Object.entries(message.lossFnConfigV2);
-  if (newer.length > 0) {
-    for (const [key, { value }] of newer) {
-      if (value.case !== undefined) config[snakeToCamel(key)] = value.value;
-    }
-  } else {
-    for (const [key, value] of Object.entries(message.lossFnConfig)) config[snakeToCamel(key)] = value;
-  }
+  for (const [key, value] of entries) if (value !== undefined) config[snakeToCamel(key)] = value;
   return Object.keys(config).length > 0 ? config : undefined;
 }
 
@@ -77,12 +69,10 @@ function readDatum(message: DatumMessage, field: string): Datum {
     const name = snakeToCamel(key);
     lossFnInputs[name] = tensorFromProto(tensor, `${field}.lossFnInputs.${name}`);
   }
-  const chunksField = `${field}.modelInput`;
-  const chunks = message.modelInput.map((chunk, index) =>
-    readChunk(chunk, `${chunksField}.chunks[${index}]`),
-  );
+  const path = `${field}.modelInput`;
+  const chunks = message.modelInput.map((chunk, index) => readChunk(chunk, `${path}.chunks[${index}]`));
   return Datum.received({
-    modelInput: ModelInput.from({ chunks }, chunksField),
+    modelInput: ModelInput.from({ chunks }, path),
     lossFnInputs,
     modelInputSpans: readSpans(message.modelInputSpans),
     lossFnInputSpans: readSpans(message.lossFnInputSpans),
@@ -115,14 +105,8 @@ function readSpans(spans: readonly ProvenanceSpanMessage[]): ProvenanceSpan[] | 
   if (spans.length === 0) return undefined;
   return spans.flatMap(({ source }): ProvenanceSpan[] => {
     if (source.case === undefined) return [];
+    const type = source.case === "promptTokens" ? "prompt" : "sampled";
     const { sequenceId, offset, length } = source.value;
-    return [
-      {
-        type: source.case === "promptTokens" ? "prompt" : "sampled",
-        sequenceId,
-        offset: toSafeInteger(offset),
-        length: toSafeInteger(length),
-      },
-    ];
+    return [{ type, sequenceId, offset: toSafeInteger(offset), length: toSafeInteger(length) }];
   });
 }

@@ -1,6 +1,6 @@
 import { ValidationError } from "../../errors.js";
-import { checkObject, subfield, unknownField } from "../fields/check-keys.js";
-import { closestName, describe } from "../fields/describe.js";
+import { checkObject, subfield, unknownField, wrongValue } from "../fields/check-keys.js";
+import { closestName } from "../fields/describe.js";
 import type { Field } from "../fields/fields.js";
 import { convertKeys, snakeToCamel } from "../json-keys.js";
 import type { TensorData, TensorLike } from "../tensors/tensor-data.js";
@@ -122,8 +122,7 @@ export const PUBLISHED_LOSSES = (Object.keys(LOSSES) as LossFnName[]).filter(
 
 /** Refuses what cannot be the name of a loss, and names that were probably meant to be a known one. */
 export function checkLossFnName(lossFn: unknown, field = "lossFn"): asserts lossFn is string {
-  if (typeof lossFn !== "string" || lossFn === "")
-    throw new ValidationError(field, `${field} must be the name of a loss, got ${describe(lossFn)}`);
+  if (typeof lossFn !== "string" || lossFn === "") throw wrongValue(field, "the name of a loss", lossFn);
   if (Object.hasOwn(LOSSES, lossFn)) return;
   const plain = (name: string) => name.replaceAll("_", "");
   const meant = closestName(lossFn, Object.keys(LOSSES).map(plain));
@@ -144,9 +143,8 @@ export function checkLossFnConfig(
   for (const [key, value] of Object.entries(config)) {
     if (value === undefined) continue;
     checkConfigKey(key, describeLoss(lossFn), field);
-    const path = subfield(field, key);
     if (typeof value !== "string" && !(typeof value === "number" && Number.isFinite(value)))
-      throw new ValidationError(path, `${path} must be a finite number or a text, got ${describe(value)}`);
+      throw wrongValue(subfield(field, key), "a finite number or a text", value);
     checked[key] = value;
   }
   return checked;

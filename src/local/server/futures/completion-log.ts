@@ -1,5 +1,5 @@
 import type { Clock } from "../../../transport/clock.js";
-import type { FutureCompletion, FuturesRetrieveResponse } from "../../../wire/records/future-types.js";
+import type { FutureCompletion, FuturesRetrieveResponse } from "../../../wire/endpoints/futures.js";
 import { waitAmong } from "./future-store.js";
 
 /** A client that never polls leaves at most this many behind. */

@@ -1,6 +1,6 @@
+import type { CompleteMetadataResponse, TryAgainResponse } from "../../../wire/endpoints/futures.js";
 import { endpoints } from "../../../wire/endpoints/index.js";
 import { toWireJson } from "../../../wire/json-keys.js";
-import type { CompleteMetadataResponse, TryAgainResponse } from "../../../wire/records/future-types.js";
 import { HttpError, isPythonSdk } from "../http/http-error.js";
 import { type Call, type Identity, mayAccess, type Route } from "../http/route.js";
 import type { Future, FutureStore, Outcome } from "./future-store.js";

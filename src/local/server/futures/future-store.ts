@@ -1,6 +1,6 @@
 import type { Clock } from "../../../transport/clock.js";
 import type { OperationEndpoint } from "../../../wire/endpoints/endpoint.js";
-import type { QueueState } from "../../../wire/records/future-types.js";
+import type { QueueState } from "../../../wire/endpoints/futures.js";
 import type { Limits } from "../http/limits.js";
 
 /** Why an operation has no result yet. */
