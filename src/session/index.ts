@@ -3,5 +3,5 @@ export { BillingPause } from "./billing-pause.js";
 export type { SessionOptions } from "./create-session.js";
 export type { HistogramSummary } from "./histogram.js";
 export { Metrics, type MetricsSnapshot } from "./metrics.js";
-export { type AttachOptions, Session, type SessionFinishStatus } from "./session.js";
+export { type AttachOptions, Session } from "./session.js";
 export { Telemetry } from "./telemetry.js";

@@ -5,6 +5,7 @@ import {
   type ClientDynamicConfig,
   DEFAULT_CLIENT_DYNAMIC_CONFIG,
   endpoints,
+  type SessionFinishStatus,
 } from "../wire/index.js";
 import { DynamicConfigRefresher, fetchDynamicConfig, installAuth, introduce } from "./client-config.js";
 import { createSession, type SessionOptions } from "./create-session.js";
@@ -12,9 +13,6 @@ import type { Beat, HeartbeatLoop } from "./heartbeat-loop.js";
 import { Metrics } from "./metrics.js";
 import { Telemetry, telemetryEnabled } from "./telemetry.js";
 import { loadTraceContextHook } from "./trace-context.js";
-
-/** How the work of a session ended, as the server is told. */
-export type SessionFinishStatus = "success" | "errored" | "interrupted";
 
 /** Plain data with which another thread or process can use a session; carries no credential. */
 export interface AttachOptions {

@@ -34,6 +34,8 @@ type Operation = {
 type Result<Name extends Operation> = ReturnType<Table[Name]["future"]["fromJson"]>;
 type Event<Name extends string> = Extract<Wire.TelemetryEvent, { event: Name }>;
 type Completion<State extends string> = Extract<Wire.FutureCompletion, { state: State }>;
+type Status<Type extends string> = Extract<Wire.SessionStatus, { type: Type }>;
+type FailedReason<Type extends string> = Extract<Wire.SessionFailedReason, { type: Type }>;
 type Request<Name extends keyof Table> = Wire.GivenMessage<Table[Name]["request"]["shape"]>;
 
 /** The package's name of each request in the table of endpoints. */
@@ -248,35 +250,35 @@ const trainingRun = record<Wire.TrainingRun>({
   lastSamplerCheckpoint: nullable(checkpoint),
   userMetadata: metadata,
 });
-const requestReason = record<Wire.SessionFailedRequestReason>({
+const requestReason = record<FailedReason<"request">>({
   type: always("request"),
   requestId: text,
   requestType: text,
 });
-const runReason = record<Wire.SessionFailedTrainingRunReason>({
+const runReason = record<FailedReason<"training_run">>({
   type: always("training_run"),
   trainingRunId: text,
 });
-const samplerReason = record<Wire.SessionFailedSamplingSessionReason>({
+const samplerReason = record<FailedReason<"sampling_session">>({
   type: always("sampling_session"),
   samplingSessionId: text,
 });
-const failed = record<Wire.SessionFailed>({
+const failed = record<Status<"failed">>({
   type: always("failed"),
   category: oneOf("user", "internal"),
   reason: either<Wire.SessionFailedReason>(requestReason, runReason, samplerReason),
   message: text,
 });
-const cancelled = record<Wire.SessionCancelled>({ type: always("cancelled"), detail: nullable(text) });
-const finishReason = record<Wire.ClientSessionFinishReason>({
-  type: oneOf<Wire.ClientSessionFinishReasonType>("success", "errored", "interrupted"),
+const cancelled = record<Status<"cancelled">>({ type: always("cancelled"), detail: nullable(text) });
+const finishReason = record<Status<"client_finished">["reason"]>({
+  type: oneOf<Wire.SessionFinishStatus>("success", "errored", "interrupted"),
 });
-const finished = record<Wire.ClientSessionFinished>({
+const finished = record<Status<"client_finished">>({
   type: always("client_finished"),
   reason: finishReason,
   detail: nullable(text),
 });
-const active = record<Wire.SessionActive>({ type: always("active") });
+const active = record<Status<"active">>({ type: always("active") });
 const sessionSummary = record<Wire.SessionSummary>({
   sessionId: text,
   createdAt: moment,
@@ -298,8 +300,8 @@ const userOwner = record<{ type: "user"; ownerUrns: readonly string[] }>({
 const clientFinishedQuery = record<Extract<Wire.SessionStatusQuery, { type: "client_finished" }>>({
   type: always("client_finished"),
   reasons: optional(
-    listOf(oneOf<Wire.ClientSessionFinishReasonType>("success", "errored", "interrupted"), 1, 3),
-  ) as Make<readonly Wire.ClientSessionFinishReasonType[]>,
+    listOf(oneOf<Wire.SessionFinishStatus>("success", "errored", "interrupted"), 1, 3),
+  ) as Make<readonly Wire.SessionFinishStatus[]>,
 });
 const statusQueries = {
   active: record<{ type: "active" }>({ type: always("active") }),

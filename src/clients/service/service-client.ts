@@ -8,13 +8,7 @@ import {
   startOperation,
   valueOrThrow,
 } from "../../futures/index.js";
-import {
-  Metrics,
-  Session,
-  type SessionFinishStatus,
-  type SessionOptions,
-  type Telemetry,
-} from "../../session/index.js";
+import { Metrics, Session, type SessionOptions, type Telemetry } from "../../session/index.js";
 import {
   type APIPromise,
   type EndpointOptions,
@@ -36,6 +30,7 @@ import {
   type OptimizerConfig,
   optimizerConfig,
   type ServerCapabilities,
+  type SessionFinishStatus,
   type Shape,
 } from "../../wire/index.js";
 import { consoleUrls } from "../console-urls.js";

@@ -1,6 +1,7 @@
 import {
   anyText,
   bounded,
+  customField,
   type Field,
   inQuery,
   integerFrom,
@@ -54,17 +55,10 @@ export const ttlSeconds = bounded(
 );
 
 /** A path of saved weights; what stands behind the scheme is the server's affair. */
-export const tinkerPathText: Field<string> = {
-  presence: "required",
-  check: schemeChecked,
-  read: schemeChecked,
-  write: (path) => path,
-};
-
-function schemeChecked(given: unknown, path: string): string {
+export const tinkerPathText = customField((given, path): string => {
   checkTinkerPath(given, path);
-  return given as string;
-}
+  return given;
+});
 
 /** Number of a request among those of its model. */
 export const seqId = integerFrom(1, 2 ** 31 - 1);

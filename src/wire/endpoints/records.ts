@@ -2,6 +2,7 @@ import { ValidationError } from "../../errors.js";
 import { describe } from "../fields/describe.js";
 import {
   anyText,
+  customField,
   type Field,
   integerFrom,
   list,
@@ -58,9 +59,7 @@ const MAX_BILLING_MS = 14 * 24 * HOUR_MS;
 
 /** A UTC hour as a text or a Date; a text without a zone is UTC, as all times here are. */
 const utcHour: Field<string, "required", string | Date> = {
-  presence: "required",
-  check: toUtcHour,
-  read: toUtcHour,
+  ...customField(toUtcHour),
   write: (given) => (given instanceof Date ? given.toISOString() : given),
 };
 

@@ -73,67 +73,30 @@ export interface SessionInfo {
   readonly displayName?: string | null;
 }
 
-/** A request made the session fail. */
-export interface SessionFailedRequestReason {
-  readonly type: "request";
-  readonly requestId: string;
-  readonly requestType: string;
-}
-
-/** A training run made the session fail. */
-export interface SessionFailedTrainingRunReason {
-  readonly type: "training_run";
-  readonly trainingRunId: string;
-}
-
-/** A sampling session made the session fail. */
-export interface SessionFailedSamplingSessionReason {
-  readonly type: "sampling_session";
-  readonly samplingSessionId: string;
-}
-
 /** What made a session fail. */
 export type SessionFailedReason =
-  | SessionFailedRequestReason
-  | SessionFailedTrainingRunReason
-  | SessionFailedSamplingSessionReason;
+  | { readonly type: "request"; readonly requestId: string; readonly requestType: string }
+  | { readonly type: "training_run"; readonly trainingRunId: string }
+  | { readonly type: "sampling_session"; readonly samplingSessionId: string };
 
-/** The session failed, and why. */
-export interface SessionFailed {
-  readonly type: "failed";
-  readonly category: "user" | "internal" | (string & {});
-  readonly reason: SessionFailedReason;
-  readonly message: string;
-}
-
-/** The session was cancelled. */
-export interface SessionCancelled {
-  readonly type: "cancelled";
-  readonly detail?: string | null;
-}
-
-/** How a session can end. */
-export type ClientSessionFinishReasonType = "success" | "errored" | "interrupted";
-
-/** How the client says that a session ended. */
-export interface ClientSessionFinishReason {
-  readonly type: ClientSessionFinishReasonType;
-}
-
-/** The client ended the session. */
-export interface ClientSessionFinished {
-  readonly type: "client_finished";
-  readonly reason: ClientSessionFinishReason;
-  readonly detail?: string | null;
-}
-
-/** The session is running. */
-export interface SessionActive {
-  readonly type: "active";
-}
+/** How the work of a session ended, as the server is told. */
+export type SessionFinishStatus = "success" | "errored" | "interrupted";
 
 /** How a session stands. */
-export type SessionStatus = SessionFailed | SessionCancelled | ClientSessionFinished | SessionActive;
+export type SessionStatus =
+  | { readonly type: "active" }
+  | { readonly type: "cancelled"; readonly detail?: string | null }
+  | {
+      readonly type: "client_finished";
+      readonly reason: { readonly type: SessionFinishStatus };
+      readonly detail?: string | null;
+    }
+  | {
+      readonly type: "failed";
+      readonly category: "user" | "internal" | (string & {});
+      readonly reason: SessionFailedReason;
+      readonly message: string;
+    };
 
 /** A session, as a search finds it. */
 export interface SessionSummary {
@@ -161,7 +124,7 @@ export type SessionStatusQuery =
   | { readonly type: "active" }
   | { readonly type: "cancelled" }
   | { readonly type: "failed" }
-  | { readonly type: "client_finished"; readonly reasons?: readonly ClientSessionFinishReasonType[] };
+  | { readonly type: "client_finished"; readonly reasons?: readonly SessionFinishStatus[] };
 
 /** Opaque: hand a page's `nextCursor` back unchanged. */
 export interface SessionSearchCursor {

@@ -58,7 +58,7 @@ export function isTinkerPath(text: unknown): text is string {
 }
 
 /** For paths that a server may form in its own way: only the scheme is checked. */
-export function checkTinkerPath(path: unknown, field = "path"): void {
+export function checkTinkerPath(path: unknown, field = "path"): asserts path is string {
   if (isTinkerPath(path) && path.length > SCHEME.length) return;
   throw new ValidationError(field, `${field} must begin with "${SCHEME}", got ${describe(path)}`);
 }
