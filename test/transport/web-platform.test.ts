@@ -56,7 +56,11 @@ describe("outside Node", () => {
     visit(join(source, "transport/index.ts"));
     expect(seen.size).toBeGreaterThan(15);
     // Loaded with the first answer in protobuf, and at home everywhere.
-    expect([...foreign]).toEqual(["@bufbuild/protobuf", "@bufbuild/protobuf/codegenv2"]);
+    expect([...foreign]).toEqual([
+      "@bufbuild/protobuf",
+      "@bufbuild/protobuf/codegenv2",
+      "@bufbuild/protobuf/wire",
+    ]);
     expect([...seen].filter((file) => file.endsWith(".node.ts"))).toEqual([]);
   });
 });
