@@ -10,7 +10,12 @@ const source = fileURLToPath(new URL("../src", import.meta.url));
 const ROOMS = [
   "cli",
   "ai-sdk",
-  "cookbook",
+  "cookbook/index.ts",
+  "cookbook/supervised",
+  "cookbook/evaluation",
+  "cookbook/data",
+  "cookbook/chat.ts",
+  "cookbook/renderers",
   "local/index.ts",
   "local/start.ts",
   "local/server/index.ts",

@@ -45,7 +45,7 @@ export async function compileChatTemplate(
   if (templates.size === 0) return null;
   const { Template } = await import("@huggingface/jinja");
   const compiled = new Map<string, InstanceType<typeof Template>>();
-  const specialTokens = specialTokensOf(settings);
+  const specialTokens = { bos_token: "", eos_token: "", ...specialTokensOf(settings) };
   return (messages, { addGenerationPrompt = false, tools, variables } = {}) => {
     if (!Array.isArray(messages) || messages.length === 0) {
       throw new ValidationError("messages", "messages must be a list of at least one message");
@@ -74,8 +74,8 @@ export async function compileChatTemplate(
 }
 
 /** `bos_token` and the like, which are written as text or as an object with their content. */
-function specialTokensOf(settings: Settings): Record<string, string> {
-  const tokens: Record<string, string> = { bos_token: "", eos_token: "" };
+export function specialTokensOf(settings: Settings): Record<string, string> {
+  const tokens: Record<string, string> = {};
   for (const [name, value] of Object.entries(settings)) {
     if (!name.endsWith("_token")) continue;
     const content = typeof value === "object" && value !== null && "content" in value ? value.content : value;

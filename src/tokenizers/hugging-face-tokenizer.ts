@@ -6,9 +6,14 @@ type Json = Readonly<Record<string, unknown>>;
 /** The tokenizer of a `tokenizer.json`, with the settings of the `tokenizer_config.json` beside it. */
 export function huggingFaceTokenizer(tokenizerJson: Json, settings: Json): TextTokenizer {
   const tokenizer = new Tokenizer(likeRust(tokenizerJson), settings);
+  let splitting: Tokenizer | undefined;
   return {
-    encode: (text, { addSpecialTokens = true } = {}) =>
-      tokenizer.encode(text, { add_special_tokens: addSpecialTokens }).ids,
+    encode(text, { addSpecialTokens = true, splitSpecialTokens = false } = {}) {
+      if (splitSpecialTokens)
+        splitting ??= new Tokenizer(likeRust(withoutSpecialTokens(tokenizerJson)), settings);
+      const encoder = splitSpecialTokens ? splitting! : tokenizer;
+      return encoder.encode(text, { add_special_tokens: addSpecialTokens }).ids;
+    },
     // Exactly the text of the tokens: a tidied one could not be encoded again to the same tokens.
     decode: (tokens, { skipSpecialTokens = false } = {}) =>
       tokens.length === 0
@@ -18,6 +23,12 @@ export function huggingFaceTokenizer(tokenizerJson: Json, settings: Json): TextT
             clean_up_tokenization_spaces: false,
           }),
   };
+}
+
+/** Added tokens that are not special, as those around a thought, stay tokens. */
+function withoutSpecialTokens(tokenizerJson: Json): Json {
+  const added = (tokenizerJson["added_tokens"] ?? []) as readonly { readonly special?: boolean }[];
+  return { ...tokenizerJson, added_tokens: added.filter(({ special }) => special !== true) };
 }
 
 /** Says in other words what the JavaScript tokenizers would do otherwise than the Rust ones. */

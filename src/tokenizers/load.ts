@@ -1,7 +1,7 @@
 import { TinkerError } from "../errors.js";
 import { platform } from "../transport/index.js";
 import { SDK_VERSION } from "../version.js";
-import { compileChatTemplate, findChatTemplates } from "./chat-template.js";
+import { compileChatTemplate, findChatTemplates, specialTokensOf } from "./chat-template.js";
 import { createTextTokenizer, readSettings, type TokenizerFileName, type TokenizerFiles } from "./files.js";
 import { readFolder } from "./folder.js";
 import { downloadFromHub } from "./hub.js";
@@ -95,10 +95,13 @@ async function load(reference: TokenizerReference, settings: Settings): Promise<
   const { files, place } = await find(reference, settings);
   const tokenizerSettings = readSettings(files, place);
   const templates = findChatTemplates(tokenizerSettings, files["chat_template.jinja"]);
+  const specialTokens = specialTokensOf(tokenizerSettings);
   return new Tokenizer({
     name: reference.id,
     text: createTextTokenizer(files, place),
     renderChat: await compileChatTemplate(templates, tokenizerSettings),
+    bosToken: specialTokens["bos_token"],
+    eosToken: specialTokens["eos_token"],
     files,
   });
 }

@@ -2,6 +2,8 @@
 export interface EncodeOptions {
   /** `false` leaves out what the tokenizer puts around a whole text (Llama's first token, for one). Default: true. */
   readonly addSpecialTokens?: boolean | undefined;
+  /** `true` reads special tokens that are written out in the text as ordinary text. Default: false. */
+  readonly splitSpecialTokens?: boolean | undefined;
 }
 
 /** How tokens become a text. */

@@ -38,13 +38,8 @@ export function tiktokenTokenizer(model: string, settings: Readonly<Record<strin
   const { ranks, bytesOf } = readRanks(model);
   const added = addedTokens(bytesOf.length, settings);
   const idOf = new Map([...added].map(([id, { content }]) => [content, id]));
-  const specials = new RegExp(
-    [...idOf.keys()]
-      .sort((a, b) => b.length - a.length)
-      .map(escapeRegExp)
-      .join("|"),
-    "g",
-  );
+  const specials = anyOf([...idOf.keys()]);
+  const notSpecial = anyOf([...added.values()].flatMap(({ content, special }) => (special ? [] : [content])));
   const pieces = new RegExp(KIMI_PIECES, "gv");
   const encoder = new TextEncoder();
   const cache = new Map<string, number[]>();
@@ -66,11 +61,11 @@ export function tiktokenTokenizer(model: string, settings: Readonly<Record<strin
 
   return {
     // Kimi puts nothing around a text, so that there is nothing to leave out.
-    encode(text) {
+    encode(text, { splitSpecialTokens = false } = {}) {
       const tokens: number[] = [];
       for (const part of splitLongRuns(text)) {
         let start = 0;
-        for (const match of part.matchAll(specials)) {
+        for (const match of part.matchAll(splitSpecialTokens ? notSpecial : specials)) {
           encodeOrdinary(part.slice(start, match.index), tokens);
           tokens.push(idOf.get(match[0])!);
           start = match.index + match[0].length;
@@ -141,6 +136,11 @@ function concatenate(parts: readonly Uint8Array[]): Uint8Array {
     offset += part.length;
   }
   return whole;
+}
+
+function anyOf(texts: readonly string[]): RegExp {
+  const longestFirst = [...texts].sort((a, b) => b.length - a.length);
+  return new RegExp(longestFirst.map(escapeRegExp).join("|"), "g");
 }
 
 const escapeRegExp = (text: string): string => text.replace(/[\\^$.*+?()[\]{}|]/g, "\\$&");

@@ -9,6 +9,8 @@ export interface TokenizerParts {
   readonly name: string;
   readonly text: TextTokenizer;
   readonly renderChat: RenderChat | null;
+  readonly bosToken: string | undefined;
+  readonly eosToken: string | undefined;
   readonly files: TokenizerFiles;
 }
 
@@ -16,13 +18,19 @@ export interface TokenizerParts {
 export class Tokenizer implements TextTokenizer {
   /** The id or folder it was loaded from. */
   readonly name: string;
+  /** The token that begins a text, where the model has one. */
+  readonly bosToken: string | undefined;
+  /** The token that ends a text, where the model has one. */
+  readonly eosToken: string | undefined;
   readonly #text: TextTokenizer;
   readonly #renderChat: RenderChat | null;
   readonly #batches: BatchEncoder;
 
   /** @internal */
-  constructor({ name, text, renderChat, files }: TokenizerParts) {
+  constructor({ name, text, renderChat, bosToken, eosToken, files }: TokenizerParts) {
     this.name = name;
+    this.bosToken = bosToken;
+    this.eosToken = eosToken;
     this.#text = text;
     this.#renderChat = renderChat;
     this.#batches = new BatchEncoder(text, files);

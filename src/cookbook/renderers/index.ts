@@ -1,0 +1,28 @@
+/** Conversations in the tokens of each family of models: prompts, examples with their weights, answers read back. */
+export {
+  type ContentPart,
+  type ImagePart,
+  type Message,
+  type TextPart,
+  type ThinkingPart,
+  type ToolCall,
+  type ToolDeclaration,
+  textOf,
+  thinkingOf,
+  type UnparsedToolCall,
+} from "./messages.js";
+export { classifyParseFailure, type ParseFailure } from "./parsing.js";
+export { getRenderer, type RendererFactory, registerRenderer, rendererNames } from "./registry.js";
+export {
+  type ParsedResponse,
+  type ParseTermination,
+  type Piece,
+  type PromptOptions,
+  type RenderContext,
+  type RenderedMessage,
+  Renderer,
+  type RendererTokenizer,
+  type SupervisedExample,
+  type TrainOn,
+} from "./renderer.js";
+export { type MessageDelta, StreamParser } from "./stream-parser.js";

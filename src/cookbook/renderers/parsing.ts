@@ -1,0 +1,115 @@
+import { TinkerError } from "../../errors.js";
+import type { TextTokenizer } from "../../tokenizers/index.js";
+import type { ContentPart, Message, ToolCall, UnparsedToolCall } from "./messages.js";
+import type { ParsedResponse, ParseTermination } from "./renderer.js";
+
+const MAX_DETAIL_LENGTH = 16_384;
+
+/** What went wrong in an answer: its frame, so that the conversation cannot go on, or only a tool call within it. */
+export interface ParseFailure {
+  readonly kind: "structural" | "content";
+  readonly detail: string;
+}
+
+/** The failure of a parsed answer, if any: a broken frame before tool calls that could not be read. */
+export function classifyParseFailure({ message, termination }: ParsedResponse): ParseFailure | undefined {
+  if (termination === "malformed") {
+    return { kind: "structural", detail: "The answer did not end with the stop sign of its format." };
+  }
+  const unparsed = message.unparsedToolCalls ?? [];
+  if (unparsed.length === 0) return undefined;
+  const detail = unparsed.map(({ error }) => error).join("\n");
+  return { kind: "content", detail: detail.slice(0, MAX_DETAIL_LENGTH) };
+}
+
+/** The text before the one stop token; an answer without it was cut off. */
+export function textBeforeStop(
+  tokens: ArrayLike<number>,
+  tokenizer: TextTokenizer,
+  stopToken: number,
+): { readonly text: string; readonly termination: ParseTermination } {
+  const all = Array.from(tokens);
+  const end = all.indexOf(stopToken);
+  if (end === -1) return { text: tokenizer.decode(all), termination: "malformed" };
+  if (all.indexOf(stopToken, end + 1) !== -1) {
+    throw new TinkerError(
+      "The answer holds its stop token more than once: it was sampled without the renderer's stopSequences.",
+    );
+  }
+  return { text: tokenizer.decode(all.slice(0, end)), termination: "stop_sequence" };
+}
+
+/** A block of a tool that was opened and never closed, which would otherwise pass for text. */
+export function unterminatedToolBlock(
+  text: string,
+  open: string,
+  close: string,
+): UnparsedToolCall | undefined {
+  const opened = text.split(open).length - 1;
+  if (opened <= text.split(close).length - 1) return undefined;
+  return {
+    rawText: text.slice(text.lastIndexOf(open)).slice(0, MAX_DETAIL_LENGTH),
+    error: `unterminated tool block: '${open}' opened without a matching '${close}'`,
+  };
+}
+
+/** Text and thoughts in order, as parts; undefined where no thought is marked. Empty ones are left out. */
+export function thinkingBlocks(text: string): readonly ContentPart[] | undefined {
+  if (!text.includes("<think>")) return undefined;
+  const parts: ContentPart[] = [];
+  splitAtBlocks(text, /<think>(.*?)<\/think>/gs, parts, ([, thinking]) => addThinking(parts, thinking!));
+  return parts;
+}
+
+/** Text, thoughts and `<tool_call>` blocks; undefined where neither is marked. */
+export function thinkingAndToolBlocks(
+  text: string,
+  readToolCall: (body: string, rawText: string) => ToolCall | UnparsedToolCall,
+):
+  | { readonly parts: readonly ContentPart[]; readonly calls: readonly (ToolCall | UnparsedToolCall)[] }
+  | undefined {
+  if (!text.includes("<think>") && !text.includes("<tool_call>")) return undefined;
+  const parts: ContentPart[] = [];
+  const calls: (ToolCall | UnparsedToolCall)[] = [];
+  const blocks = /<think>(.*?)<\/think>|<tool_call>(.*?)<\/tool_call>/gs;
+  splitAtBlocks(text, blocks, parts, ([rawText, thinking, body]) => {
+    if (thinking !== undefined) addThinking(parts, thinking);
+    else calls.push(readToolCall(body!, rawText));
+  });
+  return { parts, calls };
+}
+
+/** The fields of a message for calls that were read and those that could not be. */
+export function toolCallFields(
+  calls: readonly (ToolCall | UnparsedToolCall)[],
+): Pick<Message, "toolCalls" | "unparsedToolCalls"> {
+  const toolCalls = calls.filter((call): call is ToolCall => !("rawText" in call));
+  const unparsedToolCalls = calls.filter((call): call is UnparsedToolCall => "rawText" in call);
+  return {
+    ...(toolCalls.length > 0 && { toolCalls }),
+    ...(unparsedToolCalls.length > 0 && { unparsedToolCalls }),
+  };
+}
+
+function splitAtBlocks(
+  text: string,
+  blocks: RegExp,
+  parts: ContentPart[],
+  onBlock: (match: RegExpMatchArray) => void,
+): void {
+  let position = 0;
+  for (const match of text.matchAll(blocks)) {
+    addText(parts, text.slice(position, match.index));
+    onBlock(match);
+    position = match.index + match[0].length;
+  }
+  addText(parts, text.slice(position));
+}
+
+function addText(parts: ContentPart[], text: string): void {
+  if (text !== "") parts.push({ type: "text", text });
+}
+
+function addThinking(parts: ContentPart[], thinking: string): void {
+  if (thinking !== "") parts.push({ type: "thinking", thinking });
+}

@@ -1,0 +1,39 @@
+import { ValidationError } from "../../errors.js";
+import { Llama3Renderer } from "./llama3.js";
+import type { Renderer, RendererTokenizer } from "./renderer.js";
+import { RoleColonRenderer } from "./role-colon.js";
+
+/** Makes a renderer for a tokenizer. */
+export type RendererFactory = (tokenizer: RendererTokenizer) => Renderer;
+
+const BUILT_IN: Readonly<Record<string, RendererFactory>> = {
+  role_colon: (tokenizer) => new RoleColonRenderer(tokenizer),
+  llama3: (tokenizer) => new Llama3Renderer(tokenizer),
+};
+
+const registered = new Map<string, RendererFactory>();
+
+/** Adds a renderer of your own under a name, before those that are built in. Returns what takes it away again. */
+export function registerRenderer(name: string, factory: RendererFactory): () => void {
+  registered.set(name, factory);
+  return () => {
+    if (registered.get(name) === factory) registered.delete(name);
+  };
+}
+
+/** The names that `getRenderer` knows. */
+export function rendererNames(): readonly string[] {
+  return [...registered.keys(), ...Object.keys(BUILT_IN)];
+}
+
+/** The renderer of a name, for a model's tokenizer. */
+export function getRenderer(name: string, tokenizer: RendererTokenizer): Renderer {
+  const factory = registered.get(name) ?? (Object.hasOwn(BUILT_IN, name) ? BUILT_IN[name] : undefined);
+  if (factory === undefined) {
+    throw new ValidationError(
+      "name",
+      `There is no renderer ${JSON.stringify(name)}, only ${rendererNames().join(", ")}.`,
+    );
+  }
+  return factory(tokenizer);
+}
