@@ -94,7 +94,7 @@ function walk(
 }
 
 const isOfNode = (file: string) =>
-  /\.node\.ts$|node_modules\/(?:undici|commander)\/|^src\/(?:cli|local|cookbook)\//.test(file);
+  /\.node\.ts$|node_modules\/(?:undici|commander)\/|^src\/(?:cli|local)\//.test(file);
 
 /** The sources in the files of the bundle: the bundler writes the name of each module above its code. */
 function sourcesOf(files: readonly string[]): string[] {
