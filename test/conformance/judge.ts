@@ -1,5 +1,5 @@
 /** The official Python package in processes of its own. */
-import { execFile, spawn } from "node:child_process";
+import { execFile, spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
 import { existsSync } from "node:fs";
 import { createInterface } from "node:readline";
@@ -15,6 +15,15 @@ export function explainSkip(file: string): void {
       `${file} is skipped: npm run conformance runs it, or set TINKERTS_PYTHON to a Python that has the tinker package.`,
     );
   }
+}
+
+/** Whether Python has a package too; says so where it has not. */
+export function hasPythonModule(name: string, file: string): boolean {
+  if (!hasPython) return false;
+  const isThere =
+    spawnSync(python, ["-c", `import importlib.util as u; assert u.find_spec("${name}")`]).status === 0;
+  if (!isThere) console.log(`${file} is skipped: ${python} has no ${name}.`);
+  return isThere;
 }
 
 export const pythonFile = (name: string): string =>
@@ -59,9 +68,14 @@ export const lastLine = <T>(output: string): T => JSON.parse(output.trim().split
 
 /** A process that judges messages: one JSON command a line in, one JSON answer a line out. */
 export class Judge implements AsyncDisposable {
-  readonly #child = spawn(python, [pythonFile("wire.py")], { stdio: ["pipe", "pipe", "inherit"] });
-  readonly #lines = createInterface({ input: this.#child.stdout })[Symbol.asyncIterator]();
+  readonly #child;
+  readonly #lines;
   #turn: Promise<unknown> = Promise.resolve();
+
+  constructor(script = "wire.py") {
+    this.#child = spawn(python, [pythonFile(script)], { stdio: ["pipe", "pipe", "inherit"] });
+    this.#lines = createInterface({ input: this.#child.stdout })[Symbol.asyncIterator]();
+  }
 
   ask<T>(command: string, options: object = {}): Promise<T> {
     const answer = this.#turn.then(async () => {

