@@ -27,6 +27,7 @@ export function conformanceSections(found) {
       .filter(Boolean)
       .join("\n\n");
   }
+  if (found.renderers) sections.renderers = renderers(found.renderers);
   if (found["other-backends"]) sections["other-backends"] = otherBackend(found["other-backends"]);
   return sections;
 }
@@ -42,6 +43,37 @@ function wire({ version, seed, total, counts, statements, explained }) {
 - ${statements} names in docs/protocol-differences.md are looked up in the package's source.
 
 ${Object.keys(explained).length} types never travel as JSON of their own; test/conformance/wire.test.ts says why for each.`;
+}
+
+function renderers({ version, seed, counts, differences, allowed }) {
+  const operations = [
+    ["prompt", "prompts"],
+    ["example", "examples"],
+    ["examples", "conversations as examples"],
+    ["tools", "declared tools"],
+    ["parse", "answers read"],
+    ["stream", "streams"],
+  ];
+  const total = Object.values(counts).reduce(
+    (sum, count) => sum + operations.reduce((some, [name]) => some + (count[name] ?? 0), 0),
+    0,
+  );
+  return `The judge is \`tinker-cookbook\` ${version}, with vocabularies of real models where the package registry has them and one of characters for all. Both sides did the same ${thousands(total)} things with generated conversations and answers (seed ${seed}), and gave the same tokens, weights and messages, or both refused: ${differences} differences but for those that are wanted.
+
+${table(
+  ["renderer", ...operations.map(([, title]) => title)],
+  Object.entries(counts).map(([name, count]) => [
+    `\`${name}\``,
+    ...operations.map(([operation]) => thousands(count[operation] ?? 0)),
+  ]),
+)}
+
+Where ours differ on purpose:
+
+${table(
+  ["difference", "why", "times"],
+  allowed.map(({ name, reason, times }) => [name, reason, thousands(times)]),
+)}`;
 }
 
 function methods(plain, withTokens) {

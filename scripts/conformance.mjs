@@ -32,6 +32,9 @@ const run = (command, args) => execFileSync(command, args, { cwd: root, stdio: "
 /** Old versions of the official package that must go on working: the newest patch of each. */
 const OLD_CLIENTS = ["0.18", "0.25", "0.30"];
 const TORCH_FOR_CPUS = "https://download.pytorch.org/whl/cpu";
+/** The Python cookbook that judges ours; it wants PyTorch and more, of which its renderers need little. */
+const COOKBOOK = "tinker-cookbook==0.5.8";
+const COOKBOOK_NEEDS = ["transformers<=5.5.4", "aiohttp", "chz", "numpy", "pillow", "termcolor", "tiktoken"];
 
 /**
  * The Pythons of the official package by version, "newest" first, each in an environment of its own. uv links their files
@@ -55,10 +58,12 @@ function makeClients() {
     const wanted = version === "newest" ? "tinker" : `tinker==${version}.*`;
     run(uv, ["pip", "install", "--quiet", "--upgrade-package", "tinker", "--python", python, wanted]);
   }
-  if (!installTorch(uv, Object.values(clients))) {
-    console.log("PyTorch could not be installed: custom losses of the Python SDK are left out.");
-  } else if (!install(uv, newest, ["tinker-cookbook"])) {
-    console.log("The Python cookbook could not be installed: its runs are left out.");
+  const hasTorch = installTorch(uv, Object.values(clients));
+  if (!hasTorch) console.log("PyTorch could not be installed: custom losses of the Python SDK are left out.");
+  if (!(hasTorch && install(uv, newest, [COOKBOOK]))) {
+    console.log("The Python cookbook is installed without what it needs to train: its runs are left out.");
+    run(uv, ["pip", "install", "--quiet", "--python", newest, ...COOKBOOK_NEEDS]);
+    run(uv, ["pip", "install", "--quiet", "--python", newest, "--no-deps", COOKBOOK, "tml-renderers"]);
   }
   return clients;
 }

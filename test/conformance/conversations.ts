@@ -176,12 +176,18 @@ const declaration: Make<ToolDeclaration> = (random) => ({
   description: random.pick(["Adds.", "", 'It\'s "quoted" <b>\nand & naïve 😀', "Looks up the weather."]),
   parameters: random.pick([
     { type: "object", properties: {} },
+    {
+      properties: {
+        any: { type: ["number", "null"], enum: [1, null, "x", true] },
+        ref: { $ref: "#/$defs/a" },
+      },
+    },
     {},
     {
       type: "object",
       properties: {
         a: { type: "integer", description: "The first", default: 1 },
-        b: { type: ["number", "null"], enum: [1, 2.5, null, "x", true] },
+        b: { type: "number", enum: [1, 2.5] },
         10: { type: "array", items: { type: "string" }, description: "naïve ☃" },
       },
       required: ["a"],

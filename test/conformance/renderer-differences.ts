@@ -32,7 +32,7 @@ export const ALLOWED_DIFFERENCES: readonly AllowedDifference[] = [
   {
     name: "nothing behind a message of the user",
     reason:
-      "Python writes the text <UNUSED> behind a last message that is not the assistant's, and learns it in some modes",
+      "Python writes the text `<UNUSED>` behind a last message that is not the assistant's, and learns it in some modes",
     renderers: /^role_colon$/,
     explains: ({ operation, kind, ours, theirs }) =>
       kind === "results differ" &&

@@ -14,7 +14,8 @@ export const SPECIAL_TOKENS: readonly string[] = [
   ...["<|start|>", "<|end|>", "<|message|>", "<|channel|>", "<|constrain|>", "<|return|>", "<|call|>"],
   ...["<|message_system|>", "<|message_user|>", "<|message_model|>", "<|message_tool|>", "<|end_message|>"],
   ...["<|content_text|>", "<|content_thinking|>", "<|content_invoke_tool_json|>"],
-  "<|content_model_end_sampling|>",
+  ...["<|content_invoke_tool_text|>", "<|content_tool_error|>", "<|content_xml|>"],
+  ...["<|content_model_end_sampling|>", "<|unused|>"],
 ];
 
 /** Tokens of the families that are added and not special. */

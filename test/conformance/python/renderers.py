@@ -3,9 +3,9 @@
 import json
 import logging
 import os
-import re
 import sys
 import warnings
+from itertools import groupby
 
 warnings.simplefilter("ignore")
 logging.disable(logging.CRITICAL)
@@ -14,50 +14,19 @@ os.environ.update(TRANSFORMERS_VERBOSITY="error", HF_HUB_OFFLINE="1", TRANSFORME
 # Before the stand-ins: it would take them for the real packages.
 from transformers import AutoTokenizer
 
-sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "shims"))
+from character_tokenizer import SHIMS, CharacterTokenizer, TmlCharacters
+
+# Behind everything else: real ones are taken where they are installed.
+sys.path.append(SHIMS)
 
 from importlib.metadata import version
 
 from tinker_cookbook.renderers import TrainOnWhat, get_renderer
 from tinker_cookbook.renderers import base
 
-FIRST_ADDED = 0x110000
-
-
-class CharacterTokenizer:
-    """Every character is a token, and so is every text in the two lists: a vocabulary for formats whose own is not at hand."""
-
-    def __init__(self, special, plain, bos, eos):
-        self.name_or_path = "characters"
-        self.added = [*special, *plain]
-        self.ids = {text: FIRST_ADDED + index for index, text in enumerate(self.added)}
-        self.bos_token, self.eos_token = bos, eos
-        self.bos_token_id = None if bos is None else self.ids[bos]
-        self.eos_token_id = self.ids[eos]
-        self.any_added = self.pattern(self.added)
-        self.plain_added = self.pattern(plain)
-
-    @staticmethod
-    def pattern(texts):
-        return re.compile("|".join(map(re.escape, sorted(texts, key=len, reverse=True))) + "|.", re.DOTALL)
-
-    def encode(self, text, add_special_tokens=True, split_special_tokens=False):
-        pattern = self.plain_added if split_special_tokens else self.any_added
-        tokens = [self.ids.get(piece) or ord(piece) for piece in pattern.findall(text)]
-        if add_special_tokens and self.bos_token is not None:
-            tokens.insert(0, self.bos_token_id)
-        return tokens
-
-    def decode(self, tokens, skip_special_tokens=False):
-        return "".join(self.added[token - FIRST_ADDED] if token >= FIRST_ADDED else chr(token)
-                       for token in ([tokens] if isinstance(tokens, int) else tokens))
-
-    def convert_tokens_to_ids(self, token):
-        return self.ids.get(token)
-
-
 tokenizers = {}
 renderers = {}
+translations = {}
 
 
 def add_tokenizer(name, folder=None, **characters):
@@ -67,8 +36,21 @@ def add_tokenizer(name, folder=None, **characters):
 def renderer_of(name, tokenizer):
     key = (name, tokenizer)
     if key not in renderers:
-        renderers[key] = get_renderer(name, tokenizers[tokenizer])
+        if name == "tml_v0":
+            translations[name] = TmlCharacters(tokenizers[tokenizer])
+        made = translations[name].tokenizer if name in translations else tokenizers[tokenizer]
+        renderers[key] = get_renderer(name, made)
     return renderers[key]
+
+
+def read_tokens(renderer, tokens):
+    translation = translations.get(renderer._renderer_name)
+    return list(tokens) if translation is None else translation.read(tokens)
+
+
+def write_tokens(renderer, tokens):
+    translation = translations.get(renderer._renderer_name)
+    return tokens if translation is None else translation.write(tokens)
 
 
 def read_message(given):
@@ -90,9 +72,15 @@ def conversation(renderer, messages, tools=None, system=""):
     return prefix + read
 
 
-def write_example(example):
+def write_example(renderer, example):
     model_input, weights = example
-    return {"tokens": model_input.to_ints(), "weights": [float(weight) for weight in weights]}
+    tokens, of_tokens = [], []
+    # Weights change between tokens of theirs only: translated run by run, they keep their places.
+    for weight, run in groupby(zip(model_input.to_ints(), weights, strict=True), key=lambda pair: float(pair[1])):
+        written = write_tokens(renderer, [token for token, _ in run])
+        tokens += written
+        of_tokens += [weight] * len(written)
+    return {"tokens": tokens, "weights": of_tokens}
 
 
 def write_delta(delta):
@@ -108,25 +96,27 @@ def write_delta(delta):
 
 
 def prompt(renderer, role="assistant", prefill=None, **given):
-    return renderer.build_generation_prompt(conversation(renderer, **given), role=role, prefill=prefill).to_ints()
+    built = renderer.build_generation_prompt(conversation(renderer, **given), role=role, prefill=prefill)
+    return write_tokens(renderer, built.to_ints())
 
 
 def example(renderer, train_on, **given):
-    return write_example(renderer.build_supervised_example(conversation(renderer, **given), TrainOnWhat(train_on)))
+    built = renderer.build_supervised_example(conversation(renderer, **given), TrainOnWhat(train_on))
+    return write_example(renderer, built)
 
 
 def examples(renderer, train_on, **given):
     messages = conversation(renderer, **given)
-    return [write_example(each) for each in renderer.build_supervised_examples(messages, TrainOnWhat(train_on))]
+    return [write_example(renderer, each) for each in renderer.build_supervised_examples(messages, TrainOnWhat(train_on))]
 
 
 def parse(renderer, tokens):
-    message, termination = renderer.parse_response(list(tokens))
+    message, termination = renderer.parse_response(read_tokens(renderer, tokens))
     return {"message": base.message_to_jsonable(message), "termination": str(termination)}
 
 
 def stream(renderer, tokens):
-    return [write_delta(delta) for delta in renderer.parse_response_streaming(list(tokens))]
+    return [write_delta(delta) for delta in renderer.parse_response_streaming(read_tokens(renderer, tokens))]
 
 
 def tools(renderer, tools, system):
@@ -135,7 +125,7 @@ def tools(renderer, tools, system):
 
 def properties(renderer):
     return {
-        "stopSequences": renderer.get_stop_sequences(),
+        "stopSequences": write_tokens(renderer, renderer.get_stop_sequences()),
         "hasExtensionProperty": renderer.has_extension_property,
         "supportsStreaming": renderer.supports_streaming,
     }
