@@ -26,3 +26,4 @@ export {
   type TrainOn,
 } from "./renderer.js";
 export { type MessageDelta, StreamParser } from "./stream-parser.js";
+export { type TemplateRendererOptions, templateRenderer } from "./template.js";

@@ -1,6 +1,8 @@
 import { TinkerError } from "../../errors.js";
 import type { TextTokenizer } from "../../tokenizers/index.js";
 import type { ContentPart, Message, ToolCall, UnparsedToolCall } from "./messages.js";
+import { isJsonObject, printPythonJson, readPythonJson } from "./python-json.js";
+import { strip } from "./python-text.js";
 import type { ParsedResponse, ParseTermination } from "./renderer.js";
 
 const MAX_DETAIL_LENGTH = 16_384;
@@ -37,6 +39,21 @@ export function textBeforeStop(
     );
   }
   return { text: tokenizer.decode(all.slice(0, end)), termination: "stop_sequence" };
+}
+
+/** A tool call that is one JSON object, `{"name": ..., "arguments": {...}}`. */
+export function readJsonToolCall(body: string, rawText: string): ToolCall | UnparsedToolCall {
+  let call: ReturnType<typeof readPythonJson>;
+  try {
+    call = readPythonJson(strip(body));
+  } catch (error) {
+    return { rawText, error: `Invalid JSON: ${(error as Error).message}` };
+  }
+  if (!isJsonObject(call)) return { rawText, error: "Tool call is not a JSON object" };
+  const [name, given, id] = [call.get("name"), call.get("arguments"), call.get("id")];
+  if (typeof name !== "string") return { rawText, error: "Missing or invalid 'name' field" };
+  if (!isJsonObject(given)) return { rawText, error: "Missing or invalid 'arguments' field" };
+  return { ...(typeof id === "string" && { id }), name, arguments: printPythonJson(given) };
 }
 
 /** A block of a tool that was opened and never closed, which would otherwise pass for text. */
@@ -91,7 +108,7 @@ export function toolCallFields(
   };
 }
 
-function splitAtBlocks(
+export function splitAtBlocks(
   text: string,
   blocks: RegExp,
   parts: ContentPart[],

@@ -2,6 +2,7 @@ import { ValidationError } from "../../errors.js";
 import { Llama3Renderer } from "./llama3.js";
 import type { Renderer, RendererTokenizer } from "./renderer.js";
 import { RoleColonRenderer } from "./role-colon.js";
+import { templateRenderer } from "./template.js";
 
 /** Makes a renderer for a tokenizer. */
 export type RendererFactory = (tokenizer: RendererTokenizer) => Renderer;
@@ -9,6 +10,7 @@ export type RendererFactory = (tokenizer: RendererTokenizer) => Renderer;
 const BUILT_IN: Readonly<Record<string, RendererFactory>> = {
   role_colon: (tokenizer) => new RoleColonRenderer(tokenizer),
   llama3: (tokenizer) => new Llama3Renderer(tokenizer),
+  template: (tokenizer) => templateRenderer(tokenizer),
 };
 
 const registered = new Map<string, RendererFactory>();

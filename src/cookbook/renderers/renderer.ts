@@ -293,7 +293,7 @@ export function lastUserIndex(messages: readonly Message[]): number {
   return messages.findLastIndex(({ role }) => role === "user");
 }
 
-function contexts(messages: readonly Message[], turnStart: number): (index: number) => RenderContext {
+export function contexts(messages: readonly Message[], turnStart: number): (index: number) => RenderContext {
   const userIndex = lastUserIndex(messages);
   return (index) => ({
     index,
@@ -312,7 +312,7 @@ function promptBoundary(messages: readonly Message[], trainOn: TrainOn): number 
   return messages[boundary]?.role === "assistant" ? boundary : undefined;
 }
 
-function checkTrainable(messages: readonly Message[], trainOn: TrainOn): void {
+export function checkTrainable(messages: readonly Message[], trainOn: TrainOn): void {
   for (const [index, { trainable }] of messages.entries()) {
     if ((trainable !== undefined) === (trainOn === "customized")) continue;
     const field = `messages[${index}].trainable`;

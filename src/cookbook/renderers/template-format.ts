@@ -1,0 +1,220 @@
+import { TinkerError } from "../../errors.js";
+import type { ChatMessage, ChatTemplateOptions } from "../../tokenizers/index.js";
+import { contentParts, type Message, type ToolDeclaration, textOf, thinkingOf } from "./messages.js";
+import type { RendererTokenizer } from "./renderer.js";
+
+/** What a template renderer needs of a tokenizer; those of `tinkerts/tokenizers` that come with a template have it. */
+export interface TemplateTokenizer extends RendererTokenizer {
+  applyChatTemplate(
+    messages: readonly ChatMessage[],
+    options: ChatTemplateOptions & { readonly tokenize: false },
+  ): string;
+}
+
+/** The role of the message that carries declared tools, which a template takes apart from its messages. */
+export const TOOL_DECLARE = "tool_declare";
+
+/** Where a template looks for thoughts. */
+type ThoughtField = "reasoning_content" | "thinking" | "content";
+/** In which form a template wants the arguments of a call. */
+type ArgumentForm = "text" | "object";
+
+export const PROBE = {
+  question: { role: "user", content: "Probe question" },
+  answer: { role: "assistant", content: "probe answer" },
+  thoughtful: {
+    role: "assistant",
+    content: [
+      { type: "thinking", thinking: "probe thought" },
+      { type: "text", text: "probe answer" },
+    ],
+  },
+  calling: {
+    role: "assistant",
+    content: "",
+    toolCalls: [{ id: "probecall", name: "probe_tool", arguments: '{"probe_key": 1}' }],
+  },
+  result: { role: "tool", content: "probe result", toolCallId: "probecall", name: "probe_tool" },
+} as const satisfies Record<string, Message>;
+
+/** How a chat template writes conversations, found by having it write some. */
+export class TemplateFormat {
+  readonly #tokenizer: TemplateTokenizer;
+  readonly #variables: Readonly<Record<string, unknown>>;
+  readonly #thoughts: ThoughtField | undefined;
+  readonly #arguments: ArgumentForm | undefined;
+  /** The tokens behind an answer, and their texts. */
+  readonly stops: ReadonlyMap<number, string>;
+
+  constructor(tokenizer: TemplateTokenizer, variables: Readonly<Record<string, unknown>>) {
+    this.#tokenizer = tokenizer;
+    this.#variables = variables;
+    this.#thoughts = this.#findThoughts();
+    this.#arguments = this.#findArguments();
+    this.stops = this.#findStops();
+  }
+
+  get takesThoughts(): boolean {
+    return this.#thoughts !== undefined;
+  }
+
+  get takesCalls(): boolean {
+    return this.#arguments !== undefined;
+  }
+
+  /** The text of a conversation, up to where an answer begins with `asksForAnswer`. */
+  write(messages: readonly Message[], asksForAnswer: boolean): string {
+    return this.#write(messages, asksForAnswer, this.#thoughts, this.#arguments);
+  }
+
+  #write(
+    messages: readonly Message[],
+    addGenerationPrompt: boolean,
+    thoughts: ThoughtField | undefined,
+    form: ArgumentForm | undefined,
+  ): string {
+    const tools = messages.filter(({ role }) => role === TOOL_DECLARE).flatMap(readDeclaration);
+    const text = this.#tokenizer.applyChatTemplate(
+      messages
+        .filter(({ role }) => role !== TOOL_DECLARE)
+        .map((message) => chatMessage(message, thoughts, form)),
+      {
+        tokenize: false,
+        addGenerationPrompt,
+        variables: this.#variables,
+        ...(tools.length > 0 && { tools: tools.map((tool) => ({ type: "function", function: tool })) }),
+      },
+    );
+    const unwritten = tools.find(({ name }) => !text.includes(name));
+    if (unwritten !== undefined) {
+      throw new TinkerError(
+        `This model's chat template has no place for tools: it leaves out ${unwritten.name}.`,
+      );
+    }
+    return text;
+  }
+
+  #findThoughts(): ThoughtField | undefined {
+    const { question, thoughtful } = PROBE;
+    return (["reasoning_content", "thinking", "content"] as const).find((field) => {
+      const has = (messages: readonly Message[]) =>
+        attempt(() => this.#write(messages, false, field, undefined))?.includes("probe thought") === true;
+      // Any template writes a tag within the text; one that takes it away from history knows what it is.
+      return has([question, thoughtful]) && !(field === "content" && has([question, thoughtful, question]));
+    });
+  }
+
+  #findArguments(): ArgumentForm | undefined {
+    const { question, calling } = PROBE;
+    const given = calling.toolCalls[0].arguments;
+    return (["text", "object"] as const).find((form) => {
+      const text = attempt(() => this.#write([question, calling], false, undefined, form)) ?? "";
+      return text.includes("probe_tool") && text.includes(form === "text" ? given : "probe_key");
+    });
+  }
+
+  #findStops(): Map<number, string> {
+    const { question, answer, calling } = PROBE;
+    const text = this.write([question, answer], false);
+    const at = text.lastIndexOf(answer.content);
+    if (at === -1) throw new TinkerError("This model's chat template does not write the text of an answer.");
+    const behind = this.#specialTokens(text.slice(at + answer.content.length));
+    const [stop] = behind;
+    if (stop === undefined) {
+      throw new TinkerError(
+        "This model's chat template ends its turns nowhere: it writes no special token behind an answer, so nothing " +
+          "would tell a model to stop.",
+      );
+    }
+    const stops = new Map([stop]);
+    if (this.#arguments !== undefined) {
+      const call = this.#specialTokens(this.write([question, calling], false));
+      const last = call.at(-1);
+      if (last !== undefined && !behind.some(([token]) => token === last[0])) stops.set(...last);
+    }
+    return stops;
+  }
+
+  /** The tokens in a text that no other text could become, with their texts. */
+  #specialTokens(text: string): [token: number, text: string][] {
+    const tokens = this.#tokenizer.encode(text, { addSpecialTokens: false });
+    return tokens.flatMap((token): [number, string][] => {
+      const own = this.#tokenizer.decode([token]);
+      const split = this.#tokenizer.encode(own, { addSpecialTokens: false, splitSpecialTokens: true });
+      return split.length === 1 && split[0] === token ? [] : [[token, own]];
+    });
+  }
+}
+
+/** What a refusal of the template makes undefined: it has no such messages. */
+function attempt<T>(write: () => T): T | undefined {
+  try {
+    return write();
+  } catch (error) {
+    if (error instanceof TinkerError) return undefined;
+    throw error;
+  }
+}
+
+function readDeclaration(message: Message): readonly ToolDeclaration[] {
+  return JSON.parse(textOf(message)) as readonly ToolDeclaration[];
+}
+
+function chatMessage(
+  message: Message,
+  thoughts: ThoughtField | undefined,
+  form: ArgumentForm | undefined,
+): ChatMessage {
+  const { role, toolCalls, toolCallId, name } = message;
+  checkOrder(message);
+  const [text, thinking] = [textOf(message), thinkingOf(message)];
+  const inline = thoughts === "content" && thinking !== "" ? `<think>\n${thinking}\n</think>\n\n` : "";
+  return {
+    role,
+    content: inline + text,
+    ...(thinking !== "" && thoughts !== undefined && thoughts !== "content" && { [thoughts]: thinking }),
+    ...(toolCalls !== undefined &&
+      form !== undefined && {
+        tool_calls: toolCalls.map(({ id, name: called, arguments: given }) => ({
+          type: "function",
+          ...(id !== undefined && { id }),
+          function: { name: called, arguments: form === "text" ? given : exactObject(called, given) },
+        })),
+      }),
+    ...(toolCallId !== undefined && { tool_call_id: toolCallId }),
+    ...(name !== undefined && { name }),
+  };
+}
+
+/** Templates know thoughts, and then text. */
+function checkOrder({ role, content }: Message): void {
+  const kinds = contentParts(content).map(({ type }) => type);
+  if (
+    !kinds.includes("image") &&
+    !(kinds.lastIndexOf("thinking") > kinds.indexOf("text") && kinds.includes("text"))
+  )
+    return;
+  throw new TinkerError(
+    `content must be thoughts followed by text for a chat template, got ${kinds.join(", ")} in a message of ${role}`,
+  );
+}
+
+/** A template prints objects as JavaScript has them; what that would change is refused. */
+function exactObject(name: string, given: string): unknown {
+  let value: unknown;
+  try {
+    value = JSON.parse(given);
+  } catch (error) {
+    throw new TinkerError(`The arguments of the call to ${name} must be JSON, got ${given}`, {
+      cause: error,
+    });
+  }
+  const plain = given.replace(/"(?:[^"\\]|\\.)*"|\s+/g, (piece) =>
+    piece.startsWith('"') ? JSON.stringify(JSON.parse(piece)) : "",
+  );
+  if (JSON.stringify(value) === plain) return value;
+  throw new TinkerError(
+    `This model's chat template prints arguments itself, and would print ${JSON.stringify(value)} for ${plain} in the ` +
+      `call to ${name}. Write numbers as JavaScript does, and no keys twice or made of digits.`,
+  );
+}

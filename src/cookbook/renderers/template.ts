@@ -1,0 +1,313 @@
+import { TinkerError, ValidationError } from "../../errors.js";
+import { ModelInput } from "../../wire/index.js";
+import {
+  type ContentPart,
+  type Message,
+  type ToolCall,
+  type ToolDeclaration,
+  textOf,
+  thinkingOf,
+  type UnparsedToolCall,
+} from "./messages.js";
+import {
+  readJsonToolCall,
+  splitAtBlocks,
+  textBeforeStop,
+  toolCallFields,
+  unterminatedToolBlock,
+} from "./parsing.js";
+import { strip, stripEnd, stripStart } from "./python-text.js";
+import {
+  checkTrainable,
+  contexts,
+  type ParsedResponse,
+  type PromptOptions,
+  type RenderedMessage,
+  Renderer,
+  type RendererTokenizer,
+  type SupervisedExample,
+  type TrainOn,
+} from "./renderer.js";
+import { PROBE, TemplateFormat, type TemplateTokenizer, TOOL_DECLARE } from "./template-format.js";
+
+const THINK_OPEN = "<think>";
+const THINK_CLOSE = "</think>";
+const CALL_OPEN = "<tool_call>";
+const CALL_CLOSE = "</tool_call>";
+const MAX_SHOWN_LENGTH = 40;
+
+/** How a renderer reads its template. */
+export interface TemplateRendererOptions {
+  /** What the template reads besides the messages, as `{ enable_thinking: false }`. */
+  readonly variables?: Readonly<Record<string, unknown>> | undefined;
+}
+
+/**
+ * A renderer for any model that comes with a chat template, which is taken as the truth: what it writes before an answer
+ * is the prompt, and what it writes from there to the token that ends the turn is learnt. Where the template writes an
+ * answer otherwise later on, that answer cannot be learnt within the longer conversation, and is refused there;
+ * `buildSupervisedExamples` makes an example of its own of each.
+ */
+export function templateRenderer(
+  tokenizer: RendererTokenizer,
+  { variables = {} }: TemplateRendererOptions = {},
+): Renderer {
+  const { applyChatTemplate, hasChatTemplate } = tokenizer as Partial<TemplateTokenizer> & {
+    readonly hasChatTemplate?: boolean;
+  };
+  if (applyChatTemplate === undefined || hasChatTemplate === false) {
+    throw new ValidationError(
+      "tokenizer",
+      "tokenizer must have a chat template for this renderer; take one of the others by its name",
+    );
+  }
+  return new TemplateRenderer(tokenizer as TemplateTokenizer, variables);
+}
+
+/** Where an answer stands in the text of a conversation, or why it stands nowhere. */
+type Place = { readonly start: number; readonly end: number } | { readonly why: string };
+
+class TemplateRenderer extends Renderer {
+  readonly #format: TemplateFormat;
+  readonly #opensThoughts: boolean;
+  readonly #readsCalls: boolean;
+  /** The blocks of an answer that are no text: thoughts first, calls second. */
+  readonly #blocks: RegExp;
+  readonly #extends: boolean;
+
+  constructor(tokenizer: TemplateTokenizer, variables: Readonly<Record<string, unknown>>) {
+    super(tokenizer);
+    const { question, thoughtful, calling } = PROBE;
+    this.#format = new TemplateFormat(tokenizer, variables);
+    this.#opensThoughts = this.#format.write([question], true).trimEnd().endsWith(THINK_OPEN);
+    const readsThoughts = this.#format.takesThoughts && this.#writes([question, thoughtful], THINK_CLOSE);
+    this.#readsCalls = this.#format.takesCalls && this.#writes([question, calling], CALL_OPEN);
+    const [thoughts, calls] = [readsThoughts ? THINK_OPEN : "(?!)", this.#readsCalls ? CALL_OPEN : "(?!)"];
+    this.#blocks = new RegExp(`${thoughts}(.*?)${THINK_CLOSE}|${calls}(.*?)${CALL_CLOSE}`, "gs");
+    this.#extends = this.#findExtensionProperty();
+  }
+
+  #writes(messages: readonly Message[], tag: string): boolean {
+    const [question] = messages;
+    return this.#format
+      .write(messages, false)
+      .slice(this.#format.write([question!], false).length)
+      .includes(tag);
+  }
+
+  override get stopSequences(): readonly number[] {
+    return [...this.#format.stops.keys()];
+  }
+
+  override get hasExtensionProperty(): boolean {
+    return this.#extends;
+  }
+
+  #findExtensionProperty(): boolean {
+    const { question, answer, thoughtful, calling, result } = PROBE;
+    const { takesThoughts, takesCalls } = this.#format;
+    const conversations: Message[][] = [
+      [question, answer, question, answer],
+      ...(takesThoughts ? [[question, thoughtful, question, thoughtful]] : []),
+      ...(takesCalls ? [[question, calling, result, answer, question, answer]] : []),
+      ...(takesCalls && takesThoughts
+        ? [[question, { ...thoughtful, toolCalls: calling.toolCalls }, result, thoughtful]]
+        : []),
+    ];
+    return conversations.every((messages) => {
+      const text = this.#format.write(messages, false);
+      return messages.every(
+        ({ role }, index) => role !== "assistant" || "start" in this.#place(text, messages, index),
+      );
+    });
+  }
+
+  protected override renderMessage(): RenderedMessage {
+    throw new TinkerError("A chat template writes whole conversations, not single messages.");
+  }
+
+  override declareTools(tools: readonly ToolDeclaration[], systemPrompt = ""): readonly Message[] {
+    return [
+      { role: TOOL_DECLARE, content: JSON.stringify(tools) },
+      ...(systemPrompt === "" ? [] : [{ role: "system", content: systemPrompt }]),
+    ];
+  }
+
+  override buildPrompt(
+    messages: readonly Message[],
+    { role = "assistant", prefill }: PromptOptions = {},
+  ): ModelInput {
+    if (role !== "assistant") {
+      throw new ValidationError(
+        "role",
+        `role must be "assistant": a chat template asks nobody else, got "${role}"`,
+      );
+    }
+    const text = this.#format.write(messages, true);
+    const tokens = this.#pieces(text, this.#places(text, messages)).flatMap(({ tokens }) => tokens);
+    return ModelInput.fromInts(prefill === undefined ? tokens : [...tokens, ...this.encode(prefill)]);
+  }
+
+  override buildSupervisedExample(
+    messages: readonly Message[],
+    trainOn: TrainOn = "last_assistant_message",
+  ): SupervisedExample {
+    checkTrainable(messages, trainOn);
+    const context = contexts(messages, this.turnStart(messages.slice(0, -1)));
+    const whole = this.#format.write(messages, false);
+    const places = this.#places(whole, messages);
+    const isTrained = (index: number) => this.isTrained(messages[index]!, context(index), trainOn);
+    for (const [index, { role }] of messages.entries()) {
+      if (trainOn === "all_tokens" || !isTrained(index)) continue;
+      const place = places.get(index);
+      if (place === undefined) {
+        throw new ValidationError(
+          "trainOn",
+          `trainOn must name answers alone, or all tokens, for a chat template, got "${trainOn}", which has ` +
+            `messages[${index}] of ${role} learnt: a template does not say where the words of others begin`,
+        );
+      }
+      if ("why" in place) throw new TinkerError(`messages[${index}] cannot be learnt: ${place.why}`);
+    }
+    const last = places.get(messages.length - 1);
+    // What follows the end of the last turn is never sampled.
+    const text = last !== undefined && "end" in last ? whole.slice(0, last.end) : whole;
+    const pieces = this.#pieces(text, places);
+    const weights = pieces.flatMap(({ tokens, index }) => {
+      const isLearnt = trainOn === "all_tokens" || (index !== undefined && isTrained(index));
+      return tokens.map(() => (isLearnt ? 1 : 0));
+    });
+    const { bosToken } = this.tokenizer;
+    if (bosToken !== undefined && text.startsWith(bosToken)) weights[0] = 0;
+    return {
+      input: ModelInput.fromInts(pieces.flatMap(({ tokens }) => tokens)),
+      weights: Float32Array.from(weights),
+    };
+  }
+
+  #places(text: string, messages: readonly Message[]): ReadonlyMap<number, Place> {
+    return new Map(
+      messages.flatMap(({ role }, index) =>
+        role === "assistant" ? [[index, this.#placeOrRefusal(text, messages, index)] as const] : [],
+      ),
+    );
+  }
+
+  #placeOrRefusal(text: string, messages: readonly Message[], index: number): Place {
+    try {
+      return this.#place(text, messages, index);
+    } catch (error) {
+      if (error instanceof TinkerError) return { why: error.message };
+      throw error;
+    }
+  }
+
+  /** From the end of the prompt that asks for it to the token that ends it. */
+  #place(text: string, messages: readonly Message[], index: number): Place {
+    const message = messages[index]!;
+    const signs = [...this.#format.stops.values()];
+    if (signs.some((sign) => textOf(message).includes(sign) || thinkingOf(message).includes(sign))) {
+      return { why: `it holds ${signs.join(" or ")}, which ends a turn, within its content` };
+    }
+    const prompt = this.#format.write(messages.slice(0, index), true);
+    const whole = this.#format.write(messages.slice(0, index + 1), false);
+    if (!whole.startsWith(prompt)) {
+      return {
+        why: `the chat template begins an answer like this one otherwise than its prompt, which ends with ${ending(prompt)}`,
+      };
+    }
+    if (!text.startsWith(prompt))
+      return { why: `the chat template writes what comes before it otherwise later on` };
+    const answer = whole.slice(prompt.length);
+    const ends = signs.flatMap((sign) => (answer.includes(sign) ? [answer.indexOf(sign) + sign.length] : []));
+    if (ends.length === 0) return { why: `the chat template does not write ${signs.join(" or ")} behind it` };
+    const end = prompt.length + Math.min(...ends);
+    if (!text.startsWith(whole.slice(0, end))) {
+      return {
+        why: "the chat template writes it otherwise as history than as the turn being produced; buildSupervisedExamples makes it an example of its own",
+      };
+    }
+    return missing(message, whole.slice(prompt.length, end)) ?? { start: prompt.length, end };
+  }
+
+  /** The tokens of a text, cut where answers begin and end: so they are sampled, whatever stands beside them. */
+  #pieces(text: string, places: ReadonlyMap<number, Place>): { tokens: readonly number[]; index?: number }[] {
+    const pieces: { tokens: readonly number[]; index?: number }[] = [];
+    let position = 0;
+    for (const [index, place] of places) {
+      if ("why" in place) continue;
+      pieces.push({ tokens: this.encode(text.slice(position, place.start)) });
+      pieces.push({ tokens: this.encode(text.slice(place.start, place.end)), index });
+      position = place.end;
+    }
+    pieces.push({ tokens: this.encode(text.slice(position)) });
+    return pieces;
+  }
+
+  override parseResponse(tokens: ArrayLike<number>): ParsedResponse {
+    const { text, termination } = this.#beforeStop(Array.from(tokens));
+    const message = termination === "malformed" ? { role: "assistant", content: text } : this.#read(text);
+    return { message, termination };
+  }
+
+  protected override parseTruncated(tokens: readonly number[]): ParsedResponse {
+    const { text, termination } = this.#beforeStop(tokens);
+    return { message: this.#read(text), termination };
+  }
+
+  protected override get streamPrefix(): string {
+    return this.#opensThoughts ? THINK_OPEN : "";
+  }
+
+  #beforeStop(tokens: readonly number[]): ReturnType<typeof textBeforeStop> {
+    const stops = this.stopSequences;
+    return textBeforeStop(tokens, this.tokenizer, tokens.find((token) => stops.includes(token)) ?? stops[0]!);
+  }
+
+  #read(answer: string): Message {
+    const isOpen =
+      this.#opensThoughts && !answer.trimStart().startsWith(THINK_OPEN) && answer.includes(THINK_CLOSE);
+    const text = isOpen ? THINK_OPEN + answer : answer;
+    const parts: ContentPart[] = [];
+    const calls: (ToolCall | UnparsedToolCall)[] = [];
+    splitAtBlocks(text, this.#blocks, parts, ([rawText, thinking, body]) => {
+      if (thinking === undefined) calls.push(readJsonToolCall(body!, rawText));
+      else parts.push({ type: "thinking", thinking });
+    });
+    const unterminated = this.#readsCalls ? unterminatedToolBlock(text, CALL_OPEN, CALL_CLOSE) : undefined;
+    if (unterminated !== undefined) calls.push(unterminated);
+    return {
+      role: "assistant",
+      content: withoutFrame(parts, calls.length > 0),
+      ...toolCallFields(calls),
+    };
+  }
+}
+
+/** Where a template leaves out what a message has, it is not the message that would be learnt. */
+function missing(message: Message, answer: string): Place | undefined {
+  const dense = (text: string) => text.replace(/\s+/g, "");
+  const has = (text: string) => dense(answer).includes(dense(text));
+  if (!has(thinkingOf(message))) return { why: "the chat template leaves out its thoughts" };
+  if (!has(textOf(message))) return { why: "the chat template leaves out its text, or changes it" };
+  const call = message.toolCalls?.find(({ name }) => !has(name));
+  return call && { why: `the chat template leaves out its call to ${call.name}` };
+}
+
+/** Without the newlines that stand around thoughts and before calls. */
+function withoutFrame(parts: readonly ContentPart[], hasCalls: boolean): Message["content"] {
+  const framed = parts.flatMap((part, index): ContentPart[] => {
+    if (part.type === "thinking") {
+      const thinking = strip(part.thinking, "\n");
+      return thinking === "" ? [] : [{ type: "thinking", thinking }];
+    }
+    let text = part.type === "text" ? part.text : "";
+    if (parts[index - 1]?.type === "thinking") text = stripStart(text, "\n");
+    if (hasCalls) text = stripEnd(text, "\n");
+    return text === "" ? [] : [{ type: "text", text }];
+  });
+  return framed.some(({ type }) => type === "thinking") ? framed : textOf({ content: framed });
+}
+
+/** How a prompt ends, to be read in an error. */
+const ending = (prompt: string): string => JSON.stringify(prompt.slice(-MAX_SHOWN_LENGTH));
