@@ -1,5 +1,6 @@
 import { ValidationError } from "../../errors.js";
 import { Llama3Renderer } from "./llama3.js";
+import { Qwen3Renderer } from "./qwen3.js";
 import type { Renderer, RendererTokenizer } from "./renderer.js";
 import { RoleColonRenderer } from "./role-colon.js";
 import { templateRenderer } from "./template.js";
@@ -11,6 +12,9 @@ const BUILT_IN: Readonly<Record<string, RendererFactory>> = {
   role_colon: (tokenizer) => new RoleColonRenderer(tokenizer),
   llama3: (tokenizer) => new Llama3Renderer(tokenizer),
   template: (tokenizer) => templateRenderer(tokenizer),
+  qwen3: (tokenizer) => new Qwen3Renderer(tokenizer),
+  qwen3_disable_thinking: (tokenizer) => new Qwen3Renderer(tokenizer, "disabled"),
+  qwen3_instruct: (tokenizer) => new Qwen3Renderer(tokenizer, "unknown"),
 };
 
 const registered = new Map<string, RendererFactory>();

@@ -1,0 +1,108 @@
+import { TinkerError } from "../../errors.js";
+import type { ContentPart, Message, ToolCall, UnparsedToolCall } from "./messages.js";
+import { textBeforeStop, thinkingAndToolBlocks, toolCallFields, unterminatedToolBlock } from "./parsing.js";
+import { isJsonObject, type JsonValue, printPythonJson, readPythonJson } from "./python-json.js";
+import { strip, stripStart } from "./python-text.js";
+import { type ParsedResponse, Renderer } from "./renderer.js";
+
+/** Ends a turn. */
+export const TURN_END = "<|im_end|>";
+
+/** `<|im_start|>role`, the text, `<|im_end|>`: the frame of Qwen's and Nemotron's turns, and their answers read back. */
+export abstract class ChatMlRenderer extends Renderer {
+  override get stopSequences(): readonly number[] {
+    return [this.token(TURN_END)];
+  }
+
+  /** Introduces a turn; results of tools are read as the user's. */
+  protected header(role: string, index: number): string {
+    return `${index > 0 ? "\n" : ""}<|im_start|>${role === "tool" ? "user" : role}\n`;
+  }
+
+  override parseResponse(tokens: ArrayLike<number>): ParsedResponse {
+    const { text, termination } = this.#textOf(tokens);
+    if (termination === "malformed") return { message: { role: "assistant", content: text }, termination };
+    return { message: this.#readMessage(text), termination };
+  }
+
+  protected override parseTruncated(tokens: readonly number[]): ParsedResponse {
+    const { text, termination } = this.#textOf(tokens);
+    return { message: this.#readMessage(text), termination };
+  }
+
+  /** The answer with what the prompt wrote of it. */
+  protected wholeAnswer(tokens: ArrayLike<number>): ArrayLike<number> {
+    return tokens;
+  }
+
+  /** Text and thoughts without what the format writes around them. */
+  protected readParts(parts: readonly ContentPart[]): readonly ContentPart[] {
+    return parts;
+  }
+
+  protected readToolCall(body: string, rawText: string): ToolCall | UnparsedToolCall {
+    return readJsonToolCall(body, rawText);
+  }
+
+  #textOf(tokens: ArrayLike<number>): ReturnType<typeof textBeforeStop> {
+    return textBeforeStop(this.wholeAnswer(tokens), this.tokenizer, this.token(TURN_END));
+  }
+
+  #readMessage(text: string): Message {
+    const blocks = thinkingAndToolBlocks(text, (body, rawText) => this.readToolCall(body, rawText));
+    const unterminated = unterminatedToolBlock(text, "<tool_call>", "</tool_call>");
+    const calls = [...(blocks?.calls ?? []), ...(unterminated === undefined ? [] : [unterminated])];
+    return {
+      role: "assistant",
+      content: blocks === undefined ? text : this.readParts(blocks.parts),
+      ...toolCallFields(calls),
+    };
+  }
+}
+
+/** Takes away the newlines around thoughts, which belong to the format; a block without thoughts is none. */
+export function unframeThinking(parts: readonly ContentPart[]): readonly ContentPart[] {
+  let isAfterBlock = false;
+  return parts.flatMap((part): ContentPart[] => {
+    const followsBlock = isAfterBlock;
+    isAfterBlock = part.type === "thinking";
+    if (part.type === "thinking") {
+      const thinking = strip(part.thinking, "\n");
+      return thinking === "" ? [] : [{ type: "thinking", thinking }];
+    }
+    if (part.type === "text" && followsBlock) return [{ type: "text", text: stripStart(part.text, "\n") }];
+    return [part];
+  });
+}
+
+/** A call as one JSON object between tags. */
+export function writeJsonToolCall(call: ToolCall): string {
+  return `<tool_call>\n${printPythonJson({ name: call.name, arguments: readArguments(call) })}\n</tool_call>`;
+}
+
+/** The arguments of a call, which come as JSON text. */
+export function readArguments({ name, arguments: json }: ToolCall): JsonValue {
+  try {
+    return readPythonJson(json);
+  } catch (error) {
+    const why = (error as Error).message;
+    throw new TinkerError(`the arguments of the call to ${JSON.stringify(name)} must be JSON: ${why}`, {
+      cause: error,
+    });
+  }
+}
+
+function readJsonToolCall(body: string, rawText: string): ToolCall | UnparsedToolCall {
+  const unparsed = (error: string): UnparsedToolCall => ({ rawText, error });
+  let call: ReturnType<typeof readPythonJson>;
+  try {
+    call = readPythonJson(strip(body));
+  } catch (error) {
+    return unparsed(`Invalid JSON: ${(error as Error).message}`);
+  }
+  if (!isJsonObject(call)) return unparsed("Tool call is not a JSON object");
+  const [name, given, id] = [call.get("name"), call.get("arguments"), call.get("id")];
+  if (typeof name !== "string") return unparsed("Missing or invalid 'name' field");
+  if (!isJsonObject(given)) return unparsed("Missing or invalid 'arguments' field");
+  return { ...(typeof id === "string" && { id }), name, arguments: printPythonJson(given) };
+}
