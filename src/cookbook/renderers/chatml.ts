@@ -3,7 +3,7 @@ import type { ContentPart, Message, ToolCall, UnparsedToolCall } from "./message
 import { textBeforeStop, thinkingAndToolBlocks, toolCallFields, unterminatedToolBlock } from "./parsing.js";
 import { isJsonObject, type JsonValue, printPythonJson, readPythonJson } from "./python-json.js";
 import { strip, stripStart } from "./python-text.js";
-import { type ParsedResponse, Renderer } from "./renderer.js";
+import { type ParsedResponse, type RenderContext, Renderer } from "./renderer.js";
 
 /** Ends a turn. */
 export const TURN_END = "<|im_end|>";
@@ -14,9 +14,19 @@ export abstract class ChatMlRenderer extends Renderer {
     return [this.token(TURN_END)];
   }
 
-  /** Introduces a turn; results of tools are read as the user's. */
-  protected header(role: string, index: number): string {
-    return `${index > 0 ? "\n" : ""}<|im_start|>${role === "tool" ? "user" : role}\n`;
+  /** Between results of tools in a row, which share one turn of the user's. */
+  protected get resultSeparator(): string {
+    return "\n";
+  }
+
+  /** Introduces a message. */
+  protected header({ role }: Message, { index, previous }: RenderContext): string {
+    return role === "tool" && previous?.role === "tool" ? this.resultSeparator : roleHeader(role, index);
+  }
+
+  /** Whether a turn ends with this message. */
+  protected endsTurn({ role }: Message, { next }: RenderContext): boolean {
+    return role !== "tool" || next?.role !== "tool";
   }
 
   override parseResponse(tokens: ArrayLike<number>): ParsedResponse {
@@ -60,14 +70,21 @@ export abstract class ChatMlRenderer extends Renderer {
   }
 }
 
-/** Takes away the newlines around thoughts, which belong to the format; a block without thoughts is none. */
-export function unframeThinking(parts: readonly ContentPart[]): readonly ContentPart[] {
+export function roleHeader(role: string, index: number): string {
+  return `${index > 0 ? "\n" : ""}<|im_start|>${role === "tool" ? "user" : role}\n`;
+}
+
+/** Takes away the newlines around a block of thoughts, which belong to the format; one without thoughts is none. */
+export function unframeThinking(
+  parts: readonly ContentPart[],
+  stripThinking: (thinking: string) => string = strip,
+): readonly ContentPart[] {
   let isAfterBlock = false;
   return parts.flatMap((part): ContentPart[] => {
     const followsBlock = isAfterBlock;
     isAfterBlock = part.type === "thinking";
     if (part.type === "thinking") {
-      const thinking = strip(part.thinking, "\n");
+      const thinking = stripThinking(part.thinking);
       return thinking === "" ? [] : [{ type: "thinking", thinking }];
     }
     if (part.type === "text" && followsBlock) return [{ type: "text", text: stripStart(part.text, "\n") }];
@@ -75,9 +92,12 @@ export function unframeThinking(parts: readonly ContentPart[]): readonly Content
   });
 }
 
-/** A call as one JSON object between tags. */
-export function writeJsonToolCall(call: ToolCall): string {
-  return `<tool_call>\n${printPythonJson({ name: call.name, arguments: readArguments(call) })}\n</tool_call>`;
+/** Each call as one JSON object between tags. */
+export function writeJsonToolCalls({ toolCalls = [] }: Message): string {
+  return toolCalls
+    .map((call) => printPythonJson({ name: call.name, arguments: readArguments(call) }))
+    .map((json) => `<tool_call>\n${json}\n</tool_call>`)
+    .join("\n");
 }
 
 /** The arguments of a call, which come as JSON text. */
@@ -92,7 +112,7 @@ export function readArguments({ name, arguments: json }: ToolCall): JsonValue {
   }
 }
 
-function readJsonToolCall(body: string, rawText: string): ToolCall | UnparsedToolCall {
+export function readJsonToolCall(body: string, rawText: string): ToolCall | UnparsedToolCall {
   const unparsed = (error: string): UnparsedToolCall => ({ rawText, error });
   let call: ReturnType<typeof readPythonJson>;
   try {

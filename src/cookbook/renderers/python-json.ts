@@ -45,12 +45,54 @@ export function printPythonJson(value: unknown, options: PrintOptions = {}): str
     if (part instanceof JsonNumber) return part.text;
     if (typeof part === "number" || typeof part === "bigint") return numberText(part);
     if (Array.isArray(part)) return `[${part.map(print).join(item)}]`;
-    const entries = part instanceof Map ? [...(part as JsonObject)] : Object.entries(part as object);
-    const shown = entries.filter(([, entry]) => entry !== undefined);
+    const shown = entriesOf(part as object);
     if (sortKeys) shown.sort(([a], [b]) => comparePoints(a, b));
     return `{${shown.map(([name, entry]) => quote(name) + key + print(entry)).join(item)}}`;
   };
   return print(value);
+}
+
+function entriesOf(object: object): [string, unknown][] {
+  const entries: [string, unknown][] =
+    object instanceof Map ? [...(object as JsonObject)] : Object.entries(object);
+  return entries.filter(([, entry]) => entry !== undefined);
+}
+
+/** Python's `str` of a value: `True`, `None`, a text as it is, though in quotes within a list or an object. */
+export function printPythonText(value: unknown): string {
+  return typeof value === "string" ? value : pythonRepr(value);
+}
+
+function pythonRepr(value: unknown): string {
+  if (value === null || value === undefined) return "None";
+  if (typeof value === "string") return quoteLikePython(value);
+  if (typeof value === "boolean") return value ? "True" : "False";
+  if (Array.isArray(value)) return `[${value.map(pythonRepr).join(", ")}]`;
+  if (isJsonContainer(value)) {
+    return `{${entriesOf(value)
+      .map(([name, entry]) => `${quoteLikePython(name)}: ${pythonRepr(entry)}`)
+      .join(", ")}}`;
+  }
+  const number = value instanceof JsonNumber ? value.text : numberText(value as number);
+  return number.replace("NaN", "nan").replace("Infinity", "inf");
+}
+
+/** In single quotes, unless only double ones save an escape. */
+function quoteLikePython(text: string): string {
+  const quote = text.includes("'") && !text.includes('"') ? '"' : "'";
+  const escapes: Readonly<Record<string, string>> = {
+    "\n": "\\n",
+    "\r": "\\r",
+    "\t": "\\t",
+    "\\": "\\\\",
+    [quote]: `\\${quote}`,
+  };
+  return quote + text.replace(/[\n\r\t\\'"]/g, (sign) => escapes[sign] ?? sign) + quote;
+}
+
+/** Whether a value is an object or a list. */
+export function isJsonContainer(value: unknown): value is object {
+  return typeof value === "object" && value !== null && !(value instanceof JsonNumber);
 }
 
 /** A number of JavaScript's as Python prints it: an integer without a point. */

@@ -78,12 +78,12 @@ describe("qwen3", () => {
     );
   });
 
-  it("gives results of tools as the user's, each in a turn of its own", () => {
+  it("gives results of tools as the user's, in one turn", () => {
     const messages = [user, { role: "assistant", content: "", toolCalls: [call, call] }];
     const results = ["4", "5"].map((content) => ({ role: "tool", content }));
     expect(prompt(qwen3, [...messages, ...results])).toContain(
-      "</tool_call><|im_end|>\n<|im_start|>user\n<tool_response>\n4\n</tool_response><|im_end|>\n" +
-        "<|im_start|>user\n<tool_response>\n5\n</tool_response><|im_end|>\n<|im_start|>assistant\n",
+      "</tool_call><|im_end|>\n<|im_start|>user\n<tool_response>\n4\n</tool_response>\n" +
+        "<tool_response>\n5\n</tool_response><|im_end|>\n<|im_start|>assistant\n",
     );
   });
 

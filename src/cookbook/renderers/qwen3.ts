@@ -1,5 +1,6 @@
 import { TinkerError } from "../../errors.js";
-import { ChatMlRenderer, TURN_END, unframeThinking, writeJsonToolCall } from "./chatml.js";
+import { ChatMlRenderer, roleHeader, TURN_END, unframeThinking, writeJsonToolCalls } from "./chatml.js";
+import type { SizedImage } from "./image-size.js";
 import {
   type ContentPart,
   contentParts,
@@ -12,6 +13,7 @@ import {
 import { printPythonJson } from "./python-json.js";
 import { strip, stripStart } from "./python-text.js";
 import type { RenderContext, RenderedMessage, RendererTokenizer } from "./renderer.js";
+import { VisionRenderer } from "./vision-renderer.js";
 
 /** Whether the model thinks before it answers, is told not to, or knows no thoughts at all. */
 type Thinking = "enabled" | "disabled" | "unknown";
@@ -34,23 +36,23 @@ export class Qwen3Renderer extends ChatMlRenderer {
   }
 
   protected override promptSuffix(role: string, { index }: RenderContext): readonly number[] {
-    return this.encode(this.header(role, index) + (this.disablesThinking ? framed("") : ""));
+    return this.encode(roleHeader(role, index) + (this.disablesThinking ? framed("") : ""));
   }
 
   protected override renderMessage(message: Message, context: RenderContext): RenderedMessage {
-    const { role, content, toolCalls = [] } = message;
+    const { role, content } = message;
     const isUnasked = isLastAnswer(message, context) && context.lastUserIndex < 0;
     if (this.disablesThinking && isUnasked && content.length > 0) throw new TinkerError(NO_USER);
     const { text, hasText } = this.#write(message, context);
     const shown = role === "tool" ? `<tool_response>\n${text}\n</tool_response>` : text;
-    const calls = toolCalls.map(writeJsonToolCall).join("\n");
+    const calls = writeJsonToolCalls(message);
     const body = shown + (hasText && calls !== "" ? "\n" : "") + calls;
     return {
-      header: this.encode(this.header(role, context.index)),
+      header: this.encode(this.header(message, context)),
       // What a person writes never becomes a sign of the format.
       output: [
         this.tokenizer.encode(body, { addSpecialTokens: false, splitSpecialTokens: true }),
-        [this.token(TURN_END)],
+        this.endsTurn(message, context) ? [this.token(TURN_END)] : [],
       ],
     };
   }
@@ -66,7 +68,40 @@ export class Qwen3Renderer extends ChatMlRenderer {
   }
 
   protected override readParts(parts: readonly ContentPart[]): readonly ContentPart[] {
-    return this.#thinking === "unknown" ? parts : unframeThinking(parts);
+    return this.#thinking === "unknown" ? parts : unframeThinking(parts, stripNewlines);
+  }
+
+  override declareTools(tools: readonly ToolDeclaration[], systemPrompt = ""): readonly Message[] {
+    return declareJsonTools(tools, systemPrompt);
+  }
+}
+
+/** Qwen3-VL's turns: thoughts without a frame, and images between text. */
+export class Qwen3VlRenderer extends VisionRenderer {
+  readonly #thinking: Thinking;
+
+  constructor(tokenizer: RendererTokenizer, thinking: Exclude<Thinking, "disabled"> = "enabled") {
+    super(tokenizer);
+    this.#thinking = thinking;
+  }
+
+  protected override imageTokens(image: SizedImage): number {
+    return qwenImageTokens(image);
+  }
+
+  protected override writeThinking(thinking: string): string {
+    return `<think>${thinking}</think>`;
+  }
+
+  protected override writeToolCalls(message: Message, context: RenderContext): string {
+    const parts = contentParts(message.content);
+    const shown = this.keepsThinking(message, context) ? parts : withoutThinking(parts);
+    const isEmpty = shown.every((part) => part.type === "text" && part.text === "");
+    return (isEmpty ? "" : "\n") + writeJsonToolCalls(message);
+  }
+
+  protected override readParts(parts: readonly ContentPart[]): readonly ContentPart[] {
+    return this.#thinking === "unknown" ? parts : unframeThinking(parts, stripNewlines);
   }
 
   override declareTools(tools: readonly ToolDeclaration[], systemPrompt = ""): readonly Message[] {
@@ -89,7 +124,11 @@ function isLastAnswer({ role }: Message, { isLast }: RenderContext): boolean {
 }
 
 function framed(thinking: string): string {
-  return `<think>\n${strip(thinking, "\n")}\n</think>\n\n`;
+  return `<think>\n${stripNewlines(thinking)}\n</think>\n\n`;
+}
+
+function stripNewlines(text: string): string {
+  return strip(text, "\n");
 }
 
 function partText(part: ContentPart): string {
@@ -152,4 +191,39 @@ For each function call, return a json object with function name and arguments wi
   return [
     { role: "system", content: [systemPrompt, tools.length > 0 ? text : ""].filter(Boolean).join("\n\n") },
   ];
+}
+
+const PATCH_PIXELS = 16;
+const MERGED_PATCHES = 2;
+const MIN_PIXELS = 256 * 256;
+const MAX_PIXELS = 4096 * 4096;
+const MAX_ASPECT_RATIO = 200;
+
+/** What the image processor of Qwen3-VL, Qwen3.5 and Qwen3.8 makes of an image: whole tiles, not too few, not too many. */
+export function qwenImageTokens({ width, height }: Pick<SizedImage, "width" | "height">): number {
+  const ratio = Math.max(width, height) / Math.min(width, height);
+  if (ratio > MAX_ASPECT_RATIO) {
+    throw new TinkerError(
+      `An image's sides may differ by ${MAX_ASPECT_RATIO} to 1, got ${width} by ${height} pixels.`,
+    );
+  }
+  const tile = PATCH_PIXELS * MERGED_PATCHES;
+  const tiles = (columnsAndRows: (pixels: number) => number) =>
+    columnsAndRows(width) * columnsAndRows(height);
+  const nearest = tiles((pixels) => roundHalfToEven(pixels / tile));
+  if (nearest * tile ** 2 > MAX_PIXELS) {
+    const shrink = Math.sqrt((height * width) / MAX_PIXELS);
+    return tiles((pixels) => Math.max(1, Math.floor(pixels / shrink / tile)));
+  }
+  if (nearest * tile ** 2 < MIN_PIXELS) {
+    const stretch = Math.sqrt(MIN_PIXELS / (height * width));
+    return tiles((pixels) => Math.ceil((pixels * stretch) / tile));
+  }
+  return nearest;
+}
+
+/** As Python rounds. */
+function roundHalfToEven(value: number): number {
+  const rounded = Math.round(value);
+  return value % 1 === 0.5 && rounded % 2 === 1 ? rounded - 1 : rounded;
 }

@@ -1,6 +1,9 @@
 import { ValidationError } from "../../errors.js";
 import { Llama3Renderer } from "./llama3.js";
-import { Qwen3Renderer } from "./qwen3.js";
+import { Nemotron3Renderer } from "./nemotron3.js";
+import { Qwen3Renderer, Qwen3VlRenderer } from "./qwen3.js";
+import { Qwen35Renderer } from "./qwen3-5.js";
+import { Qwen38Renderer } from "./qwen3-8.js";
 import type { Renderer, RendererTokenizer } from "./renderer.js";
 import { RoleColonRenderer } from "./role-colon.js";
 import { templateRenderer } from "./template.js";
@@ -15,6 +18,26 @@ const BUILT_IN: Readonly<Record<string, RendererFactory>> = {
   qwen3: (tokenizer) => new Qwen3Renderer(tokenizer),
   qwen3_disable_thinking: (tokenizer) => new Qwen3Renderer(tokenizer, "disabled"),
   qwen3_instruct: (tokenizer) => new Qwen3Renderer(tokenizer, "unknown"),
+  qwen3_vl: (tokenizer) => new Qwen3VlRenderer(tokenizer),
+  qwen3_vl_instruct: (tokenizer) => new Qwen3VlRenderer(tokenizer, "unknown"),
+  qwen3_5: (tokenizer) => new Qwen35Renderer(tokenizer),
+  qwen3_5_disable_thinking: (tokenizer) => new Qwen35Renderer(tokenizer, "disabled"),
+  qwen3_5_preserve_thinking: (tokenizer) => new Qwen35Renderer(tokenizer, "preserved"),
+  qwen3_8_xhigh_reasoning: (tokenizer) => new Qwen38Renderer(tokenizer, "xhigh"),
+  qwen3_8_medium_reasoning: (tokenizer) => new Qwen38Renderer(tokenizer, "medium"),
+  qwen3_8_low_reasoning: (tokenizer) => new Qwen38Renderer(tokenizer, "low"),
+  qwen3_8_disable_thinking: (tokenizer) => new Qwen38Renderer(tokenizer, "disabled"),
+  nemotron3: (tokenizer) => new Nemotron3Renderer(tokenizer),
+  nemotron3_disable_thinking: (tokenizer) => new Nemotron3Renderer(tokenizer, { thinking: "disabled" }),
+  nemotron3_low_thinking: (tokenizer) => new Nemotron3Renderer(tokenizer, { effort: "low" }),
+  nemotron3_preserve_thinking: (tokenizer) => new Nemotron3Renderer(tokenizer, { thinking: "preserved" }),
+  nemotron3_ultra: (tokenizer) => new Nemotron3Renderer(tokenizer, { isUltra: true }),
+  nemotron3_ultra_disable_thinking: (tokenizer) =>
+    new Nemotron3Renderer(tokenizer, { isUltra: true, thinking: "disabled" }),
+  nemotron3_ultra_medium_thinking: (tokenizer) =>
+    new Nemotron3Renderer(tokenizer, { isUltra: true, effort: "efficient" }),
+  nemotron3_ultra_preserve_thinking: (tokenizer) =>
+    new Nemotron3Renderer(tokenizer, { isUltra: true, thinking: "preserved" }),
 };
 
 const registered = new Map<string, RendererFactory>();

@@ -1,0 +1,130 @@
+import { ChatMlRenderer, roleHeader, TURN_END } from "./chatml.js";
+import { readImage, type SizedImage } from "./image-size.js";
+import { contentParts, type ImagePart, type Message } from "./messages.js";
+import type { Piece, RenderContext, RenderedMessage } from "./renderer.js";
+
+/** Text, or an image between texts. */
+export type Written = string | ImagePart;
+
+/**
+ * Turns in which text and images alternate. Text is taken as a whole, so that signs of the format that are written out
+ * in it become those signs.
+ */
+export abstract class VisionRenderer extends ChatMlRenderer {
+  /** What the prompt writes of the answer: an opened block of thoughts, or a closed one. */
+  protected get prefill(): string {
+    return "";
+  }
+
+  /** The positions that an image takes, which the model's processor decides. */
+  protected abstract imageTokens(image: SizedImage): number;
+
+  protected abstract writeThinking(thinking: string): string;
+
+  /** The calls of a message that has some, with what separates them from its text. */
+  protected abstract writeToolCalls(message: Message, context: RenderContext): string;
+
+  /** Whether a message keeps its thoughts: by default those of earlier answers are dropped. */
+  protected keepsThinking({ role }: Message, { isLast }: RenderContext): boolean {
+    return role !== "assistant" || isLast;
+  }
+
+  /** The block that an answer without thoughts begins with. */
+  protected emptyBlock(_message: Message, _context: RenderContext): string {
+    return "";
+  }
+
+  protected trim(content: Message["content"]): Message["content"] {
+    return content;
+  }
+
+  protected frameImages(parts: readonly Written[]): readonly Written[] {
+    return parts.flatMap((part) =>
+      typeof part === "string" ? [part] : ["<|vision_start|>", part, "<|vision_end|>"],
+    );
+  }
+
+  protected get resultFrame(): readonly [open: string, close: string] {
+    return ["<tool_response>\n", "\n</tool_response>"];
+  }
+
+  protected override promptSuffix(role: string, { index }: RenderContext): readonly number[] {
+    return this.encode(roleHeader(role, index) + this.prefill);
+  }
+
+  /** Puts back the block of thoughts that the prompt opened, where the answer closes it. */
+  protected override wholeAnswer(tokens: ArrayLike<number>): ArrayLike<number> {
+    const opening = this.prefill === "" ? [] : this.encode("<think>\n");
+    const repeatsOpening = opening.every((token, index) => tokens[index] === token);
+    if (repeatsOpening || !Array.prototype.includes.call(tokens, this.token("</think>"))) return tokens;
+    return [...opening, ...Array.from(tokens)];
+  }
+
+  protected override get streamPrefix(): string {
+    return this.disablesThinking ? "" : this.prefill;
+  }
+
+  protected override renderMessage(given: Message, context: RenderContext): RenderedMessage {
+    const message = { ...given, content: this.trim(given.content) };
+    const isAnswer = message.role === "assistant";
+    const block = isAnswer ? this.emptyBlock(message, context) : "";
+    const written = mergeTexts(this.#write(message, context));
+    const header = this.header(message, context);
+    const { prefill } = this;
+    if (!isAnswer || !context.isLast) return this.#encodeTurn(header + block, "", written);
+    // The answer begins where the prompt ends, also where a tokenizer would join the two.
+    if (block !== "" && block.startsWith(prefill)) {
+      return this.#encodeTurn(header + prefill, block.slice(prefill.length), written);
+    }
+    const [first] = written;
+    if (block !== "" || typeof first !== "string" || !first.startsWith(prefill)) {
+      return this.#encodeTurn(header + block, "", written);
+    }
+    return this.#encodeTurn(header, prefill, [first.slice(prefill.length), ...written.slice(1)]);
+  }
+
+  #encodeTurn(header: string, beginning: string, written: readonly Written[]): RenderedMessage {
+    return {
+      header: this.encode(header),
+      output: [this.encode(beginning), ...written.map((part) => this.#encodePart(part))],
+    };
+  }
+
+  #encodePart(part: Written): Piece {
+    if (typeof part === "string") return this.encode(part);
+    const image = readImage(part);
+    const { data, format } = image;
+    return { type: "image", data, format, expectedTokens: this.imageTokens(image) };
+  }
+
+  #write(message: Message, context: RenderContext): readonly Written[] {
+    const { role, content, toolCalls = [] } = message;
+    const keeps = this.keepsThinking(message, context);
+    const parts = this.frameImages(
+      contentParts(content).flatMap((part): readonly Written[] => {
+        if (part.type === "text") return [part.text];
+        if (part.type === "image") return [part];
+        return keeps ? [this.writeThinking(part.thinking)] : [];
+      }),
+    );
+    const [open, close] = role === "tool" ? this.resultFrame : ["", ""];
+    return [
+      open,
+      ...parts,
+      close,
+      toolCalls.length > 0 ? this.writeToolCalls(message, context) : "",
+      this.endsTurn(message, context) ? TURN_END : "",
+    ];
+  }
+}
+
+/** Text is encoded in one go up to the next image, as a template's would be. */
+function mergeTexts(parts: readonly Written[]): readonly Written[] {
+  const merged: Written[] = [];
+  for (const part of parts) {
+    const last = merged.at(-1);
+    if (typeof part === "string" && typeof last === "string") merged[merged.length - 1] = last + part;
+    else merged.push(part);
+  }
+  return merged;
+}
