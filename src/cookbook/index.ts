@@ -1,2 +1,2 @@
 /** From a person's data to a trained model: data, supervised training, evaluation, run folders. */
-export {};
+export * from "./data/index.js";

@@ -1,5 +1,12 @@
 import { ValidationError } from "../errors.js";
-import { chunkLength, Datum, ModelInput, type ModelInputLike, type TokensLike } from "../wire/index.js";
+import {
+  chunkLength,
+  Datum,
+  ModelInput,
+  type ModelInputChunk,
+  type ModelInputLike,
+  type TokensLike,
+} from "../wire/index.js";
 
 /**
  * Teaches the answer to a prompt, for `cross_entropy`: the prompt is read and weighs 0, each token of the answer weighs
@@ -52,17 +59,22 @@ function nextTokens(promptLike: ModelInputLike, answer: ModelInput, answerField 
       promptLength === 0 ? "at least two tokens, as the prompt is empty" : "at least one token";
     throw new ValidationError(answerField, `${answerField} must have ${expected}, got ${answer.length}`);
   }
-  // Images and audio are no tokens: the zeros at their places are targets that nothing is learnt from.
-  const tokens = new Int32Array(length);
-  let position = 0;
-  for (const chunk of [...prompt.chunks, ...answer.chunks]) {
-    if (chunk.type === "encoded_text") tokens.set(chunk.tokens, position);
-    position += chunkLength(chunk);
-  }
+  const tokens = tokensAt([...prompt.chunks, ...answer.chunks]);
   const modelInput = prompt.isText
     ? ModelInput.fromInts(tokens.slice(0, -1))
     : answer.length === 1
       ? prompt
       : prompt.append({ type: "encoded_text", tokens: tokens.slice(promptLength, -1) });
   return { modelInput, targetTokens: tokens.slice(1), firstTaught: Math.max(0, promptLength - 1) };
+}
+
+/** The token at each position. Images and audio are no tokens: nothing is learnt from the zeros at their places. */
+export function tokensAt(chunks: readonly ModelInputChunk[]): Int32Array {
+  const tokens = new Int32Array(chunks.reduce((length, chunk) => length + chunkLength(chunk), 0));
+  let position = 0;
+  for (const chunk of chunks) {
+    if (chunk.type === "encoded_text") tokens.set(chunk.tokens, position);
+    position += chunkLength(chunk);
+  }
+  return tokens;
 }
