@@ -1,7 +1,7 @@
 import { TinkerError, ValidationError } from "../../errors.js";
 import { wrongValue } from "../../wire/index.js";
 import type { Conversation, ReadRow } from "./conversation.js";
-import { readRow, readRowText } from "./read-row.js";
+import { readLine, readRow } from "./read-row.js";
 import { joinRows, listRows, mapRows, type OpenRows, openAll, type Source } from "./rows.js";
 
 /** Where conversations come from. */
@@ -41,7 +41,7 @@ function conversationOf({ conversation, problems }: ReadRow, place: string): Con
 /** The same rows, each with all that is wrong in it instead of an error at the first. */
 export function checkedRows(from: ConversationsFrom): Source<ReadRow> {
   if (typeof from === "string") return fileRows(from);
-  if (!Array.isArray(from)) return iterableRows(from as Iterable<unknown> | AsyncIterable<unknown>);
+  if (!Array.isArray(from)) return iterableRows(checkIterable(from));
   const items: readonly unknown[] = from;
   if (items.length === 0 || !items.every((item) => typeof item === "string")) {
     return { open: async () => mapRows(listRows(items), readRow) };
@@ -53,15 +53,31 @@ function fileRows(path: string): Source<ReadRow> {
   return {
     open: async () => {
       const { openFile } = await import("./files.node.js");
-      return mapRows(await openFile(path), readRowText);
+      return mapRows(await openFile(path), readLine);
     },
   };
 }
 
 function oneAfterTheOther<T>(parts: readonly OpenRows<T>[]): OpenRows<T> {
-  const partAt = parts.flatMap(({ length }, part) => new Array<number>(length).fill(part));
-  const rowAt = parts.flatMap(({ length }) => [...new Array(length).keys()]);
-  return joinRows(parts, Uint32Array.from(partAt), Uint32Array.from(rowAt));
+  const length = parts.reduce((sum, rows) => sum + rows.length, 0);
+  const partAt = new Uint32Array(length);
+  const rowAt = new Uint32Array(length);
+  let start = 0;
+  for (const [part, rows] of parts.entries()) {
+    const end = start + rows.length;
+    partAt.fill(part, start, end);
+    for (let position = start; position < end; position += 1) rowAt[position] = position - start;
+    start = end;
+  }
+  return joinRows(parts, partAt, rowAt);
+}
+
+function checkIterable(from: unknown): Iterable<unknown> | AsyncIterable<unknown> {
+  const isObject = typeof from === "object" && from !== null;
+  if (isObject && (Symbol.iterator in from || Symbol.asyncIterator in from)) {
+    return from as Iterable<unknown> | AsyncIterable<unknown>;
+  }
+  throw wrongValue("from", "a file, a list of files, or rows", from);
 }
 
 /** More than these are kept on disk. */
@@ -76,22 +92,24 @@ function iterableRows(from: Iterable<unknown> | AsyncIterable<unknown>): Source<
           "These rows were read already, and can be read only once: give a list or a file.",
         );
       }
-      const iterator = iteratorOf(from);
-      isSpent = (iterator as unknown) === from;
+      isSpent = ONE_SHOT.some((name) => name in from);
+      const rows = following([], from);
       const first: unknown[] = [];
-      for (let next = await iterator.next(); !next.done; next = await iterator.next()) {
+      for (let next = await rows.next(); !next.done; next = await rows.next()) {
         first.push(next.value);
         if (first.length <= MAX_ROWS_IN_MEMORY) continue;
         const { spillRows } = await import("./spill.node.js");
-        return mapRows(await spillRows(first, iterator), readRowText);
+        return mapRows(await spillRows(following(first, rows), (number) => `row ${number}`), readLine);
       }
       return mapRows(listRows(first), readRow);
     },
   };
 }
 
-function iteratorOf(from: Iterable<unknown> | AsyncIterable<unknown>) {
-  if (Symbol.asyncIterator in from) return from[Symbol.asyncIterator]();
-  if (Symbol.iterator in Object(from)) return from[Symbol.iterator]();
-  throw wrongValue("from", "a file, a list of files, or rows", from);
+/** Generators have `next`, streams of the web `getReader`, those of Node `pipe`. */
+const ONE_SHOT = ["next", "getReader", "pipe"];
+
+async function* following(first: readonly unknown[], rest: Iterable<unknown> | AsyncIterable<unknown>) {
+  yield* first;
+  yield* rest;
 }

@@ -15,15 +15,15 @@ const FIRST_CAPACITY = 1024;
 export async function openLines(
   file: FileHandle,
   place: (line: number) => string,
-): Promise<OpenRows<string>> {
+): Promise<OpenRows<Uint8Array>> {
   const { starts, blanks } = await indexLines(file).catch(async (error: unknown) => {
     await file.close();
     throw error instanceof TinkerError ? new TinkerError(`${place(1)}: ${error.message}`) : error;
   });
   const length = starts.length - 1;
   const at = (index: number) => place(index + 1 + blanks.filter((row) => row <= index).length);
-  const read = async (indices: readonly number[]): Promise<readonly string[]> => {
-    const texts = new Map<number, string>();
+  const read = async (indices: readonly number[]): Promise<readonly Uint8Array[]> => {
+    const lines = new Map<number, Uint8Array>();
     await Promise.all(
       runs(indices, starts).map(async ([first, last]) => {
         const from = starts[first]!;
@@ -31,11 +31,11 @@ export async function openLines(
         if (bytes === undefined)
           throw new TinkerError(`${at(first)}: the file became shorter since it was opened`);
         for (let index = first; index <= last; index += 1) {
-          texts.set(index, bytes.toString("utf8", starts[index]! - from, starts[index + 1]! - from));
+          lines.set(index, bytes.subarray(starts[index]! - from, starts[index + 1]! - from));
         }
       }),
     );
-    return indices.map((index) => texts.get(index)!);
+    return indices.map((index) => lines.get(index)!);
   };
   return openRows({ length, read, place: at }, () => file.close());
 }

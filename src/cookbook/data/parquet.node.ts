@@ -1,13 +1,13 @@
 import { basename } from "node:path";
 import { TinkerError } from "../../errors.js";
 import type { OpenRows } from "./rows.js";
-import { rowText, spillTexts } from "./spill.node.js";
+import { spillRows } from "./spill.node.js";
 
 /** What of a table is read. */
 const COLUMNS = ["messages", "tools", "prompt", "completion"];
 
-/** The rows of a Parquet file, each as the text of a JSON object, kept on disk; one group of rows is in memory at a time. */
-export async function openParquet(path: string): Promise<OpenRows<string>> {
+/** The rows of a Parquet file, each as the UTF-8 of a JSON object. They are kept on disk; one group of rows is in memory at a time. */
+export async function openParquet(path: string): Promise<OpenRows<Uint8Array>> {
   const [hyparquet, { compressors }] = await Promise.all([
     import("hyparquet"),
     import("hyparquet-compressors"),
@@ -22,11 +22,11 @@ export async function openParquet(path: string): Promise<OpenRows<string>> {
       `${name} has no column messages, and none prompt and completion: it has ${found.join(", ")}.`,
     );
   }
-  async function* texts() {
+  async function* rows() {
     let rowStart = 0;
     for (const group of metadata.row_groups) {
       const rowEnd = rowStart + Number(group.num_rows);
-      const rows = await hyparquet.parquetReadObjects({
+      yield* await hyparquet.parquetReadObjects({
         file,
         metadata,
         columns,
@@ -34,9 +34,8 @@ export async function openParquet(path: string): Promise<OpenRows<string>> {
         rowStart,
         rowEnd,
       });
-      for (const row of rows) yield rowText(row);
       rowStart = rowEnd;
     }
   }
-  return await spillTexts(texts(), (number) => `${name} row ${number}`);
+  return await spillRows(rows(), (number) => `${name} row ${number}`);
 }

@@ -1,18 +1,25 @@
 import { messageOf } from "../../errors.js";
 import { closestName, describe, isRecord, subfield } from "../../wire/index.js";
 import type { ContentPart, Message, ToolCall, ToolDeclaration } from "../renderers/index.js";
+import { JsonNumber, type JsonObject, printPythonJson, readPythonJson } from "../renderers/python-json.js";
 import type { Conversation, ReadRow, RowProblem } from "./conversation.js";
 
 /** Reads a line of a file. */
-export function readRowText(text: string): ReadRow {
-  let value: unknown;
+export function readLine(line: Uint8Array): ReadRow {
+  let text: string;
   try {
-    value = JSON.parse(text);
-  } catch (error) {
-    return { problems: [{ field: "", message: `the row is not JSON: ${messageOf(error)}` }] };
+    text = new TextDecoder("utf-8", { fatal: true }).decode(line);
+  } catch {
+    return rowProblem("the row is not UTF-8");
   }
-  return readRow(value);
+  try {
+    return readRow(readPythonJson(text));
+  } catch (error) {
+    return rowProblem(`the row is not JSON: ${messageOf(error)}`);
+  }
 }
+
+const rowProblem = (message: string): ReadRow => ({ problems: [{ field: "", message }] });
 
 /** Reads a row in OpenAI's shape, the Python cookbook's or ours; what else it holds is left alone. */
 export function readRow(row: unknown): ReadRow {
@@ -163,10 +170,12 @@ class RowReader {
       case "image":
         return this.#image(fields["image"], subfield(field, "image"), fields["format"]);
       case "image_url": {
-        const { image_url: holder } = fields;
-        return isRecord(holder)
-          ? this.#image(holder["url"], subfield(field, "image_url.url"))
-          : this.#image(holder, subfield(field, "image_url"));
+        const path = subfield(field, "image_url");
+        const { image_url: given } = fields;
+        const holder = isObject(given) ? this.#record(given, path) : undefined;
+        return holder === undefined
+          ? this.#image(given, path)
+          : this.#image(holder["url"], subfield(path, "url"));
       }
       default:
         this.#wrong(subfield(field, "type"), PART_TYPES, type);
@@ -207,8 +216,9 @@ class RowReader {
   /** A text stays as it is, to the last space: that is what the model wrote. */
   #arguments(value: unknown, field: string): string {
     if (typeof value === "string") return value;
-    if (isRecord(value)) return JSON.stringify(value);
-    this.#wrong(field, "a JSON object or the text of one", value);
+    if (isObject(value)) return printPythonJson(value);
+    if (isAbsent(value)) this.#problem(field, `${field} is missing`);
+    else this.#wrong(field, "a JSON object or the text of one", value);
     return "";
   }
 
@@ -243,8 +253,14 @@ class RowReader {
     return {
       name: this.#text(fields, path, "name"),
       description,
-      parameters: isAbsent(parameters) ? {} : (this.#record(parameters, subfield(path, "parameters")) ?? {}),
+      parameters: this.#schema(parameters, subfield(path, "parameters")),
     };
+  }
+
+  #schema(value: unknown, field: string): ToolDeclaration["parameters"] {
+    if (isObject(value)) return value;
+    if (!isAbsent(value)) this.#wrong(field, "an object", value);
+    return {};
   }
 
   #text(fields: Fields, field: string, key: string): string {
@@ -270,21 +286,29 @@ class RowReader {
   }
 
   #record(value: unknown, field: string): Fields | undefined {
-    if (isRecord(value)) return value;
+    if (isObject(value)) return value instanceof Map ? Object.fromEntries(value) : (value as Fields);
     if (field !== "") this.#wrong(field, "an object", value);
-    else if (!Array.isArray(value))
-      this.#problem("", `the row must be a JSON object, got ${describe(value)}`);
+    else if (!Array.isArray(value)) this.#problem("", `the row must be a JSON object, got ${shown(value)}`);
     else this.#problem("", "the row must be a JSON object, got a list: a file holds one row a line");
     return undefined;
   }
 
   #wrong(field: string, expected: string, given: unknown): void {
-    this.#problem(field, `${field} must be ${expected}, got ${describe(given)}`);
+    this.#problem(field, `${field} must be ${expected}, got ${shown(given)}`);
   }
 
   #problem(field: string, message: string): void {
     this.problems.push({ field, message });
   }
+}
+
+function isObject(value: unknown): value is Fields | JsonObject {
+  return isRecord(value) && !(value instanceof JsonNumber) && !ArrayBuffer.isView(value);
+}
+
+function shown(value: unknown): string {
+  if (value instanceof JsonNumber) return value.text;
+  return isObject(value) ? "an object" : describe(value);
 }
 
 /** Tables have a null in every column that a row does not use. */
@@ -305,7 +329,7 @@ function textParts(text: string): readonly ContentPart[] {
 function fromJsonText(value: unknown): unknown {
   if (typeof value !== "string") return value;
   try {
-    return JSON.parse(value);
+    return readPythonJson(value);
   } catch {
     return value;
   }

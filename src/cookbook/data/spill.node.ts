@@ -1,48 +1,33 @@
 import { randomUUID } from "node:crypto";
-import { type FileHandle, open, rm } from "node:fs/promises";
+import { open, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { ValidationError } from "../../errors.js";
 import { cannotWrite, writeFully } from "../../files.node.js";
+import { bytesToBase64, isRecord } from "../../wire/index.js";
+import { printPythonJson } from "../renderers/python-json.js";
 import { openLines } from "./json-lines.node.js";
 import type { OpenRows } from "./rows.js";
 
-const WRITE_BYTES = 1 << 20;
+const WRITE_CHARACTERS = 1 << 20;
 
-/** A file without a name: it is gone when it is closed, or its process is, however that ends. */
-export async function temporaryFile(): Promise<FileHandle> {
+/** Keeps the bytes of a JSONL file on disk, where it is gone when its rows are closed, and reads its lines from there. */
+export async function spillBytes(
+  chunks: AsyncIterable<Uint8Array>,
+  place: (line: number) => string,
+): Promise<OpenRows<Uint8Array>> {
   const path = join(tmpdir(), `tinkerts-rows-${randomUUID()}`);
-  try {
-    const file = await open(path, "wx+", 0o600);
-    await rm(path);
-    return file;
-  } catch (error) {
+  const refuse = (error: unknown) => {
     throw cannotWrite(path, error);
-  }
-}
-
-/** Writes texts, one a line, and reads them back as rows. */
-export async function spillTexts(
-  texts: AsyncIterable<string>,
-  place: (number: number) => string,
-): Promise<OpenRows<string>> {
-  const file = await temporaryFile();
+  };
+  const file = await open(path, "wx+", 0o600).catch(refuse);
   try {
+    // Without a name it also goes away when the process does, however that ends.
+    await rm(path);
     let position = 0;
-    let waiting = "";
-    const flush = async () => {
-      const bytes = Buffer.from(waiting);
-      waiting = "";
-      await writeFully(file, bytes, position).catch((error: unknown) => {
-        throw cannotWrite(tmpdir(), error);
-      });
-      position += bytes.length;
-    };
-    for await (const text of texts) {
-      waiting += `${text}\n`;
-      if (waiting.length >= WRITE_BYTES) await flush();
+    for await (const chunk of chunks) {
+      await writeFully(file, chunk, position).catch(refuse);
+      position += chunk.length;
     }
-    await flush();
   } catch (error) {
     await file.close();
     throw error;
@@ -50,26 +35,30 @@ export async function spillTexts(
   return await openLines(file, place);
 }
 
-/** Keeps rows on disk: those that were taken already, and the rest. */
+/** The same for rows, each written as one line. */
 export function spillRows(
-  first: readonly unknown[],
-  rest: Iterator<unknown> | AsyncIterator<unknown>,
-): Promise<OpenRows<string>> {
-  async function* texts() {
-    for (const row of first) yield rowText(row);
-    for (let next = await rest.next(); !next.done; next = await rest.next()) yield rowText(next.value);
+  rows: AsyncIterable<unknown>,
+  place: (line: number) => string,
+): Promise<OpenRows<Uint8Array>> {
+  async function* lines() {
+    let waiting = "";
+    for await (const row of rows) {
+      waiting += `${printPythonJson(withoutBytes(row), { ensureAscii: false })}\n`;
+      if (waiting.length < WRITE_CHARACTERS) continue;
+      yield Buffer.from(waiting);
+      waiting = "";
+    }
+    yield Buffer.from(waiting);
   }
-  return spillTexts(texts(), (number) => `row ${number}`);
+  return spillBytes(lines(), place);
 }
 
-/** A row as one line of JSON. */
-export function rowText(row: unknown): string {
-  return JSON.stringify(row ?? null, (key, value: unknown) => {
-    if (typeof value === "bigint") return Number(value);
-    if (!(value instanceof Uint8Array)) return value;
-    throw new ValidationError(
-      key,
-      `${key} must be a data: URI where there are too many rows to keep in memory`,
-    );
-  });
+/** JSON has no bytes: images become `data:` URIs. */
+function withoutBytes(value: unknown): unknown {
+  if (value instanceof Uint8Array) {
+    return `data:image/${value[0] === 0x89 ? "png" : "jpeg"};base64,${bytesToBase64(value)}`;
+  }
+  if (Array.isArray(value)) return value.map(withoutBytes);
+  if (!isRecord(value) || Object.getPrototypeOf(value) !== Object.prototype) return value;
+  return Object.fromEntries(Object.entries(value).map(([key, item]) => [key, withoutBytes(item)]));
 }

@@ -12,6 +12,7 @@ export {
   type UnparsedToolCall,
 } from "./messages.js";
 export { classifyParseFailure, type ParseFailure } from "./parsing.js";
+export { JsonNumber, type JsonObject, type JsonValue } from "./python-json.js";
 export { getRenderer, type RendererFactory, registerRenderer, rendererNames } from "./registry.js";
 export {
   type ParsedResponse,

@@ -1,5 +1,6 @@
 import { TinkerError } from "../../errors.js";
 import type { ImageFormat } from "../../wire/index.js";
+import type { JsonObject } from "./python-json.js";
 
 /** Text that is meant to be read. */
 export interface TextPart {
@@ -58,8 +59,8 @@ export interface Message {
 export interface ToolDeclaration {
   readonly name: string;
   readonly description: string;
-  /** The JSON schema of its arguments. */
-  readonly parameters: Readonly<Record<string, unknown>>;
+  /** The JSON schema of its arguments. Those of a file are a `JsonObject`, so that nothing of their text is lost. */
+  readonly parameters: Readonly<Record<string, unknown>> | JsonObject;
 }
 
 /** The text of a message, without thoughts and images. */

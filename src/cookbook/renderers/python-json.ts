@@ -135,8 +135,6 @@ export function comparePoints(a: string, b: string): number {
 const NUMBER = /-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][-+]?\d+)?/y;
 const WORD = /null|true|false|NaN|-?Infinity/y;
 const SPACE = /[ \t\n\r]*/y;
-// biome-ignore lint/suspicious/noControlCharactersInRegex: JSON has none inside its texts.
-const STRING = /"(?:[^"\\\u0000-\u001f]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*"/y;
 
 /** Reads what Python's `json.loads` reads, which besides JSON is `NaN` and `Infinity`. */
 export function readPythonJson(text: string): JsonValue {
@@ -158,7 +156,14 @@ export function readPythonJson(text: string): JsonValue {
     position++;
     return true;
   };
-  const readString = (): string => JSON.parse(match(STRING) ?? fail("a text in double quotes")) as string;
+  // Not with a pattern, which would overflow the stack at some megabytes: an image is as long as that.
+  const readString = (): string => {
+    const end = text[position] === '"' ? closingQuote(text, position) : -1;
+    const value = parseString(text.slice(position, end + 1));
+    if (value === undefined) return fail("a text in double quotes");
+    position = end + 1;
+    return value;
+  };
 
   const readItems = (close: string, readItem: () => void): void => {
     if (take(close)) return;
@@ -194,6 +199,26 @@ export function readPythonJson(text: string): JsonValue {
   match(SPACE);
   if (position < text.length) fail("the end");
   return value;
+}
+
+function closingQuote(text: string, open: number): number {
+  let end = text.indexOf('"', open + 1);
+  while (end !== -1 && isEscaped(text, end)) end = text.indexOf('"', end + 1);
+  return end;
+}
+
+function isEscaped(text: string, position: number): boolean {
+  let backslashes = 0;
+  while (text[position - 1 - backslashes] === "\\") backslashes++;
+  return backslashes % 2 === 1;
+}
+
+function parseString(quoted: string): string | undefined {
+  try {
+    return JSON.parse(quoted) as string;
+  } catch {
+    return undefined;
+  }
 }
 
 const WORDS: ReadonlyMap<string, null | boolean> = new Map([
