@@ -8,7 +8,7 @@ import {
   type ToolDeclaration,
   type UnparsedToolCall,
 } from "./messages.js";
-import { printPythonJson, printPythonText } from "./python-json.js";
+import { entriesOf, entryOf, printPythonJson, printPythonText } from "./python-json.js";
 import { strip } from "./python-text.js";
 import { printArgument } from "./qwen3-5.js";
 import type { RenderContext, RenderedMessage, RendererTokenizer } from "./renderer.js";
@@ -128,28 +128,24 @@ function hasText({ content }: Message): boolean {
 function declareTool(tool: ToolDeclaration): string {
   const { name, parameters = {} } = tool;
   const description = strip(tool.description ?? "");
-  const { properties = {}, required } = parameters as {
-    properties?: Record<string, Schema>;
-    required?: unknown;
-  };
+  const properties = entryOf(parameters, "properties") ?? {};
+  const required = entryOf(parameters, "required");
   return [
     "<function>",
     tag("name", name),
     ...(description === "" ? [] : [tag("description", description)]),
     "<parameters>",
-    ...Object.entries(properties).flatMap(declareParameter),
+    ...entriesOf(properties).flatMap(([property, schema]) => declareParameter(property, schema as object)),
     ...otherTags(parameters, ["type", "properties", "required"]),
     ...(required === undefined ? [] : [tag("required", printPythonJson(required))]),
     "</parameters>",
-    ...otherTags({ ...tool }, ["type", "name", "description", "parameters"]),
+    ...otherTags(tool, ["type", "name", "description", "parameters"]),
     "</function>",
   ].join("\n");
 }
 
-type Schema = Readonly<Record<string, unknown>>;
-
-function declareParameter([name, schema]: [string, Schema]): readonly string[] {
-  const { type, description, enum: values } = schema;
+function declareParameter(name: string, schema: object): readonly string[] {
+  const [type, description, values] = ["type", "description", "enum"].map((key) => entryOf(schema, key));
   return [
     "<parameter>",
     tag("name", name),
@@ -161,9 +157,9 @@ function declareParameter([name, schema]: [string, Schema]): readonly string[] {
   ];
 }
 
-function otherTags(schema: Schema, known: readonly string[]): readonly string[] {
-  return Object.entries(schema)
-    .filter(([key, value]) => value !== undefined && !known.includes(key))
+function otherTags(schema: object, known: readonly string[]): readonly string[] {
+  return entriesOf(schema)
+    .filter(([key]) => !known.includes(key))
     .map(([key, value]) => tag(key, printArgument(value)));
 }
 

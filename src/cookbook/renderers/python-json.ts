@@ -52,10 +52,16 @@ export function printPythonJson(value: unknown, options: PrintOptions = {}): str
   return print(value);
 }
 
-function entriesOf(object: object): [string, unknown][] {
+/** The entries of an object: a `JsonObject`, or a plain one of the user's, without what is undefined. */
+export function entriesOf(object: object): [string, unknown][] {
   const entries: [string, unknown][] =
     object instanceof Map ? [...(object as JsonObject)] : Object.entries(object);
   return entries.filter(([, entry]) => entry !== undefined);
+}
+
+/** The entry of a name in an object of either kind. */
+export function entryOf(object: object, name: string): unknown {
+  return object instanceof Map ? (object as JsonObject).get(name) : (object as Record<string, unknown>)[name];
 }
 
 /** Python's `str` of a value: `True`, `None`, a text as it is, though in quotes within a list or an object. */
