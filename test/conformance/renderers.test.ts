@@ -3,7 +3,7 @@ import { getRenderer, type Renderer, rendererNames } from "../../src/cookbook/re
 import { answerText, conversation, damaged, flagged, TRAIN_ON } from "./conversations.js";
 import { explainSkip, hasPythonModule, Judge } from "./judge.js";
 import { Random, shrink } from "./random.js";
-import { ALLOWED_DIFFERENCES, type Difference } from "./renderer-differences.js";
+import { ALLOWED_DIFFERENCES, type AllowedDifference, type Difference } from "./renderer-differences.js";
 import { disagreement, forPython, type Operation, type Outcome, ours } from "./renderer-operations.js";
 import { writeReport } from "./report.js";
 import { characterVocabulary, realVocabularies, type Vocabulary } from "./vocabularies.js";
@@ -86,14 +86,13 @@ describe.skipIf(!hasPythonModule("tinker_cookbook", "renderers.test.ts"))(
         if (kind === undefined) continue;
         const difference = {
           renderer: place.name,
+          tokenizer: place.vocabulary.tokenizer,
           operation,
           kind,
           ours: own[index]!,
           theirs: theirs[index]!,
         };
-        const reasons = ALLOWED_DIFFERENCES.filter(
-          ({ renderers, explains }) => renderers.test(place.name) && explains(difference),
-        );
+        const reasons = reasonsFor(difference);
         for (const { name } of reasons) allowed[name] = (allowed[name] ?? 0) + 1;
         if (reasons.length === 0) found.push(difference);
       }
@@ -133,6 +132,9 @@ describe.skipIf(!hasPythonModule("tinker_cookbook", "renderers.test.ts"))(
       const fails = async (candidate: unknown): Promise<boolean> => {
         if (++attempts > MAX_SHRINKING) return false;
         const operation = candidate as Operation;
+        const isAnother = (key: string) =>
+          Reflect.get(operation, key) !== Reflect.get(difference.operation, key);
+        if (["operation", "trainOn"].some(isAnother)) return false;
         if ("messages" in operation && operation.messages.some(({ role }) => !ROLES.has(role))) return false;
         const own = ours(place.renderer, operation);
         const [theirs] = await ask(place, [operation]).catch(() => [
@@ -140,7 +142,9 @@ describe.skipIf(!hasPythonModule("tinker_cookbook", "renderers.test.ts"))(
         ]);
         const kind = disagreement(own, theirs!);
         if (kind !== difference.kind) return false;
-        last = { ...difference, operation, ours: own, theirs: theirs! };
+        const smaller = { ...difference, operation, ours: own, theirs: theirs! };
+        if (reasonsFor(smaller).length > 0) return false;
+        last = smaller;
         return true;
       };
       if (difference.kind !== "we crash") await shrink(difference.operation, fails);
@@ -175,6 +179,12 @@ describe.skipIf(!hasPythonModule("tinker_cookbook", "renderers.test.ts"))(
     });
   },
 );
+
+function reasonsFor(difference: Difference): readonly AllowedDifference[] {
+  return ALLOWED_DIFFERENCES.filter(
+    ({ renderers, explains }) => renderers.test(difference.renderer) && explains(difference),
+  );
+}
 
 /** What one conversation is rendered as. */
 function renderings(random: Random): Operation[] {

