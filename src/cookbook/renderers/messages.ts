@@ -90,6 +90,13 @@ export function ensureText(content: Message["content"]): string {
   throw new TinkerError(`content must be text alone here, got ${content.length} parts (${kinds})`);
 }
 
+/** For formats that know texts and thoughts alone. */
+export function refuseImages(content: Message["content"]): void {
+  if (contentParts(content).some((part) => part.type === "image")) {
+    throw new TinkerError("content must be text and thoughts here: this format has no images");
+  }
+}
+
 /** Whether content carries thoughts, as a part or written out with its tag. */
 export function hasThinking(content: Message["content"]): boolean {
   return typeof content === "string"

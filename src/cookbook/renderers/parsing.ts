@@ -1,7 +1,7 @@
 import { TinkerError } from "../../errors.js";
 import type { TextTokenizer } from "../../tokenizers/index.js";
 import type { ContentPart, Message, ToolCall, UnparsedToolCall } from "./messages.js";
-import { isJsonObject, printPythonJson, readPythonJson } from "./python-json.js";
+import { isJsonObject, type JsonValue, printPythonJson, readPythonJson } from "./python-json.js";
 import { strip } from "./python-text.js";
 import type { ParsedResponse, ParseTermination } from "./renderer.js";
 
@@ -28,12 +28,13 @@ export function classifyParseFailure({ message, termination }: ParsedResponse): 
 export function textBeforeStop(
   tokens: ArrayLike<number>,
   tokenizer: TextTokenizer,
-  stopToken: number,
+  ...stopTokens: readonly number[]
 ): { readonly text: string; readonly termination: ParseTermination } {
   const all = Array.from(tokens);
-  const end = all.indexOf(stopToken);
+  const isStop = (token: number) => stopTokens.includes(token);
+  const end = all.findIndex(isStop);
   if (end === -1) return { text: tokenizer.decode(all), termination: "malformed" };
-  if (all.indexOf(stopToken, end + 1) !== -1) {
+  if (all.findLastIndex(isStop) > end) {
     throw new TinkerError(
       "The answer holds its stop token more than once: it was sampled without the renderer's stopSequences.",
     );
@@ -41,14 +42,24 @@ export function textBeforeStop(
   return { text: tokenizer.decode(all.slice(0, end)), termination: "stop_sequence" };
 }
 
+/** A JSON value, or why a text is none. */
+export function readJson(
+  text: string,
+):
+  | { readonly value: JsonValue; readonly error?: undefined }
+  | { readonly value?: undefined; readonly error: string } {
+  try {
+    return { value: readPythonJson(text) };
+  } catch (error) {
+    if (!(error instanceof TinkerError)) throw error;
+    return { error: `Invalid JSON: ${error.message}` };
+  }
+}
+
 /** A tool call that is one JSON object, `{"name": ..., "arguments": {...}}`. */
 export function readJsonToolCall(body: string, rawText: string): ToolCall | UnparsedToolCall {
-  let call: ReturnType<typeof readPythonJson>;
-  try {
-    call = readPythonJson(strip(body));
-  } catch (error) {
-    return { rawText, error: `Invalid JSON: ${(error as Error).message}` };
-  }
+  const { value: call, error } = readJson(strip(body));
+  if (error !== undefined) return { rawText, error };
   if (!isJsonObject(call)) return { rawText, error: "Tool call is not a JSON object" };
   const [name, given, id] = [call.get("name"), call.get("arguments"), call.get("id")];
   if (typeof name !== "string") return { rawText, error: "Missing or invalid 'name' field" };

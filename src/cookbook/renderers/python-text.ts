@@ -1,7 +1,9 @@
 /** What Python takes for white space, which JavaScript does not all, and one sign more. */
-const SPACES = new Set(
-  "\t\n\v\f\r\u001c\u001d\u001e\u001f \u0085\u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000",
-);
+const SPACES =
+  "\t\n\v\f\r\u001c\u001d\u001e\u001f \u0085\u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000";
+
+/** Python's `\s`, for a regular expression. */
+export const SPACE = `[${SPACES}]`;
 
 /** Python's `str.strip`: without white space, or without the given signs, at both ends. */
 export function strip(text: string, signs?: string): string {
@@ -25,5 +27,5 @@ export function stripEnd(text: string, signs?: string): string {
 }
 
 function signOf(signs: string | undefined): (sign: string) => boolean {
-  return signs === undefined ? (sign) => SPACES.has(sign) : (sign) => signs.includes(sign);
+  return signs === undefined ? (sign) => SPACES.includes(sign) : (sign) => signs.includes(sign);
 }

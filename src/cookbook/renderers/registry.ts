@@ -1,4 +1,7 @@
 import { ValidationError } from "../../errors.js";
+import { DeepSeekV3Renderer } from "./deepseek-v3.js";
+import { DeepSeekV41Renderer } from "./deepseek-v4-1.js";
+import { Glm53Renderer } from "./glm5-3.js";
 import { Llama3Renderer } from "./llama3.js";
 import { Nemotron3Renderer } from "./nemotron3.js";
 import { Qwen3Renderer, Qwen3VlRenderer } from "./qwen3.js";
@@ -38,6 +41,18 @@ const BUILT_IN: Readonly<Record<string, RendererFactory>> = {
     new Nemotron3Renderer(tokenizer, { isUltra: true, effort: "efficient" }),
   nemotron3_ultra_preserve_thinking: (tokenizer) =>
     new Nemotron3Renderer(tokenizer, { isUltra: true, thinking: "preserved" }),
+  deepseekv3: (tokenizer) => new DeepSeekV3Renderer(tokenizer, { thinks: false }),
+  deepseekv3_disable_thinking: (tokenizer) => new DeepSeekV3Renderer(tokenizer, { thinks: false }),
+  deepseekv3_thinking: (tokenizer) => new DeepSeekV3Renderer(tokenizer, { thinks: true }),
+  deepseekv4_1: (tokenizer) => new DeepSeekV41Renderer(tokenizer, { effort: 75 }),
+  deepseekv4_1_low_reasoning: (tokenizer) => new DeepSeekV41Renderer(tokenizer, { effort: 50 }),
+  deepseekv4_1_max_reasoning: (tokenizer) => new DeepSeekV41Renderer(tokenizer, { effort: 100 }),
+  deepseekv4_1_disable_thinking: (tokenizer) => new DeepSeekV41Renderer(tokenizer, {}),
+  deepseekv4_1_preserve_thinking: (tokenizer) =>
+    new DeepSeekV41Renderer(tokenizer, { effort: 75, keepsOldThoughts: true }),
+  glm5_3_max_reasoning: (tokenizer) => new Glm53Renderer(tokenizer, { effort: "Max" }),
+  glm5_3_high_reasoning: (tokenizer) => new Glm53Renderer(tokenizer, { effort: "High" }),
+  glm5_3_low_reasoning: (tokenizer) => new Glm53Renderer(tokenizer, { effort: "Low" }),
 };
 
 const registered = new Map<string, RendererFactory>();

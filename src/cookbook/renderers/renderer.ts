@@ -40,6 +40,8 @@ export interface RendererTokenizer extends TextTokenizer {
 
 /** Where a message stands in its conversation. */
 export interface RenderContext {
+  /** The whole conversation, as `prepareMessages` made it. */
+  readonly messages: readonly Message[];
   readonly index: number;
   readonly isLast: boolean;
   readonly previous: Message | undefined;
@@ -215,8 +217,11 @@ export abstract class Renderer {
     }
   }
 
-  /** For answers whose tokens come one by one. */
-  streamParser(): StreamParser {
+  /**
+   * For answers whose tokens come one by one. The conversation that is answered decides in some formats whether the
+   * answer begins with thoughts.
+   */
+  streamParser(_answered: readonly Message[] = []): StreamParser {
     return new StreamParser({
       tokenizer: this.tokenizer,
       endTokens: this.streamEndTokens,
@@ -296,6 +301,7 @@ export function lastUserIndex(messages: readonly Message[]): number {
 export function contexts(messages: readonly Message[], turnStart: number): (index: number) => RenderContext {
   const userIndex = lastUserIndex(messages);
   return (index) => ({
+    messages,
     index,
     isLast: index === messages.length - 1,
     previous: messages[index - 1],
