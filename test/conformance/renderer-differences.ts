@@ -1,6 +1,7 @@
 /** Where our renderers differ from the Python cookbook's on purpose. */
-import type { Message, RendererTokenizer } from "../../src/cookbook/renderers/index.js";
-import { type Disagreement, disagreement, type Operation, type Outcome } from "./renderer-operations.js";
+import type { RendererTokenizer } from "../../src/cookbook/renderers/index.js";
+import { DEEPSEEK_DIFFERENCES } from "./renderer-differences-deepseek.js";
+import type { Disagreement, Operation, Outcome } from "./renderer-operations.js";
 
 /** One place where ours and the judge's differ. */
 export interface Difference {
@@ -44,199 +45,8 @@ export const ALLOWED_DIFFERENCES: readonly AllowedDifference[] = [
         sequences(theirs.ok).map((tokens, index) => tokens.slice(0, sequences(ours.ok)[index]?.length)),
       ) === JSON.stringify(sequences(ours.ok)),
   },
-  {
-    name: "nothing said, nothing learnt",
-    reason: "Python fails with an IndexError where a conversation without messages is made into examples",
-    renderers: /^deepseekv(3_thinking|4_1(_low_reasoning|_max_reasoning)?)$/,
-    explains: ({ operation, kind, theirs }) =>
-      operation.operation === "examples" &&
-      operation.messages.length === 0 &&
-      kind === "only Python refuses" &&
-      theirs.error!.startsWith("IndexError"),
-  },
-  {
-    name: "thoughts that the prompt opened",
-    reason:
-      "Python streams thoughts as text where they are never closed, since it waits for the whole answer to know; ours knows that the prompt opened them",
-    renderers: /^(deepseekv3_thinking|deepseekv4_1(?!_disable).*|glm5_3.*)$/,
-    explains: ({ operation, kind, ours, theirs }) => {
-      if (operation.operation !== "stream" || kind !== "results differ") return false;
-      const [own, python] = [ours.ok as Delta[], theirs.ok as Delta[]];
-      const text = python.map((delta) => delta.text ?? delta.thinking ?? "").join("");
-      return (
-        own.length === 3 &&
-        own[1]!.thinking?.replace("<think>", "") === text &&
-        own[1]!.contentIndex === 1 &&
-        disagreement({ ok: own.at(-1)!.message }, { ok: python.at(-1)!.message }) === undefined
-      );
-    },
-  },
-  {
-    name: "a stream ends with its stop token",
-    reason: "Python looks for </think> also behind the stop token, where nothing is sampled",
-    renderers: /^(deepseekv3_thinking|deepseekv4_1(?!_disable).*|glm5_3.*)$/,
-    explains: (difference) => {
-      const [answer, behind] = answerOf(difference);
-      return (
-        difference.operation.operation === "stream" &&
-        !answer.includes("</think>") &&
-        behind.includes("</think>")
-      );
-    },
-  },
-  {
-    name: "DeepSeek V3 answers that say nothing end too",
-    reason:
-      "Python leaves out the end of sentence (and, where the renderer thinks, the empty thoughts) of an answer without text, also where it calls tools: a model would never learn to stop behind a call",
-    renderers: /^deepseekv3/,
-    explains: (difference) =>
-      assistants(difference).some(({ message }) => saysNothing(message)) && differsInThoughtsOnly(difference),
-  },
-  {
-    name: "DeepSeek V3 history has no thoughts",
-    reason:
-      "Python keeps those of answers that call tools and those written out in the text, behind a tag that says there are none: </think><think>",
-    renderers: /^deepseekv3_thinking$/,
-    explains: (difference) =>
-      assistants(difference).some(
-        ({ message, isLast }) =>
-          !isLast &&
-          hasThoughts(message) &&
-          (message.toolCalls !== undefined || typeof message.content === "string"),
-      ) && differsInThoughtsOnly(difference),
-  },
-  {
-    name: "DeepSeek V3 without thinking writes no thoughts",
-    reason:
-      "Python writes them behind a tool's result, while they are the last message, and takes them away one turn later, which breaks the extension property that it claims",
-    renderers: /^deepseekv3(_disable_thinking)?$/,
-    explains: (difference) =>
-      assistants(difference).some(
-        ({ message, previous }) => previous?.role === "tool" && hasThoughts(message),
-      ) && differsInThoughtsOnly(difference),
-  },
-  {
-    name: "only an assistant is asked for thoughts",
-    reason:
-      "Python writes <think> also behind the sign of the user, where it is the user's turn that is wanted",
-    renderers: /^deepseekv3_thinking$/,
-    explains: (difference) =>
-      difference.operation.operation === "prompt" &&
-      difference.operation.role !== undefined &&
-      differsInThoughtsOnly(difference),
-  },
-  {
-    name: "DeepSeek V3 calls of any name are read",
-    reason:
-      "Python drops calls of functions whose name is not letters and digits alone (a.b, f-1), without a word",
-    renderers: /^deepseekv3/,
-    explains: (difference) =>
-      /<｜tool▁call▁begin｜>(?![\p{L}\p{N}_]+<｜tool▁sep｜>)/u.test(answerOf(difference)[0]) &&
-      hasMoreCalls(difference),
-  },
-  {
-    name: "GLM tool calls that are never closed",
-    reason: "Python takes them for text, and for failures in every other family",
-    renderers: /^glm5_3/,
-    explains: (difference) => {
-      const [answer] = answerOf(difference);
-      return (
-        answer.split("<tool_call>").length > answer.split("</tool_call>").length && hasMoreCalls(difference)
-      );
-    },
-  },
-  {
-    name: "GLM tool calls in their order",
-    reason: "Python puts calls that are JSON before those in the format's own tags",
-    renderers: /^glm5_3/,
-    explains: (difference) =>
-      difference.kind === "results differ" &&
-      answerOf(difference)[0].includes("<arg_key>") &&
-      JSON.stringify(parsedCalls(difference.theirs).toSorted()) ===
-        JSON.stringify(parsedCalls(difference.ours).toSorted()),
-  },
+  ...DEEPSEEK_DIFFERENCES,
 ];
-
-type Delta = {
-  readonly text?: string;
-  readonly thinking?: string;
-  readonly contentIndex?: number;
-  readonly message?: object;
-};
-
-interface Answer {
-  readonly message: Message;
-  readonly previous: Message | undefined;
-  readonly isLast: boolean;
-}
-
-/** The assistant's messages that were rendered. */
-function assistants({ operation }: Difference): readonly Answer[] {
-  if (!("messages" in operation)) return [];
-  const { messages } = operation;
-  return messages.flatMap((message, index) =>
-    message.role === "assistant"
-      ? [{ message, previous: messages[index - 1], isLast: index === messages.length - 1 }]
-      : [],
-  );
-}
-
-function hasThoughts({ content }: Message): boolean {
-  return typeof content === "string"
-    ? content.includes("<think>")
-    : content.some(({ type }) => type === "thinking");
-}
-
-function saysNothing({ content }: Message): boolean {
-  return typeof content === "string"
-    ? content.replace(/<think>.*?<\/think>/gs, "") === ""
-    : content.every((part) => part.type === "thinking" || (part.type === "text" && part.text === ""));
-}
-
-/** Whether ours is theirs without thoughts, and with or without the tags around them and the ends of answers. */
-function differsInThoughtsOnly({ kind, ours, theirs, tokenizer }: Difference): boolean {
-  if (kind !== "results differ") return false;
-  const signs = ["<think>", "</think>", "<｜end▁of▁sentence｜>"].flatMap((sign) =>
-    tokenizer.encode(sign, { addSpecialTokens: false }),
-  );
-  const [own, python] = [ours, theirs].map(({ ok }) =>
-    examplesOf(ok).map(({ tokens, weights }) =>
-      tokens.flatMap((token, index) => (signs.includes(token) ? [] : [`${token} ${weights?.[index]}`])),
-    ),
-  );
-  return own!.length === python!.length && own!.every((each, index) => isPartOf(each, python![index]!));
-}
-
-/** Whether all of the one occur in the other, in order. */
-function isPartOf(part: readonly unknown[], whole: readonly unknown[]): boolean {
-  let found = 0;
-  for (const each of whole) if (found < part.length && part[found] === each) found++;
-  return found === part.length;
-}
-
-const STOP_TOKEN = /<｜end▁of▁sentence｜>|<\|user\|>|<\|observation\|>|<\|endoftext\|>/;
-
-/** The text of an answer that was parsed, and what stands behind its stop token. */
-function answerOf({ operation, tokenizer }: Difference): readonly [answer: string, behind: string] {
-  const text = "tokens" in operation ? tokenizer.decode(operation.tokens) : "";
-  const [answer, ...behind] = text.split(STOP_TOKEN);
-  return [answer!, behind.join("")];
-}
-
-/** Whether ours reads all calls that they read, and others. */
-function hasMoreCalls({ kind, ours, theirs }: Difference): boolean {
-  return kind === "results differ" && isPartOf(parsedCalls(theirs), parsedCalls(ours));
-}
-
-/** The calls of a parsed or streamed answer, those that could not be read too. */
-function parsedCalls({ ok }: Outcome): readonly string[] {
-  const { message } = (Array.isArray(ok) ? ok.at(-1) : ok) as { message: Record<string, object[]> };
-  const { tool_calls: calls = [], unparsed_tool_calls: unparsed = [] } = message;
-  return [
-    ...calls.map((call) => JSON.stringify(call)),
-    ...unparsed.map((call) => JSON.stringify((call as { raw_text: string }).raw_text)),
-  ];
-}
 
 interface Sequence {
   readonly tokens: readonly number[];
@@ -244,7 +54,7 @@ interface Sequence {
 }
 
 /** A prompt, an example or several as a list. */
-function examplesOf(result: unknown): readonly Sequence[] {
+export function examplesOf(result: unknown): readonly Sequence[] {
   if (!Array.isArray(result)) return [result as Sequence];
   return typeof result[0] === "number" ? [{ tokens: result }] : result;
 }
