@@ -1,10 +1,11 @@
 // A short sample (8 tokens) beside each kind of backlog in the built-in backend, each in a process of its own: how long it
 // takes, and what the backlog gets done beside the same backlog alone. Needs a build: npm run build.
-// Bars: beside another session's or another adapter's backlog 2 s at the 99th percentile, and nine tenths of the backlog's
-// throughput. A short sample behind the backlog of its own session and adapter waits for it, so that one is measured only.
+// Bars: beside any backlog 2 s at the 99th percentile, and nine tenths of the backlog's throughput. The wait is also told as
+// a part of the backlog's whole time, which depends less on the machine. Two minutes on two quiet cores, which have one and
+// a half times as many samples to draw as run at once; `--requests 200 --passes 100` for a long backlog.
 import { fork } from "node:child_process";
 import { once } from "node:events";
-import { availableParallelism } from "node:os";
+import { availableParallelism, loadavg } from "node:os";
 import { performance } from "node:perf_hooks";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
@@ -20,8 +21,8 @@ const IDLE_SAMPLES = 20;
 
 const { values } = parseArgs({
   options: {
-    requests: { type: "string", default: "64" },
-    passes: { type: "string", default: "24" },
+    requests: { type: "string", default: "24" },
+    passes: { type: "string", default: "10" },
     server: { type: "boolean", default: false },
   },
 });
@@ -37,6 +38,7 @@ async function serve() {
 }
 
 async function measure() {
+  const loadBefore = loadavg()[0];
   const idle = await withBackend(async (open) => {
     const { sampler } = await open();
     const waits = [];
@@ -53,7 +55,7 @@ async function measure() {
   const training = [await alone("training")];
   backlogs.push(await withBackend((open) => beside(open, "training", true)));
   training.push(await alone("training"));
-  const figures = backlogs.map(({ kind, waits, perSecond }) => {
+  const figures = backlogs.map(({ kind, waits, perSecond, tookMs }) => {
     const alonePerSecond = (kind === "training" ? training : sampling).map((run) =>
       Math.round(run.perSecond),
     );
@@ -61,17 +63,17 @@ async function measure() {
     return {
       backlog: kind,
       ...summary(waits),
+      waitP99Part: Number((summary(waits).waitP99Ms / tookMs).toFixed(3)),
       alonePerSecond: alonePerSecond.join(" and "),
       besidePerSecond: Math.round(perSecond),
       throughput: Number((perSecond / mean).toFixed(3)),
     };
   });
-  const judged = figures.filter(({ backlog }) => backlog.startsWith("other"));
   const bars = {
-    [`wait below ${WAIT_BAR_MS} ms at p99 beside other sessions and adapters`]: judged.every(
+    [`wait below ${WAIT_BAR_MS} ms at p99 beside every backlog`]: figures.every(
       ({ waitP99Ms }) => waitP99Ms < WAIT_BAR_MS,
     ),
-    [`backlog keeps ${THROUGHPUT_BAR} of its throughput`]: judged.every(
+    [`every backlog keeps ${THROUGHPUT_BAR} of its throughput`]: figures.every(
       ({ throughput }) => throughput >= THROUGHPUT_BAR,
     ),
   };
@@ -79,6 +81,7 @@ async function measure() {
     JSON.stringify({
       bench: "fairness",
       cores: availableParallelism(),
+      loadBefore: Number(loadBefore.toFixed(2)),
       ...size,
       samplesPerRequest: SAMPLES_PER_REQUEST,
       maxTokens: MAX_TOKENS,
@@ -99,14 +102,15 @@ async function beside(open, kind, isBeside) {
   let isOver = false;
   const work = (kind === "training" ? train(busy.training) : sampleAll(busy.sampler)).then((tokens) => {
     isOver = true;
-    return (tokens * 1000) / (performance.now() - began);
+    const tookMs = performance.now() - began;
+    return { tookMs, perSecond: (tokens * 1000) / tookMs };
   });
   const waits = [];
   while (isBeside && !isOver) {
     await new Promise((resolve) => setTimeout(resolve, PAUSE_MS));
     if (!isOver) waits.push(await shortSample(sampler));
   }
-  return { kind, waits, perSecond: await work };
+  return { kind, waits, ...(await work) };
 }
 
 async function sampleAll(sampler) {

@@ -295,6 +295,10 @@ describe("a short sample beside a backlog", () => {
   const backlog = { session: "busy", adapterId: "a", maxTokens: 100 };
   const short = { session: "other", adapterId: "a", maxTokens: 8 };
   const pageBytes = 2 * 4 * 2 * 16 * 16;
+  /** The engine pauses for a turn of the event loop after each step. */
+  const steps = async (count: number) => {
+    for (let step = 0; step < count; step++) await new Promise((resolve) => setImmediate(resolve));
+  };
 
   it.each<
     [string, { changes?: object; count: number; samples: number; prompt: number; cacheBytes?: number }]
@@ -308,6 +312,7 @@ describe("a short sample beside a backlog", () => {
       "of the base model",
       { count: 40, samples: 8, prompt: 10, changes: { session: "busy", adapterId: undefined } },
     ],
+    ["of its own session and adapter", { count: 40, samples: 8, prompt: 10, changes: { session: "busy" } }],
     ["of long prompts", { count: 400, samples: 1, prompt: 27 }],
     ["that fills the cache", { count: 40, samples: 8, prompt: 10, cacheBytes: 160 * pageBytes }],
   ])(
@@ -359,6 +364,54 @@ describe("a short sample beside a backlog", () => {
       expect(order.indexOf(`s${session}`)).toBeLessThan(100);
       expect(order.lastIndexOf(`s${session}`)).toBeGreaterThan(450);
     }
+  });
+
+  it("of one request that has the whole cache takes turns with it, and both get the same bits as alone", async () => {
+    const large = sampleCall(randomTokens(20, 1), {
+      session: "large",
+      maxTokens: 109,
+      promptLogprobs: true,
+      topkSampleLogprobs: 3,
+    });
+    const small = () => sampleCall(randomTokens(5, 2), { session: "small", maxTokens: 30 });
+    const roomy = start();
+    const expected = { large: await roomy.sample(large), small: await roomy.sample(small()) };
+    const engine = start({ cacheBytes: 9 * pageBytes });
+    let isOver = false;
+    const whole = engine.sample(large).finally(() => {
+      isOver = true;
+    });
+    await steps(10);
+    let endedBefore = 0;
+    while (!isOver) {
+      const { sequences } = await engine.sample(small());
+      expect(sequences).toEqual(expected.small.sequences);
+      if (!isOver) endedBefore += 1;
+    }
+    expect(endedBefore).toBeGreaterThanOrEqual(3);
+    expect(await whole).toEqual(expected.large);
+  });
+
+  it("takes pages from many samples at once, which go on where they were", async () => {
+    const call = (session: string, seed: number) =>
+      sampleCall(randomTokens(18 + seed, seed), { session, seed, numSamples: 3, maxTokens: 70 });
+    const calls = [1, 2, 3, 4, 5, 6].flatMap((seed) => ["x", "y", "z"].map((session) => call(session, seed)));
+    const large = sampleCall(randomTokens(20, 1), { session: "large", maxTokens: 109 });
+    const roomy = start();
+    const expected = [];
+    for (const each of [large, ...calls]) expected.push((await roomy.sample(each)).sequences);
+    const engine = start({ cacheBytes: 16 * pageBytes });
+    const order: string[] = [];
+    const sample = async (each: typeof large) => {
+      const { sequences } = await engine.sample(each);
+      order.push(each.session!);
+      return sequences;
+    };
+    const smaller = calls.map(sample);
+    await steps(10);
+    expect(await Promise.all([sample(large), ...smaller])).toEqual(expected);
+    // It needs nine of sixteen pages, which the others would fill for as long as they come.
+    expect(order.indexOf("large")).toBeLessThan(order.length / 2);
   });
 
   it("lets a request in that needs the whole cache, however many small ones come", async () => {

@@ -4,8 +4,9 @@ import type { BaseModel } from "../model/base-model.js";
 import type { Adapter } from "../training/adapter.js";
 import { inTurns, type Lane, Lanes } from "./lanes.js";
 import { PAGE_SIZE, PagePool, type PrefixNode } from "./page-pool.js";
+import { PageReservations } from "./page-reservations.js";
 import { logitRowsOf, pagedForward, type SequenceRows } from "./paged-forward.js";
-import { SampleProgress, SequenceRecord } from "./sample-progress.js";
+import { SampleProgress, type UnfinishedSample } from "./sample-progress.js";
 import type { Decode } from "./stop-condition.js";
 
 /** What a sampler needs beside its model. */
@@ -18,20 +19,18 @@ export interface BatchSamplerOptions {
 
 /** Samples that a step advances; those that newcomers have started beyond it pause in turn. */
 const MAX_RUNNING_SAMPLES = 128;
-/** This part of the pages is kept for lanes that hold no more than it, so that a newcomer need not wait for an end. */
-const NEWCOMERS_PAGES = 1 / 8;
-/** A request that found no room so often is waited for by all others. */
-const MAX_PASSED_OVER = 512;
+/** A request that asks for no more tokens does not wait behind the long ones of its own session and adapter. */
+const MAX_SHORT_TOKENS = 64;
 /** Prompt rows in one step, so that a long prompt does not hold up the others for long. */
 const MAX_PROMPT_ROWS = 256;
 /** Prompt rows whose logits are wanted hold at most this many values at a time. */
 const MAX_LOGIT_VALUES = 1 << 21;
 
-interface RunningSample {
+interface RunningSample extends UnfinishedSample {
   request: SampleProgress;
-  index: number;
-  record: SequenceRecord;
   tokens: number[];
+  /** Tokens whose keys and values are in `pages`: all but the last, or fewer after an interruption. */
+  computed: number;
   pages: number[];
   node: PrefixNode;
   /** Its own reservation; absent when it uses the one its request came in with. */
@@ -53,18 +52,19 @@ export class BatchSampler {
   readonly #options: BatchSamplerOptions;
   readonly #pool: PagePool;
   readonly #lanes = new Lanes();
+  readonly #reservations: PageReservations;
   #turn = 0;
   #waiting: SampleProgress[] = [];
   /** Admitted, in order: prompts being computed, then samples being started. */
   #active: SampleProgress[] = [];
   #running: RunningSample[] = [];
-  #reservedPages = 0;
 
   constructor(kernels: Kernels, model: BaseModel, options: BatchSamplerOptions) {
     this.#kernels = kernels;
     this.#model = model;
     this.#options = options;
     this.#pool = new PagePool(kernels, model.config, options.cacheBytes);
+    this.#reservations = new PageReservations(this.#lanes, this.#pool.maxPages);
   }
 
   /** Positions of the longest sequence, prompt and sample without its last token, that the key-value cache holds. */
@@ -78,7 +78,8 @@ export class BatchSampler {
 
   submit(call: SampleCall, adapter: Adapter | undefined): Promise<SampleResult> {
     const { decode, freshSeed } = this.#options;
-    const lane = this.#lanes.enter(call.session ?? "", adapter?.version ?? 0);
+    const isShort = call.numSamples * call.maxTokens <= MAX_SHORT_TOKENS;
+    const lane = this.#lanes.enter(call.session ?? "", adapter?.version ?? 0, isShort);
     let request: SampleProgress;
     try {
       request = new SampleProgress(call, lane, adapter, this.#model.config, decode, freshSeed);
@@ -116,7 +117,9 @@ export class BatchSampler {
     this.#sweep();
     this.#turn += 1;
     this.#admit();
-    const planned = [...this.#planSamples(), ...this.#planPrompts()]
+    const prompts = this.#planPrompts();
+    const promptRows = prompts.reduce((sum, { rows }) => sum + rows.count, 0);
+    const planned = [...prompts, ...this.#planSamples(MAX_PROMPT_ROWS - promptRows)]
       .filter((plan) => !plan.request.settled)
       .sort((a, b) => a.version - b.version);
     if (planned.length > 0) {
@@ -180,27 +183,25 @@ export class BatchSampler {
     return inTurns(this.#running, ({ request }) => request.lane, this.#turn).slice(0, MAX_RUNNING_SAMPLES);
   }
 
-  #planSamples(): PlannedRows[] {
+  /** One row for each sample; those that were interrupted share `spareRows` to catch up. */
+  #planSamples(spareRows: number): PlannedRows[] {
     const planned: PlannedRows[] = [];
+    let spare = spareRows;
     for (const sample of this.#chosen()) {
-      const position = sample.tokens.length - 1;
-      const { request } = sample;
-      if (!this.#takePages(request, sample.pages, position + 1)) continue;
+      const { request, tokens, pages, computed: start } = sample;
+      const last = tokens.length - 1;
+      const count = Math.min(last - start, spare) + 1;
+      spare -= count - 1;
+      if (!this.#takePages(request, pages, start + count)) continue;
       const { adapter } = request;
       planned.push({
         request,
         version: adapter?.version ?? 0,
-        rows: {
-          lora: adapter?.weights,
-          pages: sample.pages,
-          tokens: sample.tokens,
-          start: position,
-          count: 1,
-          logitsFrom: 0,
-        },
+        rows: { lora: adapter?.weights, pages, tokens, start, count, logitsFrom: last },
         consume: (logits, logSumExp) => {
-          sample.node = this.#registerFull(sample.node, sample.tokens, position, position + 1, sample.pages);
-          this.#extend(sample, logits(0), logSumExp(0));
+          sample.computed = start + count;
+          sample.node = this.#registerFull(sample.node, tokens, start, start + count, pages);
+          if (start + count > last) this.#extend(sample, logits(0), logSumExp(0));
         },
       });
     }
@@ -272,16 +273,16 @@ export class BatchSampler {
   #admit(): void {
     const full = new Set<Lane>();
     const admitted = new Set<SampleProgress>();
-    const overdue = this.#waiting.find((request) => request.passedOver > MAX_PASSED_OVER);
+    const overdue = this.#waiting.find((request) => this.#reservations.isOverdue(request));
     for (const request of overdue ? [overdue] : inTurns(this.#waiting, ({ lane }) => lane, this.#turn)) {
       if (full.size === this.#lanes.size) break;
       const { lane } = request;
       if (full.has(lane)) continue;
       const taken = this.#active.length + this.#running.length;
       if (!this.#hasPlace(lane, taken, lane.activeRequests + lane.runningSamples)) full.add(lane);
-      else if (!this.#reserve(lane, request.pagesAtLeast)) {
+      else if (!this.#reservations.reserve(lane, request.pagesAtLeast) && !this.#takeRoom(request)) {
         full.add(lane);
-        request.passedOver += 1;
+        if (lane.reservedPages === 0) request.passedOver += 1;
       } else {
         admitted.add(request);
         this.#begin(request);
@@ -297,7 +298,9 @@ export class BatchSampler {
     request.pages = prefix.pages;
     request.node = prefix.node;
     request.computed = prefix.pages.length * PAGE_SIZE;
-    request.cacheHitTokens = request.computed;
+    request.cacheHitTokens ??= request.computed;
+    request.tokensThisTurn = 0;
+    request.passedOver = 0;
     request.lane.activeRequests += 1;
     this.#active.push(request);
   }
@@ -307,26 +310,46 @@ export class BatchSampler {
     return taken < MAX_RUNNING_SAMPLES || takenByLane < this.#lanes.shareOf(lane, MAX_RUNNING_SAMPLES);
   }
 
-  #reserve(lane: Lane, pages: number): boolean {
-    const { maxPages } = this.#pool;
-    const kept = Math.floor(maxPages * NEWCOMERS_PAGES);
-    const mayTakeAll = lane.reservedPages + pages <= kept || pages > maxPages - kept;
-    if (this.#reservedPages + pages > (mayTakeAll ? maxPages : maxPages - kept)) return false;
-    this.#release(lane, -pages);
-    return true;
+  /** Interrupts others for a request where they have more than their share, or it has waited for long. */
+  #takeRoom(request: SampleProgress): boolean {
+    const givers = this.#reservations.giversFor(request, this.#active, (giver) => this.#pagesOf(giver));
+    if (givers === undefined) return false;
+    for (const giver of givers) this.#interrupt(giver);
+    return this.#reservations.reserve(request.lane, request.pagesAtLeast);
   }
 
-  #release(lane: Lane, pages: number): void {
-    this.#reservedPages -= pages;
-    lane.reservedPages -= pages;
+  /** What a request has set aside, for its prompt and all its samples. */
+  #pagesOf(request: SampleProgress): number {
+    return this.#running
+      .filter((sample) => sample.request === request)
+      .reduce((sum, { reservedPages }) => sum + (reservedPages ?? 0), request.pagesAtLeast);
+  }
+
+  /** Takes all pages of a request; it waits in front of its lane, and computes again from its tokens what was in them. */
+  #interrupt(request: SampleProgress): void {
+    this.#running = this.#running.filter((sample) => {
+      if (sample.request !== request) return true;
+      this.#drop(sample);
+      request.interrupted.push({ index: sample.index, record: sample.record });
+      return false;
+    });
+    this.#active = this.#active.filter((other) => other !== request);
+    this.#leaveActive(request);
+    request.last = undefined;
+    this.#waiting.unshift(request);
+  }
+
+  #leaveActive(request: SampleProgress): void {
+    this.#pool.release(request.pages);
+    request.pages = [];
+    this.#reservations.release(request.lane, request.pagesAtLeast);
+    request.lane.activeRequests -= 1;
   }
 
   #startSamples(): void {
-    const ready = this.#active.filter(
-      ({ last, settled, startedSamples, call }) => last && !settled && startedSamples < call.numSamples,
-    );
+    const ready = this.#active.filter((request) => request.hasSampleToStart);
     for (const request of inTurns(ready, ({ lane }) => lane, this.#turn)) {
-      while (request.last && !request.settled && request.startedSamples < request.call.numSamples) {
+      while (request.last && request.hasSampleToStart) {
         if (!this.#hasPlace(request.lane, this.#running.length, request.lane.runningSamples)) break;
         if (!this.#startSample(request, request.last)) break;
       }
@@ -334,16 +357,14 @@ export class BatchSampler {
   }
 
   #startSample(request: SampleProgress, last: { logits: Float32Array; logSumExp: number }): boolean {
-    const index = request.startedSamples;
-    const record = new SequenceRecord(request.call.topkSampleLogprobs);
     if (request.maxTokens === 0) {
-      request.startedSamples += 1;
+      const { index, record } = request.nextSample();
       request.finishSample(index, record.finish("length"));
       return true;
     }
     const reservedPages = request.ownReservationFree ? undefined : request.pagesPerSample;
-    if (reservedPages !== undefined && !this.#reserve(request.lane, reservedPages)) return false;
-    request.startedSamples += 1;
+    if (reservedPages !== undefined && !this.#reservations.reserve(request.lane, reservedPages)) return false;
+    const { index, record } = request.nextSample();
     request.lane.runningSamples += 1;
     if (reservedPages === undefined) request.ownReservationFree = false;
     const shared = request.pages.slice(0, request.sharedPages);
@@ -353,7 +374,8 @@ export class BatchSampler {
       request,
       index,
       record,
-      tokens: Array.from(request.call.prompt),
+      tokens: [...request.call.prompt, ...record.generated],
+      computed: request.length,
       pages,
       node: request.node,
       reservedPages,
@@ -363,7 +385,7 @@ export class BatchSampler {
     if (request.length % PAGE_SIZE > 0) {
       this.#pool.copyPage(request.pages[request.sharedPages]!, pages[request.sharedPages]!);
     }
-    this.#extend(sample, last.logits, last.logSumExp);
+    if (record.generated.length === 0) this.#extend(sample, last.logits, last.logSumExp);
     return true;
   }
 
@@ -374,6 +396,7 @@ export class BatchSampler {
     const token = request.choose(logits, sample.index, record.generated.length);
     record.push(token, logits, logSumExp);
     sample.tokens.push(token);
+    request.tokensThisTurn += 1;
     const stopped = request.stop.reached(record.generated);
     if (!stopped && record.generated.length < request.maxTokens) return;
     this.#running = this.#running.filter((other) => other !== sample);
@@ -386,7 +409,7 @@ export class BatchSampler {
     this.#pool.release(pages);
     request.lane.runningSamples -= 1;
     if (reservedPages === undefined) request.ownReservationFree = true;
-    else this.#release(request.lane, reservedPages);
+    else this.#reservations.release(request.lane, reservedPages);
   }
 
   /** Lets go of everything that belongs to requests that are over. */
@@ -401,9 +424,7 @@ export class BatchSampler {
     });
     this.#active = this.#active.filter((request) => {
       if (!request.settled) return true;
-      this.#pool.release(request.pages);
-      this.#release(request.lane, request.pagesAtLeast);
-      request.lane.activeRequests -= 1;
+      this.#leaveActive(request);
       this.#lanes.leave(request.lane);
       return false;
     });

@@ -1,7 +1,8 @@
-/** What one session samples with one adapter. Sessions take turns, and the adapters of a session among themselves. */
+/** What takes turns with others: the short or the long requests that one session has for one adapter. */
 export interface Lane {
   readonly session: string;
   readonly weightsVersion: number;
+  readonly isShort: boolean;
   /** Requests that wait or run, and those of them that run. */
   requests: number;
   activeRequests: number;
@@ -9,9 +10,9 @@ export interface Lane {
   reservedPages: number;
 }
 
-/** The lanes that have requests. */
+/** The lanes that have requests. Sessions take turns, and the lanes of a session among themselves. */
 export class Lanes {
-  readonly #sessions = new Map<string, Map<number, Lane>>();
+  readonly #sessions = new Map<string, Set<Lane>>();
 
   get size(): number {
     let lanes = 0;
@@ -20,18 +21,22 @@ export class Lanes {
   }
 
   /** Counts a request into its lane. */
-  enter(session: string, weightsVersion: number): Lane {
-    const lanes = this.#sessions.get(session) ?? new Map<number, Lane>();
+  enter(session: string, weightsVersion: number, isShort: boolean): Lane {
+    const lanes = this.#sessions.get(session) ?? new Set();
     this.#sessions.set(session, lanes);
-    const lane = lanes.get(weightsVersion) ?? {
-      session,
-      weightsVersion,
-      requests: 0,
-      activeRequests: 0,
-      runningSamples: 0,
-      reservedPages: 0,
-    };
-    lanes.set(weightsVersion, lane);
+    let lane = [...lanes].find((each) => each.weightsVersion === weightsVersion && each.isShort === isShort);
+    if (lane === undefined) {
+      lane = {
+        session,
+        weightsVersion,
+        isShort,
+        requests: 0,
+        activeRequests: 0,
+        runningSamples: 0,
+        reservedPages: 0,
+      };
+      lanes.add(lane);
+    }
     lane.requests += 1;
     return lane;
   }
@@ -40,24 +45,21 @@ export class Lanes {
     lane.requests -= 1;
     if (lane.requests > 0) return;
     const lanes = this.#sessions.get(lane.session)!;
-    lanes.delete(lane.weightsVersion);
+    lanes.delete(lane);
     if (lanes.size === 0) this.#sessions.delete(lane.session);
   }
 
   /** What a lane may have of `total` while all others want as much as they can get. */
   shareOf(lane: Lane, total: number): number {
-    const adapters = this.#sessions.get(lane.session)!.size;
-    return Math.max(1, Math.floor(total / (this.#sessions.size * adapters)));
+    const lanes = this.#sessions.get(lane.session)!.size;
+    return Math.max(1, Math.floor(total / (this.#sessions.size * lanes)));
   }
 }
 
-/** The items one session after the other, in a session one adapter after the other; `turn` tells who begins. */
+/** The items one session after the other, in a session one lane after the other; `turn` tells who begins. */
 export function inTurns<T>(items: readonly T[], laneOf: (item: T) => Lane, turn: number): T[] {
   const sessions = groupBy(items, (item) => laneOf(item).session).map((ofSession) =>
-    interleave(
-      groupBy(ofSession, (item) => laneOf(item).weightsVersion),
-      turn,
-    ),
+    interleave(groupBy(ofSession, laneOf), turn),
   );
   return interleave(sessions, turn);
 }

@@ -17,6 +17,12 @@ import { chooseToken, emptyTopTokens, writeTopTokens } from "./token-choice.js";
 const SAMPLE_STREAM = 0;
 const ALTERNATIVE_STREAM = 1;
 
+/** One sample of a request, as far as it has come. */
+export interface UnfinishedSample {
+  readonly index: number;
+  readonly record: SequenceRecord;
+}
+
 /** One sampling request on its way: what is asked, what has been computed of the prompt, and the samples so far. */
 export class SampleProgress {
   readonly call: SampleCall;
@@ -34,15 +40,20 @@ export class SampleProgress {
   node: PrefixNode = 0;
   /** The pages set aside at admission serve one sample at a time; the others need their own. */
   ownReservationFree = true;
-  cacheHitTokens = 0;
+  /** Known since it was first let in. */
+  cacheHitTokens: number | undefined;
   /** Logits behind the last prompt token, from which every sample begins. */
   last: { logits: Float32Array; logSumExp: number } | undefined;
-  startedSamples = 0;
-  /** Steps in which there was no room for it while it was the next of its lane. */
+  /** Samples that lost their pages to others, to be continued from their tokens. */
+  readonly interrupted: UnfinishedSample[] = [];
+  /** Tokens sampled since it was let in. */
+  tokensThisTurn = 0;
+  /** Steps in which there was no room for it although nothing of its lane ran. */
   passedOver = 0;
   settled = false;
   readonly #sequences: SampledSequence[] = [];
   readonly #result: SampleResult;
+  #startedSamples = 0;
   #remaining: number;
   #resolve!: (result: SampleResult) => void;
   #reject!: (error: unknown) => void;
@@ -110,6 +121,20 @@ export class SampleProgress {
     return this.sharedPages + 1 + this.pagesPerSample;
   }
 
+  /** Some of its samples are not running yet, and can. */
+  get hasSampleToStart(): boolean {
+    if (this.last === undefined || this.settled) return false;
+    return this.interrupted.length > 0 || this.#startedSamples < this.call.numSamples;
+  }
+
+  /** The sample to start next: one that was interrupted, or a new one. */
+  nextSample(): UnfinishedSample {
+    const interrupted = this.interrupted.shift();
+    if (interrupted !== undefined) return interrupted;
+    this.#startedSamples += 1;
+    return { index: this.#startedSamples - 1, record: new SequenceRecord(this.call.topkSampleLogprobs) };
+  }
+
   /** The logits behind prompt position `position` have been computed. */
   scorePrompt(position: number, logits: Float32Array, logSumExp: number): void {
     if (position === this.length - 1) {
@@ -149,7 +174,7 @@ export class SampleProgress {
     this.#remaining -= 1;
     if (this.#remaining > 0) return;
     this.settled = true;
-    this.#result.promptCacheHitTokens = this.cacheHitTokens;
+    this.#result.promptCacheHitTokens = this.cacheHitTokens ?? 0;
     this.#resolve(this.#result);
   }
 
