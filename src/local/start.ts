@@ -96,7 +96,7 @@ export async function startLocalBackend(options: LocalBackendOptions = {}): Prom
     const dataDir = options.dataDir ?? (await temporaryFolder(closers));
     const store = await openStore(dataDir, { wallNow: () => clock.wallNow() });
     closers.push(() => store.close());
-    const engine = options.engine ?? (await engineFor(options));
+    const engine = options.engine ?? (await engineFor(options, clock));
     closers.push(() => engine.close());
     const server = await createServer({
       engine,
@@ -144,7 +144,7 @@ function anyAddress(host: string): boolean {
   return host === "0.0.0.0";
 }
 
-async function engineFor(options: LocalBackendOptions): Promise<Engine> {
+async function engineFor(options: LocalBackendOptions, clock: Clock): Promise<Engine> {
   const logger = options.logger ?? console;
   const models = await Promise.all(
     (options.models ?? [defaultModel]).map((source) => resolveModel(source, hubOptions(logger))),
@@ -153,11 +153,12 @@ async function engineFor(options: LocalBackendOptions): Promise<Engine> {
     if (models.findIndex((other) => other.name === name) === index) continue;
     throw new Error(`Two models are called ${name}: give one of the folders another name.`);
   }
-  return startEngine({
+  const engineOptions = {
     models: models.map(({ name, path }) => ({ name, path })),
     ...(options.threads === undefined ? {} : { threads: options.threads }),
     ...(options.relaxedSimd === undefined ? {} : { relaxedSimd: options.relaxedSimd }),
-  });
+  };
+  return startEngine(engineOptions, clock);
 }
 
 /** A download of gigabytes is announced; a model this engine cannot run is not downloaded. */

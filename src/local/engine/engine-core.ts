@@ -1,14 +1,16 @@
 import { AdapterJobs } from "./adapter-jobs.js";
 import {
   type AdamSettings,
+  type AdapterCopy,
   type AdapterState,
   type BaseModelInfo,
   CancelledError,
-  type Engine,
   EngineInputError,
+  type EngineMemory,
   type ForwardBackwardCall,
   type ForwardBackwardResult,
   type LoraSettings,
+  type ReplaceableEngine,
   type SampleCall,
   type SampleResult,
 } from "./engine.js";
@@ -35,12 +37,13 @@ export interface EngineCoreOptions {
 const MAX_SHARED_STEP_TOKENS = 256;
 
 /** The engine in one thread: owns models, adapters and samplers, and shares its time fairly between training and sampling. */
-export class EngineCore implements Engine {
+export class EngineCore implements ReplaceableEngine {
   readonly #options: EngineCoreOptions;
   readonly #kernels: Kernels;
   readonly #models = new Map<string, BaseModel>();
   readonly #samplers = new Map<string, BatchSampler>();
   readonly #adapters = new Map<string, AdapterJobs>();
+  readonly #modelBytes: number;
   /** Time used by each side; the one that has had less goes next. */
   readonly #usedMs = { training: 0, sampling: 0 };
   #looping = false;
@@ -65,6 +68,7 @@ export class EngineCore implements Engine {
       model.info.maxContextLength = Math.min(model.config.maxPositions, sampler.maxSequenceTokens);
       this.#samplers.set(name, sampler);
     }
+    this.#modelBytes = options.kernels.allocatedBytes;
   }
 
   async models(): Promise<BaseModelInfo[]> {
@@ -153,6 +157,26 @@ export class EngineCore implements Engine {
       jobs.adapter?.close();
       jobs.adapter = undefined;
     });
+  }
+
+  async memory(): Promise<EngineMemory> {
+    let neededBytes = this.#modelBytes;
+    for (const { adapter } of this.#adapters.values()) neededBytes += adapter?.bytes ?? 0;
+    return { reservedBytes: this.#kernels.reservedBytes, neededBytes };
+  }
+
+  async copyAdapters(): Promise<AdapterCopy[]> {
+    const copies: AdapterCopy[] = [];
+    for (const [adapterId, { adapter }] of this.#adapters)
+      if (adapter) copies.push({ adapterId, ...(await adapter.copy()) });
+    return copies;
+  }
+
+  async placeAdapters(copies: AdapterCopy[]): Promise<void> {
+    for (const copy of copies) {
+      const { adapterId, baseModel } = copy;
+      this.#jobsOf(adapterId).adapter = Adapter.fromCopy(this.#kernels, this.#model(baseModel), copy);
+    }
   }
 
   sample(call: SampleCall): Promise<SampleResult> {

@@ -1,5 +1,5 @@
 import { parentPort, workerData } from "node:worker_threads";
-import type { Engine, EngineOptions } from "./engine.js";
+import type { EngineOptions, ReplaceableEngine } from "./engine.js";
 import { createEngineCore } from "./start-engine.js";
 import { type EngineAnswer, type EngineRequest, packError, transferables } from "./worker-messages.js";
 
@@ -8,7 +8,7 @@ if (!port) throw new Error("engine-worker runs in a worker thread only");
 
 const send = (answer: EngineAnswer) => port.postMessage(answer, transferables(answer));
 
-let engine: Engine;
+let engine: ReplaceableEngine;
 try {
   engine = createEngineCore(workerData as EngineOptions);
   send({ kind: "ready" });

@@ -175,6 +175,31 @@ export interface Engine {
   close(): Promise<void>;
 }
 
+/** An adapter as it is, with the gradients gathered since its last step, for another engine to go on with. */
+export interface AdapterCopy {
+  adapterId: string;
+  baseModel: string;
+  lora: LoraSettings;
+  step: number;
+  weights: Float32Array;
+  /** Absent where it has never been trained. */
+  training?: { gradients: Float32Array; first: Float32Array; second: Float32Array };
+}
+
+/** What an engine has taken of the machine's memory, and what a new one with the same models and adapters would. */
+export interface EngineMemory {
+  reservedBytes: number;
+  neededBytes: number;
+}
+
+/** An engine that a new one can go on for. */
+export interface ReplaceableEngine extends Engine {
+  memory(): Promise<EngineMemory>;
+  /** All adapters; while nothing runs. */
+  copyAdapters(): Promise<AdapterCopy[]>;
+  placeAdapters(copies: AdapterCopy[]): Promise<void>;
+}
+
 /** How an engine is started. */
 export interface EngineOptions {
   models: { name: string; path: string }[];

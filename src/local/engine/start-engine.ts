@@ -2,21 +2,32 @@ import { randomInt } from "node:crypto";
 import { existsSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { Worker } from "node:worker_threads";
-import type { Engine, EngineOptions } from "./engine.js";
+import { type Clock, systemClock } from "../../transport/clock.js";
+import type { AdapterCopy, Engine, EngineOptions, ReplaceableEngine } from "./engine.js";
 import { EngineCore } from "./engine-core.js";
 import { createWasmKernels } from "./kernels/index.js";
-import { type EngineAnswer, type EngineMethod, type EngineRequest, unpackError } from "./worker-messages.js";
+import { RestingEngine } from "./resting-engine.js";
+import {
+  type EngineAnswer,
+  type EngineMethod,
+  type EngineRequest,
+  transferables,
+  unpackError,
+} from "./worker-messages.js";
 
 const DEFAULT_CACHE_BYTES = 512 << 20;
 
-/** Loads the models and starts the engine: in a worker thread, or in this one with `inThread`. */
-export async function startEngine(options: EngineOptions): Promise<Engine> {
+/**
+ * Loads the models and starts the engine: in this thread with `inThread`, or in a worker thread, which gives memory back
+ * when by this clock it has rested for long enough.
+ */
+export async function startEngine(options: EngineOptions, clock: Clock = systemClock): Promise<Engine> {
   if (options.inThread) return createEngineCore(options);
-  return startWorker(options);
+  return RestingEngine.start(() => startWorker(options), clock);
 }
 
 /** The engine in this thread. */
-export function createEngineCore(options: EngineOptions): Engine {
+export function createEngineCore(options: EngineOptions): ReplaceableEngine {
   const { threads, relaxedSimd } = options;
   return new EngineCore({
     kernels: createWasmKernels({
@@ -42,7 +53,8 @@ function workerFile(): string {
   );
 }
 
-function startWorker(options: EngineOptions): Promise<Engine> {
+/** The engine in a worker thread of its own. */
+export function startWorker(options: EngineOptions): Promise<ReplaceableEngine> {
   // Without the program's own flags: `--input-type`, for one, is an error for a worker made from a file.
   const worker = new Worker(workerFile(), { workerData: options, execArgv: [] });
   const pending = new Map<number, { resolve(value: unknown): void; reject(error: unknown): void }>();
@@ -54,7 +66,8 @@ function startWorker(options: EngineOptions): Promise<Engine> {
     pending.clear();
     worker.unref();
   };
-  const call = <T>(method: EngineMethod, ...args: unknown[]): Promise<T> =>
+  const call = <T>(method: EngineMethod, ...args: unknown[]): Promise<T> => callWith([], method, args);
+  const callWith = <T>(transferred: ArrayBuffer[], method: EngineMethod, args: unknown[]): Promise<T> =>
     new Promise((resolve, reject) => {
       if (ended) {
         reject(ended);
@@ -62,9 +75,9 @@ function startWorker(options: EngineOptions): Promise<Engine> {
       }
       const id = nextId++;
       pending.set(id, { resolve: resolve as (value: unknown) => void, reject });
-      worker.postMessage({ kind: "call", id, method, args } satisfies EngineRequest);
+      worker.postMessage({ kind: "call", id, method, args } satisfies EngineRequest, transferred);
     });
-  const engine: Engine = {
+  const engine: ReplaceableEngine = {
     models: () => call("models"),
     createAdapter: (...args) => call("createAdapter", ...args),
     forwardBackward: (...args) => call("forwardBackward", ...args),
@@ -74,6 +87,9 @@ function startWorker(options: EngineOptions): Promise<Engine> {
     cloneAdapter: (...args) => call("cloneAdapter", ...args),
     removeAdapter: (...args) => call("removeAdapter", ...args),
     sample: (...args) => call("sample", ...args),
+    memory: () => call("memory"),
+    copyAdapters: () => call("copyAdapters"),
+    placeAdapters: (copies: AdapterCopy[]) => callWith(transferables(copies), "placeAdapters", [copies]),
     cancelSample: (requestId) => {
       if (!ended) worker.postMessage({ kind: "cancel", requestId } satisfies EngineRequest);
     },

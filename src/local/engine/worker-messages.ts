@@ -1,7 +1,7 @@
-import { CancelledError, type Engine, EngineInputError } from "./engine.js";
+import { CancelledError, EngineInputError, type ReplaceableEngine } from "./engine.js";
 
 /** The methods that are called across threads and answer with a promise. */
-export type EngineMethod = Exclude<keyof Engine, "cancelSample">;
+export type EngineMethod = Exclude<keyof ReplaceableEngine, "cancelSample">;
 
 /** What goes to the worker thread. */
 export type EngineRequest =
@@ -36,7 +36,7 @@ export function unpackError({ name, message, stack }: PackedError): Error {
   return error;
 }
 
-/** Buffers of an answer, which nobody on this side needs any more. */
+/** The buffers of a message that nobody on this side needs any more. */
 export function transferables(value: unknown): ArrayBuffer[] {
   const buffers = new Set<ArrayBuffer>();
   const visit = (item: unknown) => {

@@ -6,6 +6,7 @@ export class CountingKernels implements Kernels {
   readonly name = "counting";
   readonly threads = 1;
   readonly allocatedBytes = 0;
+  readonly reservedBytes = 0;
   /** The most scratch that was taken at one time. */
   mostScratchBytes = 0;
   #scratchBytes = 0;

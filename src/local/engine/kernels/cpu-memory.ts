@@ -22,6 +22,10 @@ export abstract class CpuMemory {
     return this.arena.allocatedBytes - this.#stack.bytes;
   }
 
+  get reservedBytes(): number {
+    return this.buffer.byteLength;
+  }
+
   alloc(length: number): F32 {
     const handle: F32 = { kind: "f32", offset: this.arena.alloc(4 * length), length };
     this.view(handle).fill(0);

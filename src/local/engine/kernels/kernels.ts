@@ -231,6 +231,8 @@ export interface Kernels {
   reserveScratch(length: number): void;
   /** Bytes in use by `alloc`/`allocInts` (scratch not counted). */
   readonly allocatedBytes: number;
+  /** Bytes taken from the machine, in use or not; where they are WebAssembly's, they stay taken until `close`. */
+  readonly reservedBytes: number;
   /** Direct window on memory; valid until the next `alloc` or `scratch` call (the memory may grow and move). */
   view(buffer: F32): Float32Array;
   upload(buffer: F32, data: Float32Array): void;

@@ -1,4 +1,10 @@
-import { type AdamSettings, type AdapterState, EngineInputError, type LoraSettings } from "../engine.js";
+import {
+  type AdamSettings,
+  type AdapterCopy,
+  type AdapterState,
+  EngineInputError,
+  type LoraSettings,
+} from "../engine.js";
 import { allocAll, type F32, type Kernels } from "../kernels/kernels.js";
 import type { BaseModel } from "../model/base-model.js";
 import { initialiseLora, type LoraLayout, type LoraWeights, loraLayout } from "../model/lora.js";
@@ -55,6 +61,20 @@ export class Adapter {
     return adapter;
   }
 
+  /** One that goes on where the copied one was, to the last bit. */
+  static fromCopy(kernels: Kernels, model: BaseModel, copy: Omit<AdapterCopy, "adapterId">): Adapter {
+    const adapter = new Adapter(kernels, model, copy.lora);
+    kernels.upload(adapter.#flat, copy.weights);
+    if (copy.training) {
+      const buffers = adapter.#trainingState();
+      kernels.upload(buffers.gradients, copy.training.gradients);
+      kernels.upload(buffers.first, copy.training.first);
+      kernels.upload(buffers.second, copy.training.second);
+    }
+    adapter.#step = copy.step;
+    return adapter;
+  }
+
   /** Names this state of the weights: keys and values computed under another version are not reused. */
   get version(): number {
     return this.#version;
@@ -62,6 +82,11 @@ export class Adapter {
 
   get parameters(): number {
     return this.#layout.length;
+  }
+
+  /** Of the kernels' memory. */
+  get bytes(): number {
+    return 4 * this.#layout.length * (this.#training ? 4 : 1);
   }
 
   /** Where a backward pass adds to. */
@@ -75,6 +100,21 @@ export class Adapter {
     const copy = new Adapter(this.#kernels, this.model, this.lora);
     this.#kernels.copy(copy.#flat, this.#flat);
     return copy;
+  }
+
+  /** Everything there is of it, outside of the kernels' memory. */
+  async copy(): Promise<Omit<AdapterCopy, "adapterId">> {
+    const read = (buffer: F32) => this.#kernels.download(buffer);
+    const weights = await read(this.#flat);
+    const copy = { baseModel: this.model.info.name, lora: this.lora, step: this.#step, weights };
+    if (!this.#training) return copy;
+    const { gradients, first, second } = this.#training;
+    const training = {
+      gradients: await read(gradients),
+      first: await read(first),
+      second: await read(second),
+    };
+    return { ...copy, training };
   }
 
   /** One optimizer step along the gradients, which are zero afterwards. */
