@@ -7,7 +7,7 @@ import type { LocalBackend } from "../../src/local/index.js";
 import { superviseRun } from "../../src/training/index.js";
 import { FakeClock } from "../support/fake-clock.js";
 import { type FakeEngine, fakeModel } from "./fake-engine.js";
-import { type RawClient, sampleBody, startFake, stepBody } from "./raw-client.js";
+import { type Json, type RawClient, sampleBody, startFake, stepBody } from "./raw-client.js";
 
 describe("a session", () => {
   let backend: LocalBackend;
@@ -263,6 +263,70 @@ describe("a session", () => {
       await pass(5_000);
       expect(cancelled()).toHaveLength(1);
       engine.open();
+    });
+  });
+
+  describe("that is missing: a sample on its own", () => {
+    let accepted: Json;
+    const cancelled = () => engine.calls.filter((call) => call.startsWith("cancel"));
+
+    async function ask(): Promise<void> {
+      const body = { ...sampleBody("", 0), sampling_session_id: undefined, seq_id: undefined };
+      accepted = await client.ok("/asample", { ...body, base_model: fakeModel.name });
+    }
+    beforeEach(async () => {
+      engine.hold();
+      await ask();
+      await vi.waitFor(() => expect(engine.calls).toEqual(["sample 5"]));
+      engine.calls.length = 0;
+    });
+    afterEach(() => engine.open());
+
+    /** A long poll, closed after a while as by a client that is killed. */
+    async function pollUntilKilled(): Promise<void> {
+      const abort = new AbortController();
+      const polled = client.send("POST", "/api/v1/retrieve_future", {
+        headers: { "content-type": "application/json" },
+        body: JSON.stringify({ request_id: accepted["request_id"] }),
+        signal: abort.signal,
+      });
+      await pass(5_000);
+      abort.abort();
+      await polled.catch(() => undefined);
+    }
+
+    it("rests when its poll was closed and nobody asks again, and is drawn when somebody does", async () => {
+      await pollUntilKilled();
+      await pass(20_000);
+      expect(cancelled()).toEqual([]);
+      await pass(10_000);
+      expect(cancelled()).toEqual([`cancel ${accepted["request_id"]}`]);
+      engine.open();
+      await pass(5_000);
+      expect(engine.calls).toHaveLength(1);
+      expect((await client.sampleResult(accepted)).sequences).toHaveLength(1);
+      expect(engine.calls.at(-1)).toBe("sample 5");
+    });
+
+    it("goes on while somebody asks again, and while nobody has asked yet", async () => {
+      await pass(40_000);
+      for (let time = 0; time < 60_000; time += 20_000) {
+        await pollUntilKilled();
+        await pass(15_000);
+      }
+      expect(cancelled()).toEqual([]);
+    });
+
+    it("is given up after the time of a session, and can be cancelled before", async () => {
+      await pollUntilKilled();
+      await pass(65_000);
+      const failure = { category: "server", error: expect.stringContaining("Nobody has asked for request") };
+      expect(await client.result(accepted)).toMatchObject(failure);
+      await ask();
+      await pollUntilKilled();
+      await pass(30_000);
+      await client.ok("/cancel_future", { request_id: accepted["request_id"] });
+      expect(await client.result(accepted)).toMatchObject({ category: "user" });
     });
   });
 

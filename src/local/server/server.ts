@@ -91,7 +91,8 @@ export async function createServer(options: ServerOptions): Promise<Server> {
   const models = new LiveModels({ sessions, store, clock, futures, limits });
   const adapters = new AdapterPool(engine, spillFolder, limits.loadedSamplers);
   const samplingSessions = new SamplingSessions({ store, clock, limits, sessions, adapters });
-  const sampleRuns = new SampleRuns({ engine, store, clock, futures, limits, adapters });
+  const timeoutMs = options.sessionTimeoutMs;
+  const sampleRuns = new SampleRuns({ engine, store, clock, futures, limits, adapters, timeoutMs });
   const audit = auditTrail(store.audit, clock);
 
   /** The engine frees a model behind what it is doing; a server that is being closed does not wait for that. */
@@ -112,6 +113,7 @@ export async function createServer(options: ServerOptions): Promise<Server> {
 
   async function sweep(lateMs: number): Promise<void> {
     futures.sweep();
+    sampleRuns.expire(lateMs);
     await sessions.expire(lateMs);
     for (const record of await store.checkpoints.removeExpired()) {
       const run = store.runs.get(record.runId);

@@ -10,9 +10,8 @@ export const MAX_LONG_POLL_MS = 25_000;
 // Sooner when something holds the queue up, so that it can be shown; not at once, or clients would spin.
 const MAX_BLOCKED_POLL_MS = 3_000;
 
-/** Is told of polls: they are signs of life of the session that the request belongs to. */
+/** Is told of polls: they are signs of life. */
 interface PollWatcher {
-  noteSeen(requestId: string): void;
   whilePolling<T>(requestId: string, signal: AbortSignal, poll: () => Promise<T>): Promise<T>;
 }
 
@@ -24,20 +23,23 @@ export function addFutureRoutes(
     /** Results above this are announced by size first when the client allows it. */
     readonly limits: { readonly inlineResultBytes: number };
     /** Tells the session of a request that somebody waits for it. */
-    readonly sessions: PollWatcher;
+    readonly sessions: PollWatcher & { noteSeen(requestId: string): void };
+    /** Tells the same to samples that are of no session. */
+    readonly sampleRuns: PollWatcher;
     /** Whether somebody may have sent a request that is no longer known. */
     readonly maySend: (identity: Identity, requestId: string) => boolean;
   },
 ): void {
-  const { futures, limits, sessions, maySend } = services;
+  const { futures, limits, sessions, sampleRuns, maySend } = services;
 
   route(endpoints.retrieveFuture, async ({ requestId, allowMetadataOnly }, call) => {
     const future = find(call.get("identity"), requestId);
     const { signal } = call.req.raw;
-    await sessions.whilePolling(requestId, signal, async () => {
+    const wait = async () => {
       if (future.queueInfo().state !== "active") await futures.wait(future, MAX_BLOCKED_POLL_MS, signal);
       if (future.queueInfo().state === "active") await futures.wait(future, MAX_LONG_POLL_MS, signal);
-    });
+    };
+    await sessions.whilePolling(requestId, signal, () => sampleRuns.whilePolling(requestId, signal, wait));
     if (future.outcome !== undefined) return answer(call, future, future.outcome, allowMetadataOnly);
     const { state, reason } = future.queueInfo();
     const tryAgain = toWireJson({

@@ -17,7 +17,7 @@ import {
 import { describeFailure, HttpError, tooBusy } from "../http/http-error.js";
 import type { Limits } from "../http/limits.js";
 import type { Identity } from "../http/route.js";
-import type { LiveSession } from "../sessions/live-sessions.js";
+import { type Absence, type LiveSession, newAbsence, PAUSE_AFTER_MS } from "../sessions/live-sessions.js";
 import type { AdapterLease, AdapterPool } from "./adapter-pool.js";
 import { type SampleWork, toSampleResponse } from "./sample-call.js";
 import type { SampledModel, SampledWeights } from "./sampling-sessions.js";
@@ -44,10 +44,22 @@ export interface SampleRunsOptions {
   readonly futures: FutureStore;
   readonly limits: Limits;
   readonly adapters: AdapterPool;
+  /** A request without a session that nobody has asked for in this time is given up. */
+  readonly timeoutMs: number;
+}
+
+/** Who waits for a request that is of no session: its polls are all there is to see of them. */
+interface Waiter {
+  openPolls: number;
+  /** When its last poll was closed without an answer; nobody has asked since. */
+  goneAt: number | undefined;
+  absence: Absence | undefined;
 }
 
 interface Running {
   readonly session: LiveSession | undefined;
+  /** Set where there is no session. */
+  readonly waiter: Waiter | undefined;
   /** Whose turn it takes: the session's, or its owner's where there is none. */
   readonly turnOf: string;
   readonly sequences: number;
@@ -89,6 +101,7 @@ export class SampleRuns {
     if (this.#queuedSequences + sequences > limits.queuedSequences) this.#checkShare(turnOf, sequences);
     const running: Running = {
       session: job.session,
+      waiter: job.session ? undefined : { openPolls: 0, goneAt: undefined, absence: undefined },
       turnOf,
       sequences,
       isCancelled: false,
@@ -100,6 +113,7 @@ export class SampleRuns {
       owner: job.owner,
       cancel: () => {
         running.isCancelled = true;
+        noteSeen(running.waiter);
         engine.cancelSample(job.requestId);
       },
       onForgotten: () => job.onForgotten?.(),
@@ -160,14 +174,15 @@ export class SampleRuns {
   async #draw(job: SampleJob, running: Running): Promise<SampleResult> {
     const { clock, engine } = this.#options;
     const { requestId, call } = job;
+    const client = job.session ?? running.waiter;
     for (;;) {
-      await job.session?.absence?.over;
+      await client?.absence?.over;
       running.isPaused = false;
       const lease = await this.#lease(job);
       try {
         // Cancelled or paused while its weights were being loaded: the engine does not know of it yet.
         if (running.isCancelled) throw new CancelledError("The request was cancelled.");
-        if (job.session?.absence !== undefined) continue;
+        if (client?.absence !== undefined) continue;
         running.startedAt = clock.now();
         const session = running.turnOf;
         return await engine.sample({ ...call, requestId, session, adapterId: lease?.adapterId });
@@ -211,6 +226,41 @@ export class SampleRuns {
     usage.add(at, { ...common, kind: "sample", count: sampledTokens });
   }
 
+  /** Somebody asks for a request; where it is of no session, that is the only sign of life. */
+  async whilePolling<T>(requestId: string, signal: AbortSignal, poll: () => Promise<T>): Promise<T> {
+    const waiter = this.#running.get(requestId)?.waiter;
+    if (waiter === undefined) return poll();
+    noteSeen(waiter);
+    waiter.openPolls += 1;
+    try {
+      return await poll();
+    } finally {
+      waiter.openPolls -= 1;
+      if (signal.aborted && waiter.openPolls === 0) waiter.goneAt = this.#options.clock.now();
+    }
+  }
+
+  /** Pauses and gives up what nobody has asked for again; not counting the time in which this server itself was away. */
+  expire(awayMs: number): void {
+    const { clock, engine, timeoutMs } = this.#options;
+    for (const [requestId, running] of this.#running) {
+      const { waiter } = running;
+      if (waiter?.goneAt === undefined) continue;
+      waiter.goneAt = Math.min(waiter.goneAt + awayMs, clock.now());
+      const goneMs = clock.now() - waiter.goneAt;
+      if (goneMs >= PAUSE_AFTER_MS && waiter.absence === undefined) {
+        waiter.absence = newAbsence();
+        running.isPaused = true;
+        engine.cancelSample(requestId);
+      }
+      if (goneMs < timeoutMs) continue;
+      running.isCancelled = true;
+      const error = `Nobody has asked for request ${requestId} for ${Math.round(timeoutMs / 1000)} s.`;
+      running.failure = { error, category: "server" };
+      noteSeen(waiter);
+    }
+  }
+
   /** Takes the samples of a session out of the engine until its absence is over. */
   pauseSession(session: LiveSession): void {
     this.#stop(session, (running) => {
@@ -233,4 +283,11 @@ export class SampleRuns {
       this.#options.engine.cancelSample(requestId);
     }
   }
+}
+
+function noteSeen(waiter: Waiter | undefined): void {
+  if (waiter === undefined) return;
+  waiter.goneAt = undefined;
+  waiter.absence?.end();
+  waiter.absence = undefined;
 }

@@ -43,6 +43,15 @@ export interface Absence {
   readonly end: () => void;
 }
 
+/** An absence that lasts until its `end` is called. */
+export function newAbsence(): Absence {
+  let end = () => {};
+  const over = new Promise<void>((resolve) => {
+    end = resolve;
+  });
+  return { over, end };
+}
+
 /** What a client says of its session. */
 export type NewSession = Pick<
   SessionRecord,
@@ -62,8 +71,8 @@ export interface LiveSessionsOptions {
   readonly onEnd: (session: LiveSession, failure: Failure) => Promise<void>;
 }
 
-/** Clients send a heartbeat every 10 s; two may be lost or late. */
-const PAUSE_AFTER_MS = 25_000;
+/** Work that nobody waits for pauses after this. Clients send a heartbeat every 10 s; two may be lost or late. */
+export const PAUSE_AFTER_MS = 25_000;
 
 /**
  * The sessions of this server; one ends when its client says so or is silent for too long. Long before that its work is
@@ -165,11 +174,7 @@ export class LiveSessions {
   }
 
   #pause(session: LiveSession): void {
-    let end = () => {};
-    const over = new Promise<void>((resolve) => {
-      end = resolve;
-    });
-    session.absence = { over, end };
+    session.absence = newAbsence();
     this.#options.onPause(session);
   }
 
