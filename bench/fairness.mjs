@@ -1,8 +1,9 @@
 // A short sample (8 tokens) beside each kind of backlog in the built-in backend, each in a process of its own: how long it
 // takes, and what the backlog gets done beside the same backlog alone. Needs a build: npm run build.
-// Bars: beside any backlog 2 s at the 99th percentile, and nine tenths of the backlog's throughput. The wait is also told as
-// a part of the backlog's whole time, which depends less on the machine. Two minutes on two quiet cores, which have one and
-// a half times as many samples to draw as run at once; `--requests 200 --passes 100` for a long backlog.
+// Bars: beside any backlog 2 s at the 99th percentile, and nine tenths of the backlog's throughput. Throughput is counted in
+// the server's processor time, which other programs on the machine change less than the time of day, and told in both.
+// Two minutes on two quiet cores. 24 requests of 8 samples are half as many again as the engine draws at once;
+// `--requests 200 --passes 100` for a long backlog.
 import { fork } from "node:child_process";
 import { once } from "node:events";
 import { availableParallelism, loadavg } from "node:os";
@@ -33,40 +34,46 @@ else await measure();
 async function serve() {
   const { startLocalBackend } = await import("tinkerts/local");
   const backend = await startLocalBackend({});
-  process.on("message", () => process.exit(0));
+  process.on("message", (message) => {
+    if (message === "end") process.exit(0);
+    const { user, system } = process.cpuUsage();
+    process.send({ cpuMs: (user + system) / 1000 });
+  });
   process.send({ baseURL: backend.baseURL, apiKey: backend.apiKey });
 }
 
 async function measure() {
   const loadBefore = loadavg()[0];
-  const idle = await withBackend(async (open) => {
+  const idle = await withBackend(async ({ open }) => {
     const { sampler } = await open();
     const waits = [];
     while (waits.length < IDLE_SAMPLES) waits.push(await shortSample(sampler));
     return waits;
   });
-  const alone = (kind) => withBackend((open) => beside(open, kind, false));
+  const alone = (kind) => withBackend((backend) => beside(backend, kind, false));
   // Before and after, so that a machine that becomes slower or faster meanwhile does not decide.
   const sampling = [await alone("other session")];
   const backlogs = [];
   for (const kind of ["same session", "other session", "other adapter"])
-    backlogs.push(await withBackend((open) => beside(open, kind, true)));
+    backlogs.push(await withBackend((backend) => beside(backend, kind, true)));
   sampling.push(await alone("other session"));
   const training = [await alone("training")];
-  backlogs.push(await withBackend((open) => beside(open, "training", true)));
+  backlogs.push(await withBackend((backend) => beside(backend, "training", true)));
   training.push(await alone("training"));
-  const figures = backlogs.map(({ kind, waits, perSecond, tookMs }) => {
-    const alonePerSecond = (kind === "training" ? training : sampling).map((run) =>
-      Math.round(run.perSecond),
-    );
-    const mean = alonePerSecond.reduce((sum, each) => sum + each, 0) / alonePerSecond.length;
+  const figures = backlogs.map(({ kind, waits, perSecond, perCpuSecond, tookMs }) => {
+    const alone = kind === "training" ? training : sampling;
+    const ratio = (value, each) => {
+      const mean = alone.reduce((sum, run) => sum + each(run), 0) / alone.length;
+      return Number((value / mean).toFixed(3));
+    };
     return {
       backlog: kind,
       ...summary(waits),
       waitP99Part: Number((summary(waits).waitP99Ms / tookMs).toFixed(3)),
-      alonePerSecond: alonePerSecond.join(" and "),
+      alonePerSecond: alone.map((run) => Math.round(run.perSecond)).join(" and "),
       besidePerSecond: Math.round(perSecond),
-      throughput: Number((perSecond / mean).toFixed(3)),
+      throughput: ratio(perCpuSecond, (run) => run.perCpuSecond),
+      throughputByTheClock: ratio(perSecond, (run) => run.perSecond),
     };
   });
   const bars = {
@@ -94,16 +101,18 @@ async function measure() {
 }
 
 /** One backlog from its beginning to its end, with or without short samples all along; tokens per second of the backlog. */
-async function beside(open, kind, isBeside) {
+async function beside({ open, cpuMs }, kind, isBeside) {
   const busy = await open();
   const newcomer = kind === "other session" || kind === "training" ? await open() : busy;
   const sampler = kind === "other adapter" ? await busy.freshAdapter() : newcomer.sampler;
   const began = performance.now();
+  const cpuBefore = await cpuMs();
   let isOver = false;
-  const work = (kind === "training" ? train(busy.training) : sampleAll(busy.sampler)).then((tokens) => {
+  const work = (kind === "training" ? train(busy.training) : sampleAll(busy.sampler)).then(async (tokens) => {
     isOver = true;
     const tookMs = performance.now() - began;
-    return { tookMs, perSecond: (tokens * 1000) / tookMs };
+    const perCpuSecond = (tokens * 1000) / ((await cpuMs()) - cpuBefore);
+    return { tookMs, perSecond: (tokens * 1000) / tookMs, perCpuSecond };
   });
   const waits = [];
   while (isBeside && !isOver) {
@@ -148,8 +157,12 @@ async function withBackend(use) {
     const freshAdapter = () => training.saveWeightsAndGetSamplingClient();
     return { training, freshAdapter, sampler: await freshAdapter() };
   };
+  const cpuMs = async () => {
+    child.send("cpu");
+    return (await once(child, "message"))[0].cpuMs;
+  };
   try {
-    return await use(open);
+    return await use({ open, cpuMs });
   } finally {
     child.send("end");
     await once(child, "exit");
