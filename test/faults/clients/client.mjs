@@ -11,7 +11,7 @@ const sampler = await service.createSamplingClient({ baseModel: TINY_MODEL });
 const samples = Array.from({ length: Number(requests) }, () =>
   sampler.sample({
     prompt: [1, 2, 3],
-    numSamples: 64,
+    numSamples: 16,
     samplingParams: { maxTokens: 120, seed: 5, stop: [] },
   }),
 );
