@@ -23,6 +23,14 @@ describe("a session", () => {
 
   const heartbeat = (sessionId: string) => client.post("/session_heartbeat", { session_id: sessionId });
 
+  /** A long poll that the client closes when it likes. */
+  const pollUntil = (signal: AbortSignal, accepted: Json) =>
+    client.send("POST", "/api/v1/retrieve_future", {
+      headers: { "content-type": "application/json" },
+      body: JSON.stringify({ request_id: accepted["request_id"] }),
+      signal,
+    });
+
   /** Lets the server's clean-up notice the time, and its files be written. */
   async function pass(durationMs: number): Promise<void> {
     for (let passed = 0; passed < durationMs; passed += 5_000) {
@@ -243,12 +251,7 @@ describe("a session", () => {
     it("is not taken for one that waits and sends no heartbeats", async () => {
       const { queued } = await leaveWork();
       const abort = new AbortController();
-      const poll = () =>
-        client.send("POST", "/api/v1/retrieve_future", {
-          headers: { "content-type": "application/json" },
-          body: JSON.stringify({ request_id: queued["request_id"] }),
-          signal: abort.signal,
-        });
+      const poll = () => pollUntil(abort.signal, queued);
       for (let time = 0; time < 60_000; time += 25_000) {
         const polling = poll();
         await pass(25_000);
@@ -285,11 +288,7 @@ describe("a session", () => {
     /** A long poll, closed after a while as by a client that is killed. */
     async function pollUntilKilled(): Promise<void> {
       const abort = new AbortController();
-      const polled = client.send("POST", "/api/v1/retrieve_future", {
-        headers: { "content-type": "application/json" },
-        body: JSON.stringify({ request_id: accepted["request_id"] }),
-        signal: abort.signal,
-      });
+      const polled = pollUntil(abort.signal, accepted);
       await pass(5_000);
       abort.abort();
       await polled.catch(() => undefined);
