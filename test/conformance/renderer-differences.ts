@@ -1,6 +1,7 @@
 /** Where our renderers differ from the Python cookbook's on purpose. */
 import type { RendererTokenizer } from "../../src/cookbook/renderers/index.js";
 import { DEEPSEEK_DIFFERENCES } from "./renderer-differences-deepseek.js";
+import { KIMI_DIFFERENCES } from "./renderer-differences-kimi.js";
 import type { Disagreement, Operation, Outcome } from "./renderer-operations.js";
 
 /** One place where ours and the judge's differ. */
@@ -46,6 +47,7 @@ export const ALLOWED_DIFFERENCES: readonly AllowedDifference[] = [
       ) === JSON.stringify(sequences(ours.ok)),
   },
   ...DEEPSEEK_DIFFERENCES,
+  ...KIMI_DIFFERENCES,
 ];
 
 interface Sequence {

@@ -154,7 +154,7 @@ export function disagreement(own: Outcome, theirs: Outcome): Disagreement | unde
 }
 
 /** Without the words in which a tool call is found wrong, and with merged deltas. */
-function comparable(result: unknown): unknown {
+export function comparable(result: unknown): unknown {
   if (Array.isArray(result)) {
     const isStream = result[0]?.type === "header";
     return (isStream ? merged(result as Delta[]) : result).map(comparable);

@@ -14,7 +14,7 @@ export const SPECIAL_TOKENS: readonly string[] = [
   ...["<|start|>", "<|end|>", "<|message|>", "<|channel|>", "<|constrain|>", "<|return|>", "<|call|>"],
   ...["<|message_system|>", "<|message_user|>", "<|message_model|>", "<|message_tool|>", "<|end_message|>"],
   ...["<|content_text|>", "<|content_thinking|>", "<|content_invoke_tool_json|>"],
-  ...["<|content_invoke_tool_text|>", "<|content_tool_error|>", "<|content_xml|>"],
+  ...["<|content_invoke_tool_text|>", "<|content_tool_error|>", "<|content_xml|>", "<|content_image|>"],
   ...["<|content_model_end_sampling|>", "<|unused|>"],
 ];
 

@@ -13,7 +13,13 @@ export {
 } from "./messages.js";
 export { classifyParseFailure, type ParseFailure } from "./parsing.js";
 export { JsonNumber, type JsonObject, type JsonValue } from "./python-json.js";
-export { getRenderer, type RendererFactory, registerRenderer, rendererNames } from "./registry.js";
+export {
+  getRenderer,
+  type RendererFactory,
+  type RendererOptions,
+  registerRenderer,
+  rendererNames,
+} from "./registry.js";
 export {
   type ParsedResponse,
   type ParseTermination,
@@ -26,5 +32,5 @@ export {
   type SupervisedExample,
   type TrainOn,
 } from "./renderer.js";
-export { type MessageDelta, StreamParser } from "./stream-parser.js";
+export { type MessageDelta, type StreamFormat, StreamParser } from "./stream-parser.js";
 export { type TemplateRendererOptions, templateRenderer } from "./template.js";

@@ -107,6 +107,16 @@ export function thinkingAndToolBlocks(
   return { parts, calls };
 }
 
+/** A call with its arguments as they were written, if they are JSON. */
+export function readArguments(
+  given: string,
+  rawText: string,
+  call: Pick<ToolCall, "id" | "name">,
+): ToolCall | UnparsedToolCall {
+  const { error } = readJson(given);
+  return error === undefined ? { ...call, arguments: given } : { rawText, error };
+}
+
 /** The fields of a message for calls that were read and those that could not be. */
 export function toolCallFields(
   calls: readonly (ToolCall | UnparsedToolCall)[],

@@ -2,6 +2,8 @@ import { ValidationError } from "../../errors.js";
 import { DeepSeekV3Renderer } from "./deepseek-v3.js";
 import { DeepSeekV41Renderer } from "./deepseek-v4-1.js";
 import { Glm53Renderer } from "./glm5-3.js";
+import { GptOssRenderer } from "./gpt-oss.js";
+import { KimiK2Renderer, KimiK25Renderer } from "./kimi.js";
 import { Llama3Renderer } from "./llama3.js";
 import { Nemotron3Renderer } from "./nemotron3.js";
 import { Qwen3Renderer, Qwen3VlRenderer } from "./qwen3.js";
@@ -10,9 +12,16 @@ import { Qwen38Renderer } from "./qwen3-8.js";
 import type { Renderer, RendererTokenizer } from "./renderer.js";
 import { RoleColonRenderer } from "./role-colon.js";
 import { templateRenderer } from "./template.js";
+import { TmlV0Renderer } from "./tml-v0.js";
+
+/** What a renderer may need to know besides its tokenizer. */
+export interface RendererOptions {
+  /** The clock; a format that names the day takes it once, when its renderer is made. Default: the machine's. */
+  readonly now?: (() => Date) | undefined;
+}
 
 /** Makes a renderer for a tokenizer. */
-export type RendererFactory = (tokenizer: RendererTokenizer) => Renderer;
+export type RendererFactory = (tokenizer: RendererTokenizer, options: RendererOptions) => Renderer;
 
 const BUILT_IN: Readonly<Record<string, RendererFactory>> = {
   role_colon: (tokenizer) => new RoleColonRenderer(tokenizer),
@@ -53,6 +62,17 @@ const BUILT_IN: Readonly<Record<string, RendererFactory>> = {
   glm5_3_max_reasoning: (tokenizer) => new Glm53Renderer(tokenizer, { effort: "Max" }),
   glm5_3_high_reasoning: (tokenizer) => new Glm53Renderer(tokenizer, { effort: "High" }),
   glm5_3_low_reasoning: (tokenizer) => new Glm53Renderer(tokenizer, { effort: "Low" }),
+  kimi_k2: (tokenizer) => new KimiK2Renderer(tokenizer),
+  kimi_k25: (tokenizer) => new KimiK25Renderer(tokenizer),
+  kimi_k25_disable_thinking: (tokenizer) => new KimiK25Renderer(tokenizer, "disabled"),
+  kimi_k26: (tokenizer) => new KimiK25Renderer(tokenizer),
+  kimi_k26_disable_thinking: (tokenizer) => new KimiK25Renderer(tokenizer, "disabled"),
+  kimi_k26_preserve_thinking: (tokenizer) => new KimiK25Renderer(tokenizer, "preserved"),
+  gpt_oss_no_sysprompt: (tokenizer) => new GptOssRenderer(tokenizer),
+  gpt_oss_low_reasoning: (tokenizer, { now }) => new GptOssRenderer(tokenizer, { effort: "low", now }),
+  gpt_oss_medium_reasoning: (tokenizer, { now }) => new GptOssRenderer(tokenizer, { effort: "medium", now }),
+  gpt_oss_high_reasoning: (tokenizer, { now }) => new GptOssRenderer(tokenizer, { effort: "high", now }),
+  tml_v0: (tokenizer) => new TmlV0Renderer(tokenizer),
 };
 
 const registered = new Map<string, RendererFactory>();
@@ -71,7 +91,11 @@ export function rendererNames(): readonly string[] {
 }
 
 /** The renderer of a name, for a model's tokenizer. */
-export function getRenderer(name: string, tokenizer: RendererTokenizer): Renderer {
+export function getRenderer(
+  name: string,
+  tokenizer: RendererTokenizer,
+  options: RendererOptions = {},
+): Renderer {
   const factory = registered.get(name) ?? (Object.hasOwn(BUILT_IN, name) ? BUILT_IN[name] : undefined);
   if (factory === undefined) {
     throw new ValidationError(
@@ -79,5 +103,5 @@ export function getRenderer(name: string, tokenizer: RendererTokenizer): Rendere
       `There is no renderer ${JSON.stringify(name)}, only ${rendererNames().join(", ")}.`,
     );
   }
-  return factory(tokenizer);
+  return factory(tokenizer, options);
 }

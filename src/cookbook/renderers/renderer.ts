@@ -2,7 +2,7 @@ import { TinkerError, ValidationError } from "../../errors.js";
 import type { TextTokenizer } from "../../tokenizers/index.js";
 import { type ImageChunk, ModelInput, type ModelInputChunk } from "../../wire/index.js";
 import type { Message, ToolDeclaration } from "./messages.js";
-import { StreamParser } from "./stream-parser.js";
+import { type StreamFormat, StreamParser } from "./stream-parser.js";
 
 /** What of a conversation is learnt. */
 export type TrainOn =
@@ -226,6 +226,7 @@ export abstract class Renderer {
       tokenizer: this.tokenizer,
       endTokens: this.streamEndTokens,
       prefix: this.streamPrefix,
+      format: this.streamFormat,
       parse: (tokens) => this.parseTruncated(tokens),
     });
   }
@@ -238,6 +239,11 @@ export abstract class Renderer {
   /** What the prompt has written of the answer already, as an opened block of thoughts. */
   protected get streamPrefix(): string {
     return "";
+  }
+
+  /** How a stream tells text from thoughts, where not by `<think>` and `</think>`. */
+  protected get streamFormat(): StreamFormat | undefined {
+    return undefined;
   }
 
   /** Reads an answer to its last block, also where its end is missing. */

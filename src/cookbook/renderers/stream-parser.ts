@@ -5,6 +5,24 @@ import type { ParsedResponse, ParseTermination } from "./renderer.js";
 const THINK_OPEN = "<think>";
 const THINK_CLOSE = "</think>";
 
+/** What a stretch of an answer is; signs of the format that are neither text nor thoughts are hidden. */
+type StretchKind = "text" | "thinking" | "hidden";
+
+/** How a format tells text from thoughts. */
+export interface StreamFormat {
+  readonly first: StretchKind;
+  /** The signs that may end a stretch. */
+  readonly ends: Readonly<Record<StretchKind, readonly string[]>>;
+  /** What follows a stretch that ended with a sign. */
+  readonly after: (kind: StretchKind, sign: string, stretch: string) => StretchKind;
+}
+
+const THINK_TAGS: StreamFormat = {
+  first: "text",
+  ends: { text: [THINK_OPEN], thinking: [THINK_CLOSE], hidden: [] },
+  after: (kind) => (kind === "text" ? "thinking" : "text"),
+};
+
 /** One piece of an answer as it comes. `contentIndex` rises at each change between text and thoughts. */
 export type MessageDelta =
   | { readonly type: "header"; readonly role: string }
@@ -19,13 +37,15 @@ export class StreamParser {
     readonly endTokens: readonly number[];
     readonly prefix: string;
     readonly parse: (tokens: readonly number[]) => ParsedResponse;
+    readonly format?: StreamFormat | undefined;
   };
   readonly #decoder: DecodeStream;
   readonly #tokens: number[] = [];
   /** Text that is decoded and not yet given. */
   #held = "";
   #prefixIsSettled: boolean;
-  #isThinking = false;
+  readonly #format: StreamFormat;
+  #kind: StretchKind;
   #contentIndex = 0;
   #hasHeader = false;
   #hasEnded = false;
@@ -37,8 +57,12 @@ export class StreamParser {
     /** What the prompt wrote of the answer: text that belongs before the first token, unless the model repeats it. */
     readonly prefix: string;
     readonly parse: (tokens: readonly number[]) => ParsedResponse;
+    /** Default: thoughts stand between `<think>` and `</think>`. */
+    readonly format?: StreamFormat | undefined;
   }) {
     this.#parts = parts;
+    this.#format = parts.format ?? THINK_TAGS;
+    this.#kind = this.#format.first;
     this.#decoder = new DecodeStream(parts.tokenizer);
     this.#prefixIsSettled = parts.prefix === "";
   }
@@ -81,30 +105,32 @@ export class StreamParser {
     deltas.push({ type: "header", role: "assistant" });
   }
 
-  /** Gives all that no tag can begin in. */
+  /** Gives all that no sign can begin in. */
   #give(deltas: MessageDelta[]): void {
     if (!this.#settlePrefix(false)) return;
     for (;;) {
-      const tag = this.#isThinking ? THINK_CLOSE : THINK_OPEN;
-      const start = this.#held.indexOf(tag);
-      if (start === -1) {
-        const certain = this.#held.length - beginningOf(tag, this.#held);
+      const signs = this.#format.ends[this.#kind];
+      const end = firstOf(signs, this.#held);
+      if (end === undefined) {
+        if (this.#kind === "hidden") return;
+        const certain = this.#held.length - beginningOf(signs, this.#held);
         this.#giveText(this.#held.slice(0, certain), deltas);
         this.#held = this.#held.slice(certain);
         return;
       }
-      this.#giveText(this.#held.slice(0, start), deltas);
-      this.#held = this.#held.slice(start + tag.length);
-      this.#isThinking = !this.#isThinking;
-      this.#contentIndex++;
+      const stretch = this.#held.slice(0, end.start);
+      this.#giveText(stretch, deltas);
+      this.#held = this.#held.slice(end.start + end.sign.length);
+      if (this.#kind !== "hidden") this.#contentIndex++;
+      this.#kind = this.#format.after(this.#kind, end.sign, stretch);
     }
   }
 
   #giveText(text: string, deltas: MessageDelta[]): void {
-    if (text === "") return;
+    if (text === "" || this.#kind === "hidden") return;
     const contentIndex = this.#contentIndex;
     deltas.push(
-      this.#isThinking
+      this.#kind === "thinking"
         ? { type: "thinking", thinking: text, contentIndex }
         : { type: "text", text, contentIndex },
     );
@@ -120,10 +146,21 @@ export class StreamParser {
   }
 }
 
-/** How much of the end of a text may be the beginning of a tag. */
-function beginningOf(tag: string, text: string): number {
-  for (let length = Math.min(tag.length - 1, text.length); length > 0; length--) {
-    if (text.endsWith(tag.slice(0, length))) return length;
+function firstOf(
+  signs: readonly string[],
+  text: string,
+): { readonly sign: string; readonly start: number } | undefined {
+  const found = signs
+    .map((sign) => ({ sign, start: text.indexOf(sign) }))
+    .filter(({ start }) => start !== -1);
+  return found.sort((a, b) => a.start - b.start)[0];
+}
+
+/** How much of the end of a text may be the beginning of a sign. */
+function beginningOf(signs: readonly string[], text: string): number {
+  const longest = Math.max(...signs.map((sign) => sign.length));
+  for (let length = Math.min(longest - 1, text.length); length > 0; length--) {
+    if (signs.some((sign) => sign.length > length && text.endsWith(sign.slice(0, length)))) return length;
   }
   return 0;
 }
