@@ -1,6 +1,13 @@
 import { TinkerError } from "../../errors.js";
 import type { ChatMessage, ChatTemplateOptions } from "../../tokenizers/index.js";
-import { contentParts, type Message, type ToolDeclaration, textOf, thinkingOf } from "./messages.js";
+import {
+  contentParts,
+  type Message,
+  type ToolCall,
+  type ToolDeclaration,
+  textOf,
+  thinkingOf,
+} from "./messages.js";
 import type { RendererTokenizer } from "./renderer.js";
 
 /** What a template renderer needs of a tokenizer; those of `tinkerts/tokenizers` that come with a template have it. */
@@ -16,8 +23,18 @@ export const TOOL_DECLARE = "tool_declare";
 
 /** Where a template looks for thoughts. */
 type ThoughtField = "reasoning_content" | "thinking" | "content";
-/** In which form a template wants the arguments of a call. */
-type ArgumentForm = "text" | "object";
+/** How a template wants calls: the arguments as they are or as an object, and what stands for a text that is empty. */
+interface CallForm {
+  readonly arguments: "text" | "object";
+  readonly noText: "" | null;
+}
+
+const CALL_FORMS: readonly CallForm[] = [
+  { arguments: "text", noText: "" },
+  { arguments: "text", noText: null },
+  { arguments: "object", noText: "" },
+  { arguments: "object", noText: null },
+];
 
 export const PROBE = {
   question: { role: "user", content: "Probe question" },
@@ -42,7 +59,7 @@ export class TemplateFormat {
   readonly #tokenizer: TemplateTokenizer;
   readonly #variables: Readonly<Record<string, unknown>>;
   readonly #thoughts: ThoughtField | undefined;
-  readonly #arguments: ArgumentForm | undefined;
+  readonly #calls: CallForm | undefined;
   /** The tokens behind an answer, and their texts. */
   readonly stops: ReadonlyMap<number, string>;
 
@@ -50,7 +67,7 @@ export class TemplateFormat {
     this.#tokenizer = tokenizer;
     this.#variables = variables;
     this.#thoughts = this.#findThoughts();
-    this.#arguments = this.#findArguments();
+    this.#calls = this.#findCalls();
     this.stops = this.#findStops();
   }
 
@@ -59,25 +76,25 @@ export class TemplateFormat {
   }
 
   get takesCalls(): boolean {
-    return this.#arguments !== undefined;
+    return this.#calls !== undefined;
   }
 
   /** The text of a conversation, up to where an answer begins with `asksForAnswer`. */
   write(messages: readonly Message[], asksForAnswer: boolean): string {
-    return this.#write(messages, asksForAnswer, this.#thoughts, this.#arguments);
+    return this.#write(messages, asksForAnswer, this.#thoughts, this.#calls);
   }
 
   #write(
     messages: readonly Message[],
     addGenerationPrompt: boolean,
     thoughts: ThoughtField | undefined,
-    form: ArgumentForm | undefined,
+    calls: CallForm | undefined,
   ): string {
     const tools = messages.filter(({ role }) => role === TOOL_DECLARE).flatMap(readDeclaration);
     const text = this.#tokenizer.applyChatTemplate(
       messages
         .filter(({ role }) => role !== TOOL_DECLARE)
-        .map((message) => chatMessage(message, thoughts, form)),
+        .map((message) => chatMessage(message, thoughts, calls)),
       {
         tokenize: false,
         addGenerationPrompt,
@@ -85,10 +102,12 @@ export class TemplateFormat {
         ...(tools.length > 0 && { tools: tools.map((tool) => ({ type: "function", function: tool })) }),
       },
     );
-    const unwritten = tools.find(({ name }) => !text.includes(name));
-    if (unwritten !== undefined) {
+    const called = messages.flatMap(({ toolCalls = [] }) => toolCalls);
+    for (const [kind, named] of [["tools", tools] as const, ["tool calls", called] as const]) {
+      const unwritten = named.find(({ name }) => !text.includes(name));
+      if (unwritten === undefined) continue;
       throw new TinkerError(
-        `This model's chat template has no place for tools: it leaves out ${unwritten.name}.`,
+        `This model's chat template has no place for these ${kind}: it leaves out ${unwritten.name}.`,
       );
     }
     return text;
@@ -104,12 +123,12 @@ export class TemplateFormat {
     });
   }
 
-  #findArguments(): ArgumentForm | undefined {
+  #findCalls(): CallForm | undefined {
     const { question, calling } = PROBE;
     const given = calling.toolCalls[0].arguments;
-    return (["text", "object"] as const).find((form) => {
-      const text = attempt(() => this.#write([question, calling], false, undefined, form)) ?? "";
-      return text.includes("probe_tool") && text.includes(form === "text" ? given : "probe_key");
+    return CALL_FORMS.find((form) => {
+      const text = attempt(() => this.#write([question, calling], false, undefined, form));
+      return text?.includes(form.arguments === "text" ? given : "probe_key") === true;
     });
   }
 
@@ -118,8 +137,7 @@ export class TemplateFormat {
     const text = this.write([question, answer], false);
     const at = text.lastIndexOf(answer.content);
     if (at === -1) throw new TinkerError("This model's chat template does not write the text of an answer.");
-    const behind = this.#specialTokens(text.slice(at + answer.content.length));
-    const [stop] = behind;
+    const [stop] = this.#specialTokens(text.slice(at + answer.content.length));
     if (stop === undefined) {
       throw new TinkerError(
         "This model's chat template ends its turns nowhere: it writes no special token behind an answer, so nothing " +
@@ -127,10 +145,12 @@ export class TemplateFormat {
       );
     }
     const stops = new Map([stop]);
-    if (this.#arguments !== undefined) {
-      const call = this.#specialTokens(this.write([question, calling], false));
-      const last = call.at(-1);
-      if (last !== undefined && !behind.some(([token]) => token === last[0])) stops.set(...last);
+    if (this.takesCalls) {
+      const call = this.write([question, calling], false);
+      const behind = this.#specialTokens(call).at(-1);
+      // Calls may have an end of their own.
+      if (behind !== undefined && !call.includes(stop[1]) && call.trimEnd().endsWith(behind[1]))
+        stops.set(...behind);
     }
     return stops;
   }
@@ -163,26 +183,29 @@ function readDeclaration(message: Message): readonly ToolDeclaration[] {
 function chatMessage(
   message: Message,
   thoughts: ThoughtField | undefined,
-  form: ArgumentForm | undefined,
+  calls: CallForm | undefined,
 ): ChatMessage {
   const { role, toolCalls, toolCallId, name } = message;
   checkOrder(message);
   const [text, thinking] = [textOf(message), thinkingOf(message)];
-  const inline = thoughts === "content" && thinking !== "" ? `<think>\n${thinking}\n</think>\n\n` : "";
+  const content =
+    (thoughts === "content" && thinking !== "" ? `<think>\n${thinking}\n</think>\n\n` : "") + text;
   return {
     role,
-    content: inline + text,
+    content: content === "" && toolCalls !== undefined && calls !== undefined ? calls.noText : content,
     ...(thinking !== "" && thoughts !== undefined && thoughts !== "content" && { [thoughts]: thinking }),
     ...(toolCalls !== undefined &&
-      form !== undefined && {
-        tool_calls: toolCalls.map(({ id, name: called, arguments: given }) => ({
-          type: "function",
-          ...(id !== undefined && { id }),
-          function: { name: called, arguments: form === "text" ? given : exactObject(called, given) },
-        })),
-      }),
+      calls !== undefined && { tool_calls: toolCalls.map((call) => chatCall(call, calls)) }),
     ...(toolCallId !== undefined && { tool_call_id: toolCallId }),
     ...(name !== undefined && { name }),
+  };
+}
+
+function chatCall({ id, name, arguments: given }: ToolCall, form: CallForm): object {
+  return {
+    type: "function",
+    ...(id !== undefined && { id }),
+    function: { name, arguments: form.arguments === "text" ? given : exactObject(name, given) },
   };
 }
 

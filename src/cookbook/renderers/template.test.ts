@@ -166,10 +166,10 @@ describe("a renderer made from a chat template", () => {
     const chatml = await renderer(CHATML);
     const learn = (message: Message, each = chatml) => each.buildSupervisedExample([user("2?"), message]);
     expect(() => learn(thoughtful("hm", "two"))).toThrow("leaves out its thoughts");
-    expect(() => learn(calling("{}"))).toThrow("leaves out its call to add");
+    expect(() => learn(calling("{}"))).toThrow("no place for these tool calls: it leaves out add");
     expect(() => learn(assistant("a<|im_end|>b"))).toThrow(/holds <\|im_end\|>/);
     expect(() => chatml.buildPrompt([...chatml.declareTools([ADD]), user("2?")])).toThrow(
-      "no place for tools",
+      "no place for these tools",
     );
     expect(() => chatml.buildPrompt([user("2?")], { role: "user" })).toThrow(/role must be/);
     expect(() => chatml.buildSupervisedExample([assistant("two")])).toThrow(/messages\[0\] cannot be learnt/);

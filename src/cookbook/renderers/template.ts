@@ -103,23 +103,24 @@ class TemplateRenderer extends Renderer {
     return this.#extends;
   }
 
+  /** Whether answers stay as they were written when the conversation goes on. */
   #findExtensionProperty(): boolean {
     const { question, answer, thoughtful, calling, result } = PROBE;
-    const { takesThoughts, takesCalls } = this.#format;
-    const conversations: Message[][] = [
-      [question, answer, question, answer],
-      ...(takesThoughts ? [[question, thoughtful, question, thoughtful]] : []),
-      ...(takesCalls ? [[question, calling, result, answer, question, answer]] : []),
-      ...(takesCalls && takesThoughts
-        ? [[question, { ...thoughtful, toolCalls: calling.toolCalls }, result, thoughtful]]
-        : []),
-    ];
-    return conversations.every((messages) => {
-      const text = this.#format.write(messages, false);
-      return messages.every(
-        ({ role }, index) => role !== "assistant" || "start" in this.#place(text, messages, index),
-      );
-    });
+    const stays = (first: Message, ...later: Message[]) => {
+      const messages = [question, first, ...later];
+      const place = this.#placeOrRefusal(() => this.#format.write(messages, later.length > 0), messages, 1);
+      return "start" in place;
+    };
+    const thoughtfulCall = { ...thoughtful, toolCalls: calling.toolCalls };
+    // An answer that the template cannot write at all is not written otherwise later on.
+    return (
+      ([answer, thoughtful] as Message[])
+        .filter((each) => stays(each))
+        .every((each) => stays(each, question)) &&
+      [calling, thoughtfulCall]
+        .filter((each) => stays(each))
+        .every((each) => stays(each, result) && stays(each, result, answer, question))
+    );
   }
 
   protected override renderMessage(): RenderedMessage {
@@ -188,14 +189,14 @@ class TemplateRenderer extends Renderer {
   #places(text: string, messages: readonly Message[]): ReadonlyMap<number, Place> {
     return new Map(
       messages.flatMap(({ role }, index) =>
-        role === "assistant" ? [[index, this.#placeOrRefusal(text, messages, index)] as const] : [],
+        role === "assistant" ? [[index, this.#placeOrRefusal(() => text, messages, index)] as const] : [],
       ),
     );
   }
 
-  #placeOrRefusal(text: string, messages: readonly Message[], index: number): Place {
+  #placeOrRefusal(write: () => string, messages: readonly Message[], index: number): Place {
     try {
-      return this.#place(text, messages, index);
+      return this.#place(write(), messages, index);
     } catch (error) {
       if (error instanceof TinkerError) return { why: error.message };
       throw error;
