@@ -9,13 +9,7 @@ import {
   thinkingOf,
   type UnparsedToolCall,
 } from "./messages.js";
-import {
-  readJsonToolCall,
-  splitAtBlocks,
-  textBeforeStop,
-  toolCallFields,
-  unterminatedToolBlock,
-} from "./parsing.js";
+import { splitAtBlocks, textBeforeStop, toolCallFields, unterminatedToolBlock } from "./parsing.js";
 import { strip, stripEnd, stripStart } from "./python-text.js";
 import {
   checkTrainable,
@@ -29,6 +23,7 @@ import {
   type TrainOn,
 } from "./renderer.js";
 import { PROBE, TemplateFormat, type TemplateTokenizer, TOOL_DECLARE } from "./template-format.js";
+import { readXmlToolCall } from "./xml-tools.js";
 
 const THINK_OPEN = "<think>";
 const THINK_CLOSE = "</think>";
@@ -272,7 +267,7 @@ class TemplateRenderer extends Renderer {
     const parts: ContentPart[] = [];
     const calls: (ToolCall | UnparsedToolCall)[] = [];
     splitAtBlocks(text, this.#blocks, parts, ([rawText, thinking, body]) => {
-      if (thinking === undefined) calls.push(readJsonToolCall(body!, rawText));
+      if (thinking === undefined) calls.push(readXmlToolCall(body!, rawText));
       else parts.push({ type: "thinking", thinking });
     });
     const unterminated = this.#readsCalls ? unterminatedToolBlock(text, CALL_OPEN, CALL_CLOSE) : undefined;
