@@ -24,6 +24,8 @@ from importlib.metadata import version
 from tinker_cookbook.renderers import TrainOnWhat, get_renderer
 from tinker_cookbook.renderers import base
 
+import formulas
+
 tokenizers = {}
 renderers = {}
 translations = {}
@@ -147,7 +149,12 @@ def run(renderer, tokenizer, cases):
     return [attempt(made, **case) for case in cases]
 
 
+def formula(formula, cases, tokenizer=None):
+    return formulas.calculate(formula, cases, **({} if tokenizer is None else {"tokenizer": tokenizers[tokenizer]}))
+
+
 COMMANDS = {
+    "formula": formula,
     "version": lambda: version("tinker-cookbook"),
     "tokenizer": add_tokenizer,
     "run": run,
