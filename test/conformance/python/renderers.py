@@ -166,4 +166,5 @@ for line in sys.stdin:
         answer = {"ok": COMMANDS[command.pop("command")](**command)}
     except Exception as error:
         answer = {"failed": f"{type(error).__name__}: {error}"}
-    print(json.dumps(answer), flush=True)
+    # JSON has no NaN.
+    print(json.dumps(answer).replace("NaN", "null"), flush=True)
