@@ -241,23 +241,18 @@ class TemplateRenderer extends Renderer {
   }
 
   override parseResponse(tokens: ArrayLike<number>): ParsedResponse {
-    const { text, termination } = this.#beforeStop(Array.from(tokens));
+    const { text, termination } = textBeforeStop(tokens, this.tokenizer, ...this.stopSequences);
     const message = termination === "malformed" ? { role: "assistant", content: text } : this.#read(text);
     return { message, termination };
   }
 
   protected override parseTruncated(tokens: readonly number[]): ParsedResponse {
-    const { text, termination } = this.#beforeStop(tokens);
+    const { text, termination } = textBeforeStop(tokens, this.tokenizer, ...this.stopSequences);
     return { message: this.#read(text), termination };
   }
 
   protected override get streamPrefix(): string {
     return this.#opensThoughts ? THINK_OPEN : "";
-  }
-
-  #beforeStop(tokens: readonly number[]): ReturnType<typeof textBeforeStop> {
-    const stops = this.stopSequences;
-    return textBeforeStop(tokens, this.tokenizer, tokens.find((token) => stops.includes(token)) ?? stops[0]!);
   }
 
   #read(answer: string): Message {

@@ -85,7 +85,9 @@ def calculate(formula, cases, **shared):
     for case in cases:
         try:
             given, named = ([], case) if isinstance(case, dict) else (case, {})
-            answers.append({"ok": FORMULAS[formula](*given, **named, **shared)})
+            made = FORMULAS[formula](*given, **named, **shared)
+            # JSON has no NaN, the one value that is not itself.
+            answers.append({"ok": made if made == made else None})
         except Exception as error:
             answers.append({"error": f"{type(error).__name__}: {error}"})
     return answers

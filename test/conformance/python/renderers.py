@@ -166,5 +166,4 @@ for line in sys.stdin:
         answer = {"ok": COMMANDS[command.pop("command")](**command)}
     except Exception as error:
         answer = {"failed": f"{type(error).__name__}: {error}"}
-    # JSON has no NaN.
-    print(json.dumps(answer).replace("NaN", "null"), flush=True)
+    print(json.dumps(answer), flush=True)
