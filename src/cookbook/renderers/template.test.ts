@@ -5,10 +5,10 @@ import { CharacterTokenizer } from "../../../test/support/character-tokenizer.js
 import { TinkerError } from "../../errors.js";
 import { defaultModel } from "../../local/default-model.js";
 import { compileChatTemplate } from "../../tokenizers/chat-template.js";
-import { loadTokenizer } from "../../tokenizers/index.js";
+import { type EncodeOptions, loadTokenizer } from "../../tokenizers/index.js";
 import type { Message } from "./messages.js";
 import { getRenderer } from "./registry.js";
-import type { Renderer, SupervisedExample } from "./renderer.js";
+import type { Renderer, RendererTokenizer, SupervisedExample } from "./renderer.js";
 import { templateRenderer } from "./template.js";
 
 const CHATML = `{% for message in messages %}<|im_start|>{{ message.role }}
@@ -44,10 +44,27 @@ const ENDS_TEXT_TWICE = `{{ bos_token }}{% for message in messages %}<|{{ messag
 {% endfor %}{% if add_generation_prompt %}<|assistant|>
 {% else %}{{ eos_token }}{% endif %}`;
 
-async function renderer(template: string, variables: Record<string, unknown> = {}): Promise<Renderer> {
-  const ends = { bosToken: "<|begin_of_text|>", eosToken: "<|end_of_text|>" };
-  const tokenizer = new CharacterTokenizer(ends);
-  const settings = { bos_token: ends.bosToken, eos_token: ends.eosToken };
+const ENDS = { bosToken: "<|begin_of_text|>", eosToken: "<|end_of_text|>" };
+
+/** Has a token for two newlines, as most vocabularies do. */
+class MergingTokenizer extends CharacterTokenizer {
+  override encode(text: string, options?: EncodeOptions): number[] {
+    return super.encode(text.replaceAll("\n\n", BLANK_LINE), options);
+  }
+
+  override decode(tokens: ArrayLike<number>): string {
+    return super.decode(tokens).replaceAll(BLANK_LINE, "\n\n");
+  }
+}
+
+const BLANK_LINE = "\ue000";
+
+async function renderer(
+  template: string,
+  variables: Record<string, unknown> = {},
+  tokenizer: RendererTokenizer = new CharacterTokenizer(ENDS),
+): Promise<Renderer> {
+  const settings = { bos_token: ENDS.bosToken, eos_token: ENDS.eosToken };
   const write = (await compileChatTemplate(new Map([["default", template]]), settings))!;
   return templateRenderer(Object.assign(tokenizer, { applyChatTemplate: write }), { variables });
 }
@@ -93,7 +110,32 @@ describe("a renderer made from a chat template", () => {
     );
     const chosen = messages.map((message, index) => ({ ...message, trainable: index === 1 }));
     expect(marked(chatml, chatml.buildSupervisedExample(chosen, "customized"))).toContain("⟦two<|im_end|>⟧");
-    expect(() => chatml.buildSupervisedExample(messages, "all_messages")).toThrow(/messages\[0\] of user/);
+  });
+
+  it("learns the words of others where asked, and nothing that the template writes around them", async () => {
+    const chatml = await renderer(CHATML);
+    const messages = [{ role: "system", content: "S" }, user(" 2?"), assistant("two"), user("0 probe 0")];
+    expect(marked(chatml, chatml.buildSupervisedExample(messages, "all_messages"))).toBe(
+      "<|im_start|>system\n⟦S<|im_end|>⟧\n<|im_start|>user\n⟦ 2?<|im_end|>⟧\n<|im_start|>assistant\n⟦two<|im_end|>⟧\n<|im_start|>user\n⟦0 probe 0<|im_end|>⟧\n",
+    );
+    expect(
+      marked(chatml, chatml.buildSupervisedExample(messages, "all_user_and_system_messages")),
+    ).not.toContain("⟦two");
+    const folding = await renderer(
+      CHATML.replace("{% for", "{% set hint = messages[0].content %}{% for").replace(
+        "<|im_end|>",
+        "<|im_end|>{{ hint }}",
+      ),
+    );
+    expect(() => folding.buildSupervisedExample([user("2?"), assistant("two")], "all_messages")).toThrow(
+      /messages\[0\] cannot be learnt: the chat template does not write it in one place/,
+    );
+    const merging = await renderer(CHATML, {}, new MergingTokenizer(ENDS));
+    const blank = [user("\n2?"), assistant("\ntwo")];
+    expect(() => merging.buildSupervisedExample(blank, "all_messages")).toThrow(/one token reaches over/);
+    // An answer is cut off from its prompt, as it is sampled behind it.
+    const { input } = merging.buildSupervisedExample(blank);
+    expect([...input.toInts()].slice(0, -5)).toEqual([...merging.buildPrompt(blank.slice(0, 1)).toInts()]);
   });
 
   it("makes an example of each answer where the template rewrites history", async () => {

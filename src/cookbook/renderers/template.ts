@@ -6,7 +6,6 @@ import {
   type ToolCall,
   type ToolDeclaration,
   textOf,
-  thinkingOf,
   type UnparsedToolCall,
 } from "./messages.js";
 import { splitAtBlocks, textBeforeStop, toolCallFields, unterminatedToolBlock } from "./parsing.js";
@@ -23,13 +22,13 @@ import {
   type TrainOn,
 } from "./renderer.js";
 import { PROBE, TemplateFormat, type TemplateTokenizer, TOOL_DECLARE } from "./template-format.js";
+import { type Place, placeOfAnswer, placeOfWords } from "./template-places.js";
 import { readXmlToolCall } from "./xml-tools.js";
 
 const THINK_OPEN = "<think>";
 const THINK_CLOSE = "</think>";
 const CALL_OPEN = "<tool_call>";
 const CALL_CLOSE = "</tool_call>";
-const MAX_SHOWN_LENGTH = 40;
 
 /** How a renderer reads its template. */
 export interface TemplateRendererOptions {
@@ -39,8 +38,8 @@ export interface TemplateRendererOptions {
 
 /**
  * A renderer for any model that comes with a chat template, which is taken as the truth: what it writes before an answer
- * is the prompt, and what it writes from there to the token that ends the turn is learnt. Where the template writes an
- * answer otherwise later on, that answer cannot be learnt within the longer conversation, and is refused there;
+ * is the prompt, and what it writes from there to the token that ends the turn is learnt. Special tokens written out in
+ * a message become those tokens, as they do with the template itself. Where the template writes an answer otherwise later on, that answer cannot be learnt within the longer conversation, and is refused there;
  * `buildSupervisedExamples` makes an example of its own of each.
  */
 export function templateRenderer(
@@ -59,8 +58,13 @@ export function templateRenderer(
   return new TemplateRenderer(tokenizer as TemplateTokenizer, variables);
 }
 
-/** Where an answer stands in the text of a conversation, or why it stands nowhere. */
-type Place = { readonly start: number; readonly end: number } | { readonly why: string };
+/** Part of a text in tokens, and the message that it is the words of. */
+interface Piece {
+  readonly tokens: readonly number[];
+  readonly index?: number;
+}
+
+const tokensOf = (pieces: readonly Piece[]): number[] => pieces.flatMap(({ tokens }) => tokens);
 
 class TemplateRenderer extends Renderer {
   readonly #format: TemplateFormat;
@@ -103,8 +107,8 @@ class TemplateRenderer extends Renderer {
     const { question, answer, thoughtful, calling, result } = PROBE;
     const stays = (first: Message, ...later: Message[]) => {
       const messages = [question, first, ...later];
-      const place = this.#placeOrRefusal(() => this.#format.write(messages, later.length > 0), messages, 1);
-      return "start" in place;
+      const write = () => this.#format.write(messages, later.length > 0);
+      return "start" in placeOfAnswer(this.#format, messages, 1, write);
     };
     const thoughtfulCall = { ...thoughtful, toolCalls: calling.toolCalls };
     // An answer that the template cannot write at all is not written otherwise later on.
@@ -140,7 +144,7 @@ class TemplateRenderer extends Renderer {
       );
     }
     const text = this.#format.write(messages, true);
-    const tokens = this.#pieces(text, this.#places(text, messages)).flatMap(({ tokens }) => tokens);
+    const tokens = tokensOf(this.#pieces(text, this.#answers(text, messages)));
     return ModelInput.fromInts(prefill === undefined ? tokens : [...tokens, ...this.encode(prefill)]);
   }
 
@@ -150,91 +154,58 @@ class TemplateRenderer extends Renderer {
   ): SupervisedExample {
     checkTrainable(messages, trainOn);
     const context = contexts(messages, this.turnStart(messages.slice(0, -1)));
+    const learntIndexes = new Set(
+      trainOn === "all_tokens"
+        ? []
+        : [...messages.keys()].filter((index) => this.isTrained(messages[index]!, context(index), trainOn)),
+    );
     const whole = this.#format.write(messages, false);
-    const places = this.#places(whole, messages);
-    const isTrained = (index: number) => this.isTrained(messages[index]!, context(index), trainOn);
-    for (const [index, { role }] of messages.entries()) {
-      if (trainOn === "all_tokens" || !isTrained(index)) continue;
-      const place = places.get(index);
-      if (place === undefined) {
-        throw new ValidationError(
-          "trainOn",
-          `trainOn must name answers alone, or all tokens, for a chat template, got "${trainOn}", which has ` +
-            `messages[${index}] of ${role} learnt: a template does not say where the words of others begin`,
-        );
-      }
-      if ("why" in place) throw new TinkerError(`messages[${index}] cannot be learnt: ${place.why}`);
-    }
-    const last = places.get(messages.length - 1);
+    const answers = this.#answers(whole, messages);
+    const last = answers.get(messages.length - 1);
     // What follows the end of the last turn is never sampled.
     const text = last !== undefined && "end" in last ? whole.slice(0, last.end) : whole;
+    const places = new Map(answers);
+    for (const index of learntIndexes) {
+      const place = places.get(index) ?? placeOfWords(this.#format, messages, index, whole);
+      if ("why" in place) throw new TinkerError(`messages[${index}] cannot be learnt: ${place.why}`);
+      places.set(index, place);
+    }
     const pieces = this.#pieces(text, places);
-    const weights = pieces.flatMap(({ tokens, index }) => {
-      const isLearnt = trainOn === "all_tokens" || (index !== undefined && isTrained(index));
-      return tokens.map(() => (isLearnt ? 1 : 0));
+    const tokens = tokensOf(pieces);
+    if (places.size > answers.size && !isSame(tokens, tokensOf(this.#pieces(text, answers)))) {
+      throw new TinkerError(
+        "The words of others cannot be learnt here: one token reaches over where they begin or end.",
+      );
+    }
+    const weights = pieces.flatMap((piece) => {
+      const isLearnt =
+        trainOn === "all_tokens" || (piece.index !== undefined && learntIndexes.has(piece.index));
+      return piece.tokens.map(() => (isLearnt ? 1 : 0));
     });
     const { bosToken } = this.tokenizer;
     if (bosToken !== undefined && text.startsWith(bosToken)) weights[0] = 0;
-    return {
-      input: ModelInput.fromInts(pieces.flatMap(({ tokens }) => tokens)),
-      weights: Float32Array.from(weights),
-    };
+    return { input: ModelInput.fromInts(tokens), weights: Float32Array.from(weights) };
   }
 
-  #places(text: string, messages: readonly Message[]): ReadonlyMap<number, Place> {
+  #answers(text: string, messages: readonly Message[]): ReadonlyMap<number, Place> {
     return new Map(
       messages.flatMap(({ role }, index) =>
-        role === "assistant" ? [[index, this.#placeOrRefusal(() => text, messages, index)] as const] : [],
+        role === "assistant"
+          ? [[index, placeOfAnswer(this.#format, messages, index, () => text)] as const]
+          : [],
       ),
     );
   }
 
-  #placeOrRefusal(write: () => string, messages: readonly Message[], index: number): Place {
-    try {
-      return this.#place(write(), messages, index);
-    } catch (error) {
-      if (error instanceof TinkerError) return { why: error.message };
-      throw error;
-    }
-  }
-
-  /** From the end of the prompt that asks for it to the token that ends it. */
-  #place(text: string, messages: readonly Message[], index: number): Place {
-    const message = messages[index]!;
-    const signs = [...this.#format.stops.values()];
-    if (signs.some((sign) => textOf(message).includes(sign) || thinkingOf(message).includes(sign))) {
-      return { why: `it holds ${signs.join(" or ")}, which ends a turn, within its content` };
-    }
-    const prompt = this.#format.write(messages.slice(0, index), true);
-    const whole = this.#format.write(messages.slice(0, index + 1), false);
-    if (!whole.startsWith(prompt)) {
-      return {
-        why: `the chat template begins an answer like this one otherwise than its prompt, which ends with ${ending(prompt)}`,
-      };
-    }
-    if (!text.startsWith(prompt))
-      return { why: `the chat template writes what comes before it otherwise later on` };
-    const answer = whole.slice(prompt.length);
-    const ends = signs.flatMap((sign) => (answer.includes(sign) ? [answer.indexOf(sign) + sign.length] : []));
-    if (ends.length === 0) return { why: `the chat template does not write ${signs.join(" or ")} behind it` };
-    const end = prompt.length + Math.min(...ends);
-    if (!text.startsWith(whole.slice(0, end))) {
-      return {
-        why: "the chat template writes it otherwise as history than as the turn being produced; buildSupervisedExamples makes it an example of its own",
-      };
-    }
-    return missing(message, whole.slice(prompt.length, end)) ?? { start: prompt.length, end };
-  }
-
   /** The tokens of a text, cut where answers begin and end: so they are sampled, whatever stands beside them. */
-  #pieces(text: string, places: ReadonlyMap<number, Place>): { tokens: readonly number[]; index?: number }[] {
-    const pieces: { tokens: readonly number[]; index?: number }[] = [];
+  #pieces(text: string, places: ReadonlyMap<number, Place>): Piece[] {
+    const found = [...places].flatMap(([index, place]) => ("why" in place ? [] : [{ index, ...place }]));
+    const pieces: Piece[] = [];
     let position = 0;
-    for (const [index, place] of places) {
-      if ("why" in place) continue;
-      pieces.push({ tokens: this.encode(text.slice(position, place.start)) });
-      pieces.push({ tokens: this.encode(text.slice(place.start, place.end)), index });
-      position = place.end;
+    for (const { index, start, end } of found.sort((one, other) => one.start - other.start)) {
+      pieces.push({ tokens: this.encode(text.slice(position, start)) });
+      pieces.push({ tokens: this.encode(text.slice(start, end)), index });
+      position = end;
     }
     pieces.push({ tokens: this.encode(text.slice(position)) });
     return pieces;
@@ -275,14 +246,8 @@ class TemplateRenderer extends Renderer {
   }
 }
 
-/** Where a template leaves out what a message has, it is not the message that would be learnt. */
-function missing(message: Message, answer: string): Place | undefined {
-  const dense = (text: string) => text.replace(/\s+/g, "");
-  const has = (text: string) => dense(answer).includes(dense(text));
-  if (!has(thinkingOf(message))) return { why: "the chat template leaves out its thoughts" };
-  if (!has(textOf(message))) return { why: "the chat template leaves out its text, or changes it" };
-  const call = message.toolCalls?.find(({ name }) => !has(name));
-  return call && { why: `the chat template leaves out its call to ${call.name}` };
+function isSame(tokens: readonly number[], others: readonly number[]): boolean {
+  return tokens.length === others.length && tokens.every((token, index) => token === others[index]);
 }
 
 /** Without the newlines that stand around thoughts and before calls. */
@@ -299,6 +264,3 @@ function withoutFrame(parts: readonly ContentPart[], hasCalls: boolean): Message
   });
   return framed.some(({ type }) => type === "thinking") ? framed : textOf({ content: framed });
 }
-
-/** How a prompt ends, to be read in an error. */
-const ending = (prompt: string): string => JSON.stringify(prompt.slice(-MAX_SHOWN_LENGTH));
