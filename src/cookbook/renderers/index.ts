@@ -11,6 +11,7 @@ export {
   thinkingOf,
   type UnparsedToolCall,
 } from "./messages.js";
+export { knownRenderers, recommendedRenderer, renderersOf } from "./models.js";
 export { classifyParseFailure, type ParseFailure } from "./parsing.js";
 export { JsonNumber, type JsonObject, type JsonValue } from "./python-json.js";
 export {
