@@ -14,7 +14,7 @@ const ROOMS = [
   "cookbook/supervised",
   "cookbook/evaluation",
   "cookbook/data",
-  "cookbook/chat.ts",
+  "cookbook/chat",
   "cookbook/renderers",
   "local/index.ts",
   "local/start.ts",

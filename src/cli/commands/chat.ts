@@ -1,4 +1,5 @@
 import { createInterface } from "node:readline";
+import { knownRenderers } from "../../cookbook/renderers/index.js";
 import { APIUserAbortError, isUserError } from "../../errors.js";
 import { type Answer, Conversation } from "../chat/conversation.js";
 import {
@@ -42,7 +43,8 @@ async function chat(options: ChatOptions, context: CommandContext): Promise<void
   const interrupted = context.interruption();
   const service = await context.serviceClient();
   const sampler = await whileWaiting(stderr, `opening ${model}`, openSampler(service, options, interrupted));
-  if (!sampler.tokenizer.hasChatTemplate) {
+  const baseModel = await sampler.sampling.getBaseModel({ signal: interrupted });
+  if (!sampler.tokenizer.hasChatTemplate && knownRenderers(baseModel) === undefined) {
     throw new Error(
       `${model} has no chat template, so it cannot take part in a conversation: let it continue a text with tinkerts sample`,
     );
