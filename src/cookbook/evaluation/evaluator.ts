@@ -1,4 +1,5 @@
 import type { SamplingClient, TrainingClient } from "../../clients/index.js";
+import { type EvaluateOptions, evaluate } from "./evaluate.js";
 
 /** Where training stands when it is measured. */
 export interface EvaluationContext {
@@ -15,4 +16,32 @@ export interface Evaluator {
   readonly name: string;
   /** The metrics, by the names they are logged under. */
   evaluate(context: EvaluationContext): Promise<Readonly<Record<string, number>>>;
+}
+
+/** What `evaluate` takes, but for the sampler, which training gives, and the folder. */
+export type TaskEvaluatorOptions = Omit<EvaluateOptions, "sampler" | "folder" | "settings" | "signal">;
+
+/** Tasks that are graded during training, as `eval/NAME/score` and the like. */
+export function taskEvaluator(options: TaskEvaluatorOptions): Evaluator {
+  const { name = "tasks" } = options;
+  return {
+    name,
+    evaluate: async ({ sampler, signal }) => {
+      const result = await evaluate({ ...options, sampler, signal });
+      const { score, standardError, numCorrect, numExamples, numErrors, numTruncated, passAtK } = result;
+      const metrics = {
+        score,
+        ...(standardError !== undefined && { standard_error: standardError }),
+        num_correct: numCorrect,
+        num_examples: numExamples,
+        num_errors: numErrors,
+        num_truncated: numTruncated,
+        ...Object.fromEntries(Object.entries(passAtK).map(([k, rate]) => [`pass@${k}`, rate])),
+        ...result.metrics,
+      };
+      return Object.fromEntries(
+        Object.entries(metrics).map(([key, value]) => [`eval/${name}/${key}`, value]),
+      );
+    },
+  };
 }
