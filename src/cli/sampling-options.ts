@@ -31,7 +31,10 @@ export function addModelOptions(command: Command): Command {
 }
 
 /** Adds the options that say how tokens are drawn. */
-export function addSamplingOptions(command: Command, defaults: { maxTokens?: number }): Command {
+export function addSamplingOptions(
+  command: Command,
+  defaults: { maxTokens?: number; temperature?: number },
+): Command {
   return command
     .option(
       "--max-tokens <number>",
@@ -39,7 +42,12 @@ export function addSamplingOptions(command: Command, defaults: { maxTokens?: num
       wholeNumber(1, MAX_TOKENS),
       defaults.maxTokens,
     )
-    .option("--temperature <number>", "0 takes the likeliest token every time", number(0, 100), 1)
+    .option(
+      "--temperature <number>",
+      "0 takes the likeliest token every time",
+      number(0, 100),
+      defaults.temperature ?? 1,
+    )
     .option(
       "--top-k <number>",
       "draw from the k likeliest tokens (default: from all)",

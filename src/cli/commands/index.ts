@@ -104,6 +104,17 @@ export const COMMANDS: readonly (CommandEntry | CommandGroup)[] = [
     load: () => import("./chat.js"),
   },
   {
+    name: "eval",
+    summary: "let a model answer tasks, and say how good its answers are",
+    note: 'A task is a line such as {"prompt": "What is 12 + 7?", "answer": "19"}, or has messages in place of the prompt; id is optional. A module of your own exports a function as its default, which gets { text, task } and returns true, false or a number from 0 to 1. Without a server and without an API key the built-in backend does the work.',
+    examples: [
+      "tinkerts eval sums.jsonl --model tinkerts/nano --grade number",
+      "tinkerts eval sums.jsonl --checkpoint tinker://... --grade number --samples 8 --pass-at 4 --folder evals/final",
+      "tinkerts eval letters.jsonl --model Qwen/Qwen3-8B --grade judge --judge-model Qwen/Qwen3-32B --rubric 'The tone is friendly.'",
+    ],
+    load: () => import("./eval.js"),
+  },
+  {
     name: "run",
     summary: "look at training runs",
     commands: [

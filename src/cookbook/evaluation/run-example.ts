@@ -15,10 +15,10 @@ import {
   chat,
   isContextOverflow,
 } from "../chat/index.js";
-import { type Message, type Renderer, thinkingOf } from "../renderers/index.js";
+import { type Renderer, thinkingOf } from "../renderers/index.js";
 import type { Grade, Graded, Reward } from "./graders.js";
 import type { Answered } from "./result.js";
-import type { Task } from "./tasks.js";
+import { type Task, withSystem } from "./tasks.js";
 
 /** What is the same for all examples of a run. */
 export interface ExampleSettings {
@@ -66,11 +66,12 @@ export async function runExample(
   }
 }
 
-function ask(task: Task, { sampler, system, chat: options }: ExampleSettings, signal: AbortSignal) {
-  const { messages, tools } = task;
-  const lacksSystem = system !== undefined && messages[0]?.role !== "system";
-  const first: Message[] = lacksSystem ? [{ role: "system", content: system }] : [];
-  return chat(sampler, [...first, ...messages], { ...options, tools, signal });
+function ask(
+  { messages, tools }: Task,
+  { sampler, system, chat: options }: ExampleSettings,
+  signal: AbortSignal,
+) {
+  return chat(sampler, withSystem(messages, system), { ...options, tools, signal });
 }
 
 const FAILED = {
@@ -110,9 +111,9 @@ async function gradeSample(
 ): Promise<Example> {
   const { message, text, tokens, stopReason } = answer;
   const example = {
-    ...FAILED,
     id: task.id,
     sample,
+    ...FAILED,
     text,
     thinking: thinkingOf(message),
     promptTokens,

@@ -69,6 +69,13 @@ function unusedId(id: string, ids: Map<string, number>, index: number): string {
   return `${id}_${number}`;
 }
 
+/** The messages with a system message before them, unless they have one. */
+export function withSystem(messages: readonly Message[], system: string | undefined): readonly Message[] {
+  return system === undefined || messages[0]?.role === "system"
+    ? messages
+    : [{ role: "system", content: system }, ...messages];
+}
+
 /** The first characters of a text's SHA-256: enough to tell tasks apart. */
 export async function digest(text: string): Promise<string> {
   const hash = await crypto.subtle.digest("SHA-256", new TextEncoder().encode(text));

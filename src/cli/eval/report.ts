@@ -1,0 +1,63 @@
+import type { EvaluationResult, ExampleResult } from "../../cookbook/evaluation/index.js";
+import type { Task } from "../../cookbook/evaluation/tasks.js";
+import { textOf } from "../../cookbook/renderers/index.js";
+import type { CommandContext } from "../context.js";
+import { cutText, printable, printItem, printJson } from "../output/index.js";
+
+const MAX_WRONG_SHOWN = 3;
+
+/** Prints what came out: to people in sentences, to programs with every example. */
+export function report(context: CommandContext, result: EvaluationResult, tasks: readonly Task[]): void {
+  const { format } = context.globals();
+  if (format === "json") printJson(context, result);
+  else if (format === "csv") printItem(context, result, COLUMNS);
+  else for (const line of sentences(result, tasks, widthOf(context))) context.stdout.write(`${line}\n`);
+}
+
+const COLUMNS = (
+  [
+    ...["name", "score", "scoreCompleted", "standardError", "numExamples", "numCorrect"],
+    ...["numErrors", "numUngraded", "numTruncated", "seconds"],
+  ] as ("name" | "score" | "numCorrect")[]
+).map((name) => ({ header: name, name, value: (result: EvaluationResult) => result[name] }));
+
+const percent = (share: number) => `${(100 * share).toFixed(1)}%`;
+
+function sentences(result: EvaluationResult, tasks: readonly Task[], width: number): string[] {
+  const { name, score, scoreCompleted, standardError, numExamples, numCorrect } = result;
+  const { numErrors, numUngraded, numTruncated } = result;
+  const range = standardError === undefined ? "" : ` ± ${percent(standardError)}`;
+  const lines = [`${name}: ${percent(score)}${range}, ${numCorrect} of ${numExamples} answers right`];
+  const passes = Object.entries(result.passAtK).map(([k, rate]) => `pass@${k} ${percent(rate)}`);
+  if (passes.length > 0) lines.push(`  ${passes.join(", ")}`);
+  const failed = numErrors - numUngraded;
+  const others = [
+    ...(numTruncated > 0 ? [`${numTruncated} cut off`] : []),
+    ...(failed > 0 ? [`${failed} failed`] : []),
+    ...(numUngraded > 0 ? [`${numUngraded} without a verdict`] : []),
+  ];
+  if (others.length > 0) lines.push(`  ${others.join(", ")}; ${percent(scoreCompleted)} of the others`);
+  const failure = result.examples.find(({ outcome }) => outcome === "error");
+  if (failure !== undefined) lines.push(cutText(`  the first failure: ${failure.error}`, width));
+  return [...lines, ...wrongAnswers(result.examples, tasks, width)];
+}
+
+function wrongAnswers(examples: readonly ExampleResult[], tasks: readonly Task[], width: number): string[] {
+  const byId = new Map(tasks.map((task) => [task.id, task]));
+  // One answer a task.
+  const wrong = new Map(
+    examples.filter(({ outcome, reward }) => outcome === "graded" && reward < 1).map((one) => [one.id, one]),
+  );
+  if (wrong.size === 0) return [];
+  const shown = [...wrong.values()].slice(0, MAX_WRONG_SHOWN).map(({ id, text }) => {
+    const task = byId.get(id)!;
+    const asked = textOf(task.messages.at(-1)!);
+    const expected = task.answer === undefined ? "" : `  (right: ${task.answer})`;
+    return cutText(printable(`  ${asked}  →  ${text.trim()}${expected}`), width, "middle");
+  });
+  return ["", "Wrong, for example:", ...shown];
+}
+
+function widthOf({ stdout }: CommandContext): number {
+  return stdout.isTTY ? stdout.columns || 80 : 200;
+}

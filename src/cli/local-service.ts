@@ -1,0 +1,58 @@
+import type { ServiceClient } from "tinkerts";
+import type { CommandContext } from "./context.js";
+import { credentialOf } from "./credential.js";
+
+/** Where runs and checkpoints of the built-in backend are kept, as `tinkerts serve` does it. */
+const DATA_FOLDER = ".tinkerts";
+
+/** A server that is ready for work. */
+export interface OpenedService extends AsyncDisposable {
+  readonly service: ServiceClient;
+  /** The model, by the name that this server has for it. */
+  readonly baseModel: string | undefined;
+}
+
+/**
+ * The server that the command line names, or the hosted one where there is a key for it. Where there is neither, the
+ * built-in backend in this process, with the model that is wanted.
+ */
+export async function openService(
+  context: CommandContext,
+  baseModel: string | undefined,
+): Promise<OpenedService> {
+  if (hasServer(context)) {
+    const service = await context.serviceClient();
+    return { service, baseModel, [Symbol.asyncDispose]: async () => {} };
+  }
+  const { checkModel } = await import("../local/engine/model/base-model.js");
+  const { defaultModel } = await import("../local/default-model.js");
+  const { startLocalBackend } = await import("../local/start.js");
+  const { findModel } = await import("./commands/find-model.js");
+  const { ServiceClient } = await import("tinkerts");
+  const isDefault = baseModel === undefined || baseModel === defaultModel.name;
+  const model = isDefault ? defaultModel : await findModel(context, baseModel, checkModel);
+  context.notify(
+    `No server is named, and there is no API key: the built-in backend does the work, with its data in ${DATA_FOLDER}.`,
+  );
+  const backend = await startLocalBackend({ listen: false, dataDir: DATA_FOLDER, models: [model] });
+  const service = new ServiceClient(backend);
+  return {
+    service,
+    baseModel: baseModel === undefined ? undefined : model.name,
+    [Symbol.asyncDispose]: async () => {
+      await service.close();
+      await backend.close();
+    },
+  };
+}
+
+function hasServer(context: CommandContext): boolean {
+  const globals = context.globals();
+  if (globals.baseURL || process.env["TINKER_BASE_URL"]) return true;
+  try {
+    credentialOf(globals);
+    return true;
+  } catch {
+    return false;
+  }
+}
