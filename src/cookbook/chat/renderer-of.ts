@@ -30,10 +30,7 @@ async function findRenderer(sampler: ChatSampler): Promise<Renderer> {
   const names = rendererNames();
   const name = knownRenderers(baseModel)?.find((candidate) => names.includes(candidate));
   if (name !== undefined) return getRenderer(name, tokenizer);
-  if (tokenizer.hasChatTemplate) {
-    const { TemplateChatRenderer } = await import("./template-renderer.js");
-    return new TemplateChatRenderer(tokenizer);
-  }
+  if (tokenizer.hasChatTemplate) return getRenderer("template", tokenizer);
   if (knownRenderers(baseModel) === undefined) {
     throw new TinkerError(
       `${baseModel} has no chat format: it is in no table of renderers, and its tokenizer has no chat template. ` +

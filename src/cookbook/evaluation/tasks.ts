@@ -1,4 +1,4 @@
-import { TinkerError, ValidationError } from "../../errors.js";
+import { messageOf, TinkerError, ValidationError } from "../../errors.js";
 import { describe, isRecord } from "../../wire/index.js";
 import { readRow } from "../data/read-row.js";
 import type { Message, ToolDeclaration } from "../renderers/index.js";
@@ -92,12 +92,13 @@ async function givenRows(
   }
   const { openFile } = await import("../data/files.node.js");
   await using lines = await openFile(from);
-  const texts = await lines.read([...new Array(lines.length).keys()]);
-  const rows = texts.map((text, index) => {
+  const decoder = new TextDecoder("utf-8", { fatal: true });
+  const read = await lines.read([...new Array(lines.length).keys()]);
+  const rows = read.map((line, index) => {
     try {
-      return JSON.parse(text) as unknown;
+      return JSON.parse(decoder.decode(line)) as unknown;
     } catch (error) {
-      throw new TinkerError(`${lines.place(index)} is not JSON: ${(error as Error).message}`);
+      throw new TinkerError(`${lines.place(index)} is not JSON: ${messageOf(error)}`);
     }
   });
   return { rows, place: (index) => lines.place(index) };
