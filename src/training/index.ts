@@ -1,5 +1,6 @@
 /** Around a training loop: terms to add to a custom loss, and runs that go on over failures. */
 export {
+  type CheckpointPlan,
   type FailureReason,
   type MetricValue,
   type RecoveryLog,

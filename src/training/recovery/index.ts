@@ -2,6 +2,7 @@
 export { RunGaveUpError } from "./run-gave-up-error.js";
 export { superviseRun } from "./supervise-run.js";
 export type {
+  CheckpointPlan,
   FailureReason,
   MetricValue,
   RecoveryLog,

@@ -64,6 +64,8 @@ class FakeTraining {
   readonly modelId: string;
   readonly #trained: number[];
   #gradients: number[] = [];
+  /** A model does what it is asked in the order of the requests. */
+  #last: Promise<unknown> = Promise.resolve();
   constructor(service: FakeService, modelId: string, trained: number[]) {
     this.#service = service;
     this.modelId = modelId;
@@ -92,10 +94,11 @@ class FakeTraining {
   }
   #request<R>(name: string, argument: unknown, act: () => R): APIFuture<R> {
     if (this.#service.isClosed) throw new Error("closed");
-    const result = Promise.resolve().then(async () => {
+    const result = this.#last.then(async () => {
       await this.#service.server.onRequest(name, argument, this.modelId);
       return act();
     });
+    this.#last = result.catch(() => {});
     return new APIFuture({ submitted: Promise.resolve("id"), result });
   }
 }
@@ -258,7 +261,7 @@ describe("superviseRun", () => {
       if (name === "restore") server.corrupted = false;
     };
     const { checkpoint } = await run();
-    expect(events.find(({ type }) => type === "failed")).toMatchObject({ reason: "corrupted", step: 7 });
+    expect(events.find(({ type }) => type === "failed")).toMatchObject({ reason: "corrupted" });
     expect(log.resumableCheckpoints().map(({ statePath }) => statePath.split("/")[2])).toEqual([
       "run-0",
       "run-0",
@@ -547,6 +550,141 @@ describe("superviseRun", () => {
       },
     });
     expect(Math.max(...ahead)).toBe(1);
+  });
+
+  it("sends steps behind a save without waiting for it, and writes them down in order", async () => {
+    const { server, run, events, finalSteps } = setUp({ steps: 6, checkpointEvery: 2 });
+    let isSaving = false;
+    const sentDuringSaves: number[] = [];
+    server.onRequest = async (name) => {
+      if (name !== "saveState") return;
+      isSaving = true;
+      await new Promise((resolve) => setTimeout(resolve, 5));
+      isSaving = false;
+    };
+    const { checkpoint } = await run({
+      step: (training, step) => {
+        if (isSaving) sentDuringSaves.push(step);
+        training.forwardBackward(step);
+        training.optimStep(step);
+        return { step };
+      },
+    });
+    expect(sentDuringSaves).toEqual(expect.arrayContaining([2, 4]));
+    for (const event of events) {
+      if (event.type !== "checkpoint") continue;
+      expect(finalSteps(event.checkpoint.statePath)).toEqual(everyStep.slice(0, event.checkpoint.batch));
+    }
+    expect(checkpoint.batch).toBe(6);
+    const order = events.flatMap<string | number>((event) =>
+      event.type === "step"
+        ? [event.step]
+        : event.type === "checkpoint"
+          ? [`saved ${event.checkpoint.batch}`]
+          : [],
+    );
+    expect(order).toEqual(["saved 0", 0, 1, "saved 2", 2, 3, "saved 4", 4, 5, "saved 6"]);
+  });
+
+  it("measures before each step and after the last, without holding up training", async () => {
+    const lines: [number, object][] = [];
+    class ReadableLog extends MemoryLog {
+      override async logMetrics(metrics: object, step: number) {
+        lines.push([step, metrics]);
+        await super.logMetrics(metrics, step);
+      }
+    }
+    const { run, events } = setUp({ steps: 3, log: new ReadableLog() });
+    let release = () => {};
+    const slow = new Promise<number>((resolve) => {
+      release = () => resolve(7);
+    });
+    await run({
+      measure: (_, batch) => ({ seen: batch === 0 ? slow : batch }),
+      step: async (training, step) => {
+        if (step === 2) release();
+        training.forwardBackward(step);
+        await training.optimStep(step);
+        return { step };
+      },
+    });
+    expect(lines).toEqual([
+      [0, { seen: 7, step: 0 }],
+      [1, { seen: 1, step: 1 }],
+      [2, { seen: 2, step: 2 }],
+      [3, { seen: 3 }],
+    ]);
+    expect(events.find(({ type }) => type === "measured")).toMatchObject({ batch: 3, metrics: { seen: 3 } });
+  });
+
+  it("ends a run whose metrics fail, and keeps no checkpoint from behind them", async () => {
+    const { run, log } = setUp({ checkpointEvery: 2 });
+    await expect(
+      run({
+        step: (training, step) => {
+          const loss = training.forwardBackward(step);
+          training.optimStep(step);
+          const check = async () => {
+            if (step === 5) throw new Error("the loss of step 5 is no number");
+            return loss;
+          };
+          return { loss: check() };
+        },
+      }),
+    ).rejects.toThrow("the loss of step 5 is no number");
+    expect(log.resumableCheckpoints().at(-1)?.batch).toBe(4);
+  });
+
+  it("ends early when it is told to, with the weights as they are", async () => {
+    const { run, finalSteps } = setUp();
+    const { checkpoint } = await run({
+      measure: (_, batch, { end }) => {
+        if (batch === 5) end();
+      },
+    });
+    expect(checkpoint).toMatchObject({ name: "final", batch: 5, final: true });
+    expect(finalSteps(checkpoint.statePath)).toEqual(everyStep.slice(0, 5));
+  });
+
+  it("pauses after the step under way with a checkpoint, and goes on from there", async () => {
+    const { server, run, events, finalSteps } = setUp();
+    const pause = new AbortController();
+    const { checkpoint } = await run({
+      pauseSignal: pause.signal,
+      step: (training, step) => {
+        if (step === 5) pause.abort();
+        training.forwardBackward(step);
+        training.optimStep(step);
+      },
+    });
+    expect(checkpoint).toMatchObject({ name: "000006", batch: 6 });
+    expect(checkpoint.final).toBeUndefined();
+    expect(finalSteps(checkpoint.statePath)).toEqual(everyStep.slice(0, 6));
+    expect(events.at(-1)).toMatchObject({ type: "paused" });
+    expect(server.closed).toEqual(["interrupted"]);
+    const { checkpoint: last } = await run();
+    expect(finalSteps(last.statePath)).toEqual(everyStep);
+  });
+
+  it("saves as it is planned: when, for whom and for how long", async () => {
+    const saves: unknown[] = [];
+    const { server, run, log } = setUp({
+      steps: 6,
+      checkpointAt: (batch) =>
+        batch === 3 ? { sampler: true, ttlSeconds: 60 } : batch % 2 === 0 ? { rolling: true } : undefined,
+    });
+    server.onRequest = (name, argument) => name.startsWith("save") && saves.push([name, argument]);
+    await run();
+    expect(
+      log.resumableCheckpoints().map(({ name, rolling, samplerPath }) => [name, rolling, samplerPath]),
+    ).toEqual([
+      ["000000", true, undefined],
+      ["000002", true, undefined],
+      ["000003", undefined, "tinker://run-0/sampler_weights/000003"],
+      ["000004", true, undefined],
+      ["final", undefined, "tinker://run-0/sampler_weights/final"],
+    ]);
+    expect(saves).toContainEqual(["saveState", expect.objectContaining({ name: "000003", ttlSeconds: 60 })]);
   });
 
   it("refuses what would lose training: loose gradients before a checkpoint, one client used twice", async () => {

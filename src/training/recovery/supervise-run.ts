@@ -1,5 +1,4 @@
 import { messageOf, ValidationError } from "../../errors.js";
-import type { APIFuture } from "../../futures/index.js";
 import {
   abortError,
   backOffMs,
@@ -13,6 +12,7 @@ import { Generation } from "./generation.js";
 import { MemoryLog } from "./memory-log.js";
 import { RunGaveUpError } from "./run-gave-up-error.js";
 import type {
+  CheckpointPlan,
   MetricValue,
   RecoveryLog,
   RecoveryPolicy,
@@ -27,6 +27,8 @@ import type {
 } from "./types.js";
 
 const DEFAULT_CHECKPOINT_EVERY = 20;
+
+const FINAL_PLAN: CheckpointPlan = { sampler: true };
 
 const DEFAULT_POLICY: RecoveryPolicy = {
   maxAttempts: 5,
@@ -97,7 +99,8 @@ class Supervisor<S extends SupervisedService<T>, T extends SupervisedTraining> {
           );
           throwIfAborted(signal, "The run");
           const checkpoint = await this.#live(current);
-          await (await current.end("success")).closed;
+          const isPaused = checkpoint.final !== true;
+          await (await current.end(isPaused ? "interrupted" : "success")).closed;
           return this.#finish(checkpoint);
         } catch (error) {
           await this.#recover(generation, error);
@@ -112,41 +115,66 @@ class Supervisor<S extends SupervisedService<T>, T extends SupervisedTraining> {
 
   /** Until the last step is saved, or something throws. */
   async #live(generation: Generation<S, T>): Promise<RunCheckpoint> {
-    const { steps, step: train } = this.#options;
-    const { training, checkpoint } = await this.#begin(generation);
-    let behind: Promise<void> = Promise.resolve();
-    for (let step = checkpoint.batch; step < steps; step += 1) {
+    const { steps, step: train, measure, pauseSignal } = this.#options;
+    const { service, signal } = generation;
+    let isEnded = false;
+    const end = () => {
+      isEnded = true;
+    };
+    const context = { service, signal, end };
+    const { training, batch: first, checkpoint } = await this.#begin(generation);
+    let saved = { batch: first, checkpoint };
+    /** Lines and checkpoints reach the log in the order of their steps. */
+    let written: Promise<unknown> = checkpoint;
+    let behind: Promise<unknown> = checkpoint;
+    for (let step = first; ; step += 1) {
       this.#step = step;
-      const context = { service: generation.service, signal: generation.signal };
-      const { metrics } = await generation.during(finishStep((async () => train(training, step, context))()));
-      const settling = this.#settle(generation, step, behind, metrics, generation.takeRequests());
-      settling.catch(() => {});
+      if (pauseSignal?.aborted === true && step < steps) {
+        const isSaved = saved.batch === step;
+        const plan = this.#planAt(step) ?? {};
+        return generation.during(
+          isSaved ? saved.checkpoint : this.#save(generation, training, step, plan, written),
+        );
+      }
+      const measured = await this.#work(generation, async () => measure?.(training, step, context));
+      if (step === steps || isEnded) {
+        const line = this.#write(generation, step, written, [measured], { isStep: false });
+        return generation.during(this.#save(generation, training, step, "final", line));
+      }
+      const made = await this.#work(generation, async () => train(training, step, context));
+      const requests = Promise.all(generation.takeRequests());
+      written = this.#write(generation, step, Promise.all([written, requests]), [measured, made]);
       // One step may be on its way while the next is made; no more, so that a failure is noticed soon.
       await generation.during(behind);
-      behind = settling;
+      behind = requests;
       const done = step + 1;
-      if (done % this.#checkpointEvery !== 0 && done !== steps) continue;
-      await generation.during(behind);
+      const plan = done === steps ? undefined : this.#planAt(done);
+      if (plan === undefined && done !== steps) continue;
+      if (generation.hasLooseGradients) await generation.during(written);
       if (generation.hasLooseGradients) {
         throw new ValidationError(
           "step",
           `step ${step} must end with optimStep: a checkpoint follows it, and gradients that are not applied are not part of one`,
         );
       }
-      if (done < steps) await this.#save(generation, training, done);
+      if (plan === undefined) continue;
+      saved = { batch: done, checkpoint: this.#save(generation, training, done, plan, written) };
+      written = saved.checkpoint;
     }
-    return this.#save(generation, training, steps, { isFinal: true });
   }
 
-  async #begin(generation: Generation<S, T>): Promise<{ training: T; checkpoint: RunCheckpoint }> {
+  async #begin(
+    generation: Generation<S, T>,
+  ): Promise<{ training: T; batch: number; checkpoint: Promise<RunCheckpoint> }> {
     const { service } = generation;
     const { start, steps } = this.#options;
     const from = this.#choose();
     if (from === undefined) {
       const training = generation.watch(await generation.during(start(service)));
       this.#emit({ type: "started", modelId: training.modelId });
-      // From here on the start need not be repeated, which could give other initial weights.
-      return { training, checkpoint: await this.#save(generation, training, 0) };
+      // Once that is saved the start need not be repeated, which could give other initial weights.
+      const checkpoint = this.#save(generation, training, 0, this.#planAt(0) ?? {}, Promise.resolve());
+      return { training, batch: 0, checkpoint };
     }
     if (from.batch > steps) {
       throw new ValidationError(
@@ -160,7 +188,7 @@ class Supervisor<S extends SupervisedService<T>, T extends SupervisedTraining> {
     this.#named = undefined;
     if (this.#attempt > 0) this.#restores += 1;
     this.#emit({ type: "restored", attempt: this.#attempt, modelId: training.modelId, checkpoint: from });
-    return { training, checkpoint: from };
+    return { training, batch: from.batch, checkpoint: Promise.resolve(from) };
   }
 
   async #restore(generation: Generation<S, T>, from: RunCheckpoint): Promise<T> {
@@ -195,51 +223,87 @@ class Supervisor<S extends SupervisedService<T>, T extends SupervisedTraining> {
     return this.#log.resumableCheckpoints().filter(({ statePath }) => !this.#unusable.has(statePath));
   }
 
-  /** Waits for all of a step; only then does it count as done. */
-  async #settle(
-    generation: Generation<S, T>,
-    step: number,
-    before: Promise<void>,
-    metrics: Promise<RunMetrics>,
-    requests: readonly APIFuture<unknown>[],
-  ): Promise<void> {
-    await before;
-    await Promise.all(requests);
-    const resolved = await metrics;
-    if (generation.failure !== undefined) throw generation.failure.error;
-    const isLogged = step <= (this.#log.lastMetricsStep ?? -1);
-    if (!isLogged && Object.keys(resolved).length > 0) await this.#log.logMetrics(resolved, step);
-    this.#emit({ type: "step", step, metrics: resolved, repeated: step < this.#furthest });
-    this.#furthest = Math.max(this.#furthest, step + 1);
+  /** Calls `measure` or `step`. Its metrics may come later, but their failure ends this life as soon as it is known. */
+  async #work(generation: Generation<S, T>, work: () => Promise<StepResult>): Promise<PendingMetrics> {
+    const { metrics } = await generation.during(finishStep(work()));
+    this.#watch(generation, metrics);
+    return { metrics };
   }
 
-  async #save(
+  /** Waits for all of a step; only then does it count as done. */
+  #write(
+    generation: Generation<S, T>,
+    step: number,
+    before: Promise<unknown>,
+    parts: readonly PendingMetrics[],
+    { isStep = true } = {},
+  ): Promise<void> {
+    const write = async () => {
+      await before;
+      const resolved = Object.assign({}, ...(await Promise.all(parts.map(({ metrics }) => metrics))));
+      if (generation.failure !== undefined) throw generation.failure.error;
+      const hasMetrics = Object.keys(resolved).length > 0;
+      const isLogged = step <= (this.#log.lastMetricsStep ?? -1);
+      if (!isLogged && hasMetrics) await this.#log.logMetrics(resolved, step);
+      if (!isStep) {
+        if (hasMetrics) this.#emit({ type: "measured", batch: step, metrics: resolved });
+        return;
+      }
+      this.#emit({ type: "step", step, metrics: resolved, repeated: step < this.#furthest });
+      this.#furthest = Math.max(this.#furthest, step + 1);
+    };
+    return this.#watch(generation, write());
+  }
+
+  /** Sends the save at once, so that it stands between this step and the next; it counts when all before it is written. */
+  #save(
     generation: Generation<S, T>,
     training: T,
     batch: number,
-    { isFinal = false } = {},
+    plan: CheckpointPlan | "final",
+    before: Promise<unknown>,
   ): Promise<RunCheckpoint> {
     const { signal } = generation;
+    const isFinal = plan === "final";
+    const { sampler, ttlSeconds, rolling } = isFinal ? FINAL_PLAN : plan;
     const name = isFinal ? "final" : String(batch).padStart(6, "0");
-    const ttlSeconds = isFinal ? undefined : this.#options.checkpointTtlSeconds;
-    const state = await generation.during(training.saveState(name, { signal, ttlSeconds }));
-    const sampler = isFinal
-      ? await generation.during(training.saveWeightsForSampler(name, { signal }))
-      : undefined;
-    generation.takeRequests();
-    // A checkpoint of a run that went bad unnoticed is not one to go back to.
-    await generation.during(generation.checkCorrupted(training.modelId));
-    const checkpoint: RunCheckpoint = {
-      name,
-      batch,
-      ...(isFinal ? { final: true } : {}),
-      statePath: state.path,
-      ...(sampler === undefined ? {} : { samplerPath: sampler.path }),
+    const save = async (): Promise<RunCheckpoint> => {
+      const saving = Promise.all([
+        training.saveState(name, { signal, ttlSeconds }),
+        sampler ? training.saveWeightsForSampler(name, { signal, ttlSeconds }) : undefined,
+      ]);
+      generation.takeRequests();
+      saving.catch(() => {});
+      await before;
+      const [state, samplerWeights] = await saving;
+      // A checkpoint of a run that went bad unnoticed is not one to go back to.
+      await generation.checkCorrupted(training.modelId);
+      const checkpoint: RunCheckpoint = {
+        name,
+        batch,
+        ...(isFinal ? { final: true } : {}),
+        statePath: state.path,
+        ...(samplerWeights === undefined ? {} : { samplerPath: samplerWeights.path }),
+        ...(rolling ? { rolling } : {}),
+      };
+      await this.#log.logCheckpoint(checkpoint);
+      this.#attempt = 0;
+      this.#emit({ type: "checkpoint", checkpoint });
+      return checkpoint;
     };
-    await this.#log.logCheckpoint(checkpoint);
-    this.#attempt = 0;
-    this.#emit({ type: "checkpoint", checkpoint });
-    return checkpoint;
+    return this.#watch(generation, save());
+  }
+
+  #planAt(batch: number): CheckpointPlan | undefined {
+    const { checkpointAt, checkpointTtlSeconds: ttlSeconds } = this.#options;
+    if (checkpointAt !== undefined) return checkpointAt(batch);
+    return batch % this.#checkpointEvery === 0 ? { ttlSeconds } : undefined;
+  }
+
+  /** What nobody waits for yet ends this life too when it fails. */
+  #watch<R>(generation: Generation<S, T>, work: Promise<R>): Promise<R> {
+    work.catch((error: unknown) => generation.fail(classify(error, this.#policy.shouldRestore)));
+    return work;
   }
 
   /** Ends a failed life and waits until the next may begin; throws when there is to be none. */
@@ -294,7 +358,7 @@ class Supervisor<S extends SupervisedService<T>, T extends SupervisedTraining> {
   }
 
   #finish(checkpoint: RunCheckpoint): SupervisedRunResult {
-    this.#emit({ type: "finished", checkpoint });
+    this.#emit({ type: checkpoint.final === true ? "finished" : "paused", checkpoint });
     return { checkpoint, restores: this.#restores };
   }
 
@@ -309,8 +373,13 @@ class Supervisor<S extends SupervisedService<T>, T extends SupervisedTraining> {
 
 type StepResult = Awaited<ReturnType<SuperviseRunOptions<never, never>["step"]>>;
 
+/** Not a promise of them: whoever awaits this has the step's requests sent, not done. */
+interface PendingMetrics {
+  readonly metrics: Promise<RunMetrics>;
+}
+
 /** Metrics that come too late, of a step that a failure has overtaken, must not end the process. */
-async function finishStep(returned: Promise<StepResult>): Promise<{ readonly metrics: Promise<RunMetrics> }> {
+async function finishStep(returned: Promise<StepResult>): Promise<PendingMetrics> {
   const metrics = resolveAll((await returned) ?? {});
   metrics.catch(() => {});
   return { metrics };

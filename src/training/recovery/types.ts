@@ -9,7 +9,7 @@ export interface SupervisedTraining {
   ): PromiseLike<{ path: string }>;
   saveWeightsForSampler(
     name: string,
-    options?: { signal?: AbortSignal | undefined },
+    options?: { signal?: AbortSignal | undefined; ttlSeconds?: number | undefined },
   ): PromiseLike<{ path: string }>;
 }
 
@@ -38,6 +38,17 @@ export interface RunCheckpoint {
   readonly statePath: string;
   readonly samplerPath?: string | undefined;
   readonly final?: boolean | undefined;
+  /** It only bridges the time to the next one, and may be deleted then. */
+  readonly rolling?: boolean | undefined;
+}
+
+/** How the weights after some steps are kept. */
+export interface CheckpointPlan {
+  /** Whether they are also saved for sampling. */
+  readonly sampler?: boolean | undefined;
+  /** How long they are kept; for ever when absent. */
+  readonly ttlSeconds?: number | undefined;
+  readonly rolling?: boolean | undefined;
 }
 
 /** One value of a metric, as JSON has it. */
@@ -104,6 +115,8 @@ export type RunEvent =
       readonly metrics: RunMetrics;
       readonly repeated: boolean;
     }
+  /** What `measure` found after the last step. */
+  | { readonly type: "measured"; readonly batch: number; readonly metrics: RunMetrics }
   | { readonly type: "checkpoint"; readonly checkpoint: RunCheckpoint }
   /** `step` is the one that was being worked on. */
   | {
@@ -127,6 +140,8 @@ export type RunEvent =
       readonly checkpoint: RunCheckpoint;
     }
   | { readonly type: "gave-up"; readonly error: unknown; readonly attempts: number }
+  /** `pauseSignal` has ended it early. */
+  | { readonly type: "paused"; readonly checkpoint: RunCheckpoint }
   | { readonly type: "finished"; readonly checkpoint: RunCheckpoint };
 
 /** What a step may use besides its training client. */
@@ -134,7 +149,12 @@ export interface StepContext<S> {
   readonly service: S;
   /** Aborted when the run fails or is stopped; pass it on to whatever the step waits for. */
   readonly signal: AbortSignal;
+  /** Lets no further step begin: the run ends with the weights as they are then. */
+  readonly end: () => void;
 }
+
+// biome-ignore lint/suspicious/noConfusingVoidType: a step without metrics returns nothing.
+type MaybeMetrics = StepMetrics | void | Promise<StepMetrics | void>;
 
 /** What a run is made of and how it is watched over, for `superviseRun`. */
 export interface SuperviseRunOptions<S, T> {
@@ -148,31 +168,35 @@ export interface SuperviseRunOptions<S, T> {
    * Trains step number `step` (from 0) with this `training`, no other one. The same number must mean the same
    * data whenever it is called. It may return before its requests are done.
    */
-  readonly step: (
-    training: T,
-    step: number,
-    context: StepContext<S>,
-    // biome-ignore lint/suspicious/noConfusingVoidType: a step without metrics returns nothing.
-  ) => StepMetrics | void | Promise<StepMetrics | void>;
+  readonly step: (training: T, step: number, context: StepContext<S>) => MaybeMetrics;
+  /**
+   * Looks at the weights after `batch` steps: before each step, and after the last. Its metrics stand with those of the
+   * step that comes next, and after the last step alone. What it need not wait for, training does not wait for either.
+   */
+  readonly measure?: ((training: T, batch: number, context: StepContext<S>) => MaybeMetrics) | undefined;
   /** How many steps the whole run has. */
   readonly steps: number;
   /** Steps between checkpoints; 20. */
   readonly checkpointEvery?: number | undefined;
   /** How long the checkpoints before the final one are kept; for ever when absent. */
   readonly checkpointTtlSeconds?: number | undefined;
+  /** Decides in place of both, once for each number of steps done, whether and how they are saved. */
+  readonly checkpointAt?: ((batch: number) => CheckpointPlan | undefined) | undefined;
   /** With a `RunLog`, the run also survives the end of this process. */
   readonly log?: RecoveryLog | undefined;
   readonly policy?: Partial<RecoveryPolicy> | undefined;
   readonly onEvent?: ((event: RunEvent) => void) | undefined;
   /** Stops the run; what is checkpointed stays, and a later call with the same log goes on from there. */
   readonly signal?: AbortSignal | undefined;
+  /** Ends the run after the step under way, with a checkpoint to go on from. */
+  readonly pauseSignal?: AbortSignal | undefined;
   readonly clock?: Clock | undefined;
   readonly random?: (() => number) | undefined;
 }
 
 /** How a supervised run ended. */
 export interface SupervisedRunResult {
-  /** The final checkpoint, with a state to train on from and sampler weights. */
+  /** The final checkpoint, with a state to train on from and sampler weights; the last one, without `final`, of a paused run. */
   readonly checkpoint: RunCheckpoint;
   /** How often the run was restored after a failure. */
   readonly restores: number;
