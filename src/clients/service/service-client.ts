@@ -281,6 +281,11 @@ export class ServiceClient {
     return (await this.#session()).session.id ?? "";
   }
 
+  /** A client with the same settings and a session of its own, for when this one's is lost. */
+  clone(): ServiceClient {
+    return new ServiceClient(this.#options);
+  }
+
   /** Calls back once if the server ends the session before we do; the returned function unsubscribes. */
   onSessionLost(callback: () => void): () => void {
     this.#sessionLostCallbacks.add(callback);

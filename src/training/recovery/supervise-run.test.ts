@@ -600,7 +600,10 @@ describe("superviseRun", () => {
       release = () => resolve(7);
     });
     await run({
-      measure: (_, batch) => ({ seen: batch === 0 ? slow : batch }),
+      measure: (_, batch, { addMetrics }) => {
+        addMetrics(Promise.resolve({ named: "later" }));
+        return { seen: batch === 0 ? slow : batch };
+      },
       step: async (training, step) => {
         if (step === 2) release();
         training.forwardBackward(step);
@@ -609,10 +612,10 @@ describe("superviseRun", () => {
       },
     });
     expect(lines).toEqual([
-      [0, { seen: 7, step: 0 }],
-      [1, { seen: 1, step: 1 }],
-      [2, { seen: 2, step: 2 }],
-      [3, { seen: 3 }],
+      [0, { seen: 7, step: 0, named: "later" }],
+      [1, { seen: 1, step: 1, named: "later" }],
+      [2, { seen: 2, step: 2, named: "later" }],
+      [3, { seen: 3, named: "later" }],
     ]);
     expect(events.find(({ type }) => type === "measured")).toMatchObject({ batch: 3, metrics: { seen: 3 } });
   });

@@ -19,6 +19,7 @@ import type {
   RunCheckpoint,
   RunEvent,
   RunMetrics,
+  StepContext,
   StepMetrics,
   SupervisedRunResult,
   SupervisedService,
@@ -29,6 +30,8 @@ import type {
 const DEFAULT_CHECKPOINT_EVERY = 20;
 
 const FINAL_PLAN: CheckpointPlan = { sampler: true };
+/** Nobody knows when a paused run goes on, so what it goes on from does not expire. */
+const PAUSE_PLAN: CheckpointPlan = { sampler: true };
 
 const DEFAULT_POLICY: RecoveryPolicy = {
   maxAttempts: 5,
@@ -118,32 +121,36 @@ class Supervisor<S extends SupervisedService<T>, T extends SupervisedTraining> {
     const { steps, step: train, measure, pauseSignal } = this.#options;
     const { service, signal } = generation;
     let isEnded = false;
-    const end = () => {
-      isEnded = true;
+    let added: PendingMetrics[] = [];
+    const context: StepContext<S> = {
+      service,
+      signal,
+      end: () => {
+        isEnded = true;
+      },
+      addMetrics: (metrics) => {
+        const resolved = Promise.resolve(metrics).then(resolveAll);
+        added.push({ metrics: this.#watch(generation, resolved) });
+      },
     };
-    const context = { service, signal, end };
     const { training, batch: first, checkpoint } = await this.#begin(generation);
-    let saved = { batch: first, checkpoint };
     /** Lines and checkpoints reach the log in the order of their steps. */
     let written: Promise<unknown> = checkpoint;
     let behind: Promise<unknown> = checkpoint;
     for (let step = first; ; step += 1) {
       this.#step = step;
-      if (pauseSignal?.aborted === true && step < steps) {
-        const isSaved = saved.batch === step;
-        const plan = this.#planAt(step) ?? {};
-        return generation.during(
-          isSaved ? saved.checkpoint : this.#save(generation, training, step, plan, written),
-        );
-      }
+      if (pauseSignal?.aborted === true && step < steps)
+        return generation.during(this.#save(generation, training, step, PAUSE_PLAN, written));
       const measured = await this.#work(generation, async () => measure?.(training, step, context));
       if (step === steps || isEnded) {
-        const line = this.#write(generation, step, written, [measured], { isStep: false });
+        const line = this.#write(generation, step, written, [measured, ...added], { isStep: false });
         return generation.during(this.#save(generation, training, step, "final", line));
       }
       const made = await this.#work(generation, async () => train(training, step, context));
       const requests = Promise.all(generation.takeRequests());
-      written = this.#write(generation, step, Promise.all([written, requests]), [measured, made]);
+      const parts = [made, measured, ...added];
+      added = [];
+      written = this.#write(generation, step, Promise.all([written, requests]), parts);
       // One step may be on its way while the next is made; no more, so that a failure is noticed soon.
       await generation.during(behind);
       behind = requests;
@@ -158,8 +165,7 @@ class Supervisor<S extends SupervisedService<T>, T extends SupervisedTraining> {
         );
       }
       if (plan === undefined) continue;
-      saved = { batch: done, checkpoint: this.#save(generation, training, done, plan, written) };
-      written = saved.checkpoint;
+      written = this.#save(generation, training, done, plan, written);
     }
   }
 

@@ -151,6 +151,8 @@ export interface StepContext<S> {
   readonly signal: AbortSignal;
   /** Lets no further step begin: the run ends with the weights as they are then. */
   readonly end: () => void;
+  /** Adds metrics to the line of this step whose names are not known yet; nobody waits for them before the next step. */
+  readonly addMetrics: (metrics: PromiseLike<StepMetrics>) => void;
 }
 
 // biome-ignore lint/suspicious/noConfusingVoidType: a step without metrics returns nothing.
