@@ -665,6 +665,13 @@ describe("superviseRun", () => {
     expect(finalSteps(checkpoint.statePath)).toEqual(everyStep.slice(0, 6));
     expect(events.at(-1)).toMatchObject({ type: "paused" });
     expect(server.closed).toEqual(["interrupted"]);
+    // Where something was saved already, too.
+    const again = await run({ pauseSignal: AbortSignal.abort() });
+    expect(again.checkpoint).toMatchObject({
+      name: "000006-paused",
+      batch: 6,
+      samplerPath: expect.any(String),
+    });
     const { checkpoint: last } = await run();
     expect(finalSteps(last.statePath)).toEqual(everyStep);
   });

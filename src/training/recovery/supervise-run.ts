@@ -29,7 +29,7 @@ import type {
 
 const DEFAULT_CHECKPOINT_EVERY = 20;
 
-const FINAL_PLAN: CheckpointPlan = { sampler: true };
+const FINAL_PLAN = { name: "final", sampler: true };
 /** Nobody knows when a paused run goes on, so what it goes on from does not expire. */
 const PAUSE_PLAN: CheckpointPlan = { sampler: true };
 
@@ -137,14 +137,18 @@ class Supervisor<S extends SupervisedService<T>, T extends SupervisedTraining> {
     /** Lines and checkpoints reach the log in the order of their steps. */
     let written: Promise<unknown> = checkpoint;
     let behind: Promise<unknown> = checkpoint;
+    let savedBatch = first;
     for (let step = first; ; step += 1) {
       this.#step = step;
-      if (pauseSignal?.aborted === true && step < steps)
-        return generation.during(this.#save(generation, training, step, PAUSE_PLAN, written));
+      if (pauseSignal?.aborted === true && step < steps) {
+        // A model has each name once.
+        const name = `${checkpointName(step)}${savedBatch === step ? "-paused" : ""}`;
+        return generation.during(this.#save(generation, training, step, { ...PAUSE_PLAN, name }, written));
+      }
       const measured = await this.#work(generation, async () => measure?.(training, step, context));
       if (step === steps || isEnded) {
         const line = this.#write(generation, step, written, [measured, ...added], { isStep: false });
-        return generation.during(this.#save(generation, training, step, "final", line));
+        return generation.during(this.#save(generation, training, step, FINAL_PLAN, line));
       }
       const made = await this.#work(generation, async () => train(training, step, context));
       const requests = Promise.all(generation.takeRequests());
@@ -166,6 +170,7 @@ class Supervisor<S extends SupervisedService<T>, T extends SupervisedTraining> {
       }
       if (plan === undefined) continue;
       written = this.#save(generation, training, done, plan, written);
+      savedBatch = done;
     }
   }
 
@@ -266,13 +271,15 @@ class Supervisor<S extends SupervisedService<T>, T extends SupervisedTraining> {
     generation: Generation<S, T>,
     training: T,
     batch: number,
-    plan: CheckpointPlan | "final",
+    {
+      name = checkpointName(batch),
+      sampler,
+      ttlSeconds,
+      rolling,
+    }: CheckpointPlan & { readonly name?: string },
     before: Promise<unknown>,
   ): Promise<RunCheckpoint> {
     const { signal } = generation;
-    const isFinal = plan === "final";
-    const { sampler, ttlSeconds, rolling } = isFinal ? FINAL_PLAN : plan;
-    const name = isFinal ? "final" : String(batch).padStart(6, "0");
     const save = async (): Promise<RunCheckpoint> => {
       const saving = Promise.all([
         training.saveState(name, { signal, ttlSeconds }),
@@ -287,7 +294,7 @@ class Supervisor<S extends SupervisedService<T>, T extends SupervisedTraining> {
       const checkpoint: RunCheckpoint = {
         name,
         batch,
-        ...(isFinal ? { final: true } : {}),
+        ...(name === FINAL_PLAN.name ? { final: true } : {}),
         statePath: state.path,
         ...(samplerWeights === undefined ? {} : { samplerPath: samplerWeights.path }),
         ...(rolling ? { rolling } : {}),
@@ -397,6 +404,10 @@ async function resolveAll(metrics: StepMetrics): Promise<RunMetrics> {
   return Object.fromEntries(
     entries.filter((entry): entry is readonly [string, MetricValue] => entry[1] !== undefined),
   );
+}
+
+function checkpointName(batch: number): string {
+  return String(batch).padStart(6, "0");
 }
 
 function checkCount(field: string, value: number, least: number): void {

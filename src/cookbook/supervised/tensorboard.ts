@@ -1,12 +1,9 @@
-import { type FileHandle, mkdir, open } from "node:fs/promises";
-import { hostname } from "node:os";
-import { join } from "node:path";
 import type { RunMetrics } from "../../training/index.js";
 import type { TrainingLogger } from "./logger.js";
 
 /** Writes event files that TensorBoard shows: `tensorboard --logdir FOLDER`. A run that goes on adds a file. */
 export function tensorBoardLogger(folder: string): TrainingLogger {
-  let opening: Promise<FileHandle> | undefined;
+  let opening: ReturnType<typeof openEventFile> | undefined;
   let last: Promise<unknown> = Promise.resolve();
   const write = (event: Uint8Array): Promise<void> => {
     opening ??= openEventFile(folder);
@@ -29,11 +26,9 @@ export function tensorBoardLogger(folder: string): TrainingLogger {
   };
 }
 
-async function openEventFile(folder: string): Promise<FileHandle> {
-  await mkdir(folder, { recursive: true });
-  const seconds = String(Math.floor(Date.now() / 1000)).padStart(10, "0");
-  const name = `events.out.tfevents.${seconds}.${hostname()}.${process.pid}.${performance.now().toFixed(0)}`;
-  const file = await open(join(folder, name), "wx");
+async function openEventFile(folder: string) {
+  const { createEventFile } = await import("./event-file.node.js");
+  const file = await createEventFile(folder);
   await file.appendFile(framed(encodeEvent({ fileVersion: "brain.Event:2" })));
   return file;
 }
@@ -85,7 +80,7 @@ function encodeEvent({ fileVersion, step, scalars = {}, texts = {} }: EventConte
 const WIRE_TYPES = { varint: 0, fixed64: 1, bytes: 2, fixed32: 5 } as const;
 
 function utf8(text: string): readonly number[] {
-  return [...Buffer.from(text)];
+  return [...new TextEncoder().encode(text)];
 }
 
 function float32(value: number): readonly number[] {
@@ -119,11 +114,12 @@ function fixedField(field: number, bytes: readonly number[]): number[] {
 
 /** A record of a TFRecord file: its length, the length's checksum, the data, their checksum. */
 function framed(data: Uint8Array): Uint8Array {
-  const record = Buffer.alloc(data.length + 16);
-  record.writeBigUInt64LE(BigInt(data.length), 0);
-  record.writeUInt32LE(maskedCrc32c(record.subarray(0, 8)), 8);
+  const record = new Uint8Array(data.length + 16);
+  const view = new DataView(record.buffer);
+  view.setBigUint64(0, BigInt(data.length), true);
+  view.setUint32(8, maskedCrc32c(record.subarray(0, 8)), true);
   record.set(data, 12);
-  record.writeUInt32LE(maskedCrc32c(data), 12 + data.length);
+  view.setUint32(12 + data.length, maskedCrc32c(data), true);
   return record;
 }
 

@@ -1,0 +1,137 @@
+import { appendFile } from "node:fs/promises";
+import { join } from "node:path";
+import type { RecoveryLog, RunCheckpoint, RunMetrics } from "../../training/index.js";
+import { type CheckpointRecord, RunLog } from "../../training/run-log.node.js";
+import type { BestWeights } from "./best-weights.js";
+import type { TrainingLogger } from "./logger.js";
+
+/** The name of the line in `checkpoints.jsonl` that says which weights are the best; the last one counts. */
+const BEST = "best";
+
+/** How a run is laid out, which the files need to know. */
+export interface RunFolderOptions {
+  readonly config: Readonly<Record<string, unknown>>;
+  readonly stepsPerEpoch: number;
+  /** Tokens trained on after so many steps. */
+  readonly tokensAfter: (batch: number) => number;
+}
+
+/**
+ * A run on disk in the Python cookbook's files. There a checkpoint is counted in epochs and batches of an epoch, so that
+ * its own loop would go on at the same batch; here it is the number of steps.
+ */
+export class RunFolder implements RecoveryLog {
+  readonly #log: RunLog;
+  readonly #options: RunFolderOptions;
+  readonly #resumable: RunCheckpoint[] = [];
+  #notes: Promise<unknown> = Promise.resolve();
+
+  private constructor(log: RunLog, options: RunFolderOptions) {
+    this.#log = log;
+    this.#options = options;
+    for (const record of log.resumableCheckpoints()) this.#resumable.push(this.#fromRecord(record));
+  }
+
+  /** Opens the folder of a run, or makes it. One of a run with other settings is refused. */
+  static async open(folder: string, options: RunFolderOptions): Promise<RunFolder> {
+    return new RunFolder(await RunLog.open(folder, { config: options.config }), options);
+  }
+
+  get path(): string {
+    return this.#log.folder;
+  }
+
+  get lastMetricsStep(): number | undefined {
+    return this.#log.lastMetricsStep;
+  }
+
+  resumableCheckpoints(): readonly RunCheckpoint[] {
+    return this.#resumable;
+  }
+
+  /** Tokens that had been trained on when the run was at this checkpoint. */
+  elapsedTokens(checkpoint: RunCheckpoint): number {
+    const record = this.#log.checkpoints.findLast(({ statePath }) => statePath === checkpoint.statePath);
+    const tokens = record?.extra?.["elapsed_tokens"];
+    return typeof tokens === "number" ? tokens : 0;
+  }
+
+  async logMetrics(metrics: RunMetrics, step: number): Promise<void> {
+    const entries = Object.entries(metrics);
+    // A person who reads the file looks for the step first, and for what was measured behind it.
+    const sorted = [
+      ...entries.filter(([name]) => !name.includes("/")),
+      ...entries.filter(([name]) => name.includes("/")),
+    ];
+    await this.#log.logMetrics({ time: Date.now() / 1000, ...Object.fromEntries(sorted) }, step);
+  }
+
+  async logCheckpoint(checkpoint: RunCheckpoint): Promise<void> {
+    const { batch, rolling, ...rest } = checkpoint;
+    await this.#log.logCheckpoint({
+      ...rest,
+      ...this.#place(batch),
+      extra: { elapsed_tokens: this.#options.tokensAfter(batch), ...(rolling ? { rolling } : {}) },
+    });
+    this.#resumable.push(checkpoint);
+  }
+
+  /** Without a state: a run goes on from the latest weights, not from the best. */
+  async logBest({ batch, samplerPath, metric, value }: BestWeights): Promise<void> {
+    const extra = { metric, value };
+    await this.#log.logCheckpoint({ name: BEST, ...this.#place(batch), samplerPath, extra });
+  }
+
+  /** The best weights so far. */
+  best(): BestWeights | undefined {
+    const record = this.#log.checkpoints.findLast(({ name }) => name === BEST);
+    if (record?.samplerPath === undefined) return undefined;
+    const { metric, value } = record.extra as { metric: string; value: number };
+    return { batch: this.#batchOf(record), samplerPath: record.samplerPath, metric, value };
+  }
+
+  /** The latest value of each metric. */
+  async latestMetrics(): Promise<RunMetrics> {
+    return Object.assign({}, ...(await this.#log.readMetrics()));
+  }
+
+  /** Notes go to `logs.log`; metrics are written by the run itself. */
+  get logger(): TrainingLogger {
+    return {
+      config: () => {},
+      metrics: () => {},
+      note: (text) => {
+        const line = `${new Date().toISOString()} ${text}\n`;
+        this.#notes = this.#notes.then(() => appendFile(join(this.path, "logs.log"), line));
+        return this.#notes.then(() => {});
+      },
+      close: () => {},
+    };
+  }
+
+  async close(): Promise<void> {
+    await this.#notes.catch(() => {});
+    await this.#log.close();
+  }
+
+  #place(batch: number): { epoch: number; batch: number } {
+    const { stepsPerEpoch } = this.#options;
+    return { epoch: Math.floor(batch / stepsPerEpoch), batch: batch % stepsPerEpoch };
+  }
+
+  #batchOf({ epoch = 0, batch = 0 }: CheckpointRecord): number {
+    return epoch * this.#options.stepsPerEpoch + batch;
+  }
+
+  #fromRecord(record: RunCheckpoint & CheckpointRecord): RunCheckpoint {
+    const { name, statePath, samplerPath, final, extra } = record;
+    return {
+      name,
+      batch: this.#batchOf(record),
+      statePath,
+      ...(samplerPath === undefined ? {} : { samplerPath }),
+      ...(final === undefined ? {} : { final }),
+      ...(extra?.["rolling"] === true ? { rolling: true } : {}),
+    };
+  }
+}
