@@ -1,4 +1,5 @@
 /** Seeded conversations for renderers, with whatever may go wrong in one. */
+import { crc32, deflateSync } from "node:zlib";
 import type {
   ContentPart,
   Message,
@@ -297,6 +298,54 @@ export const conversation: Make<Conversation> = (random) => {
     system: random.chance(0.5) ? "" : content(random),
   };
 };
+
+const SIZES = [
+  [1, 1],
+  [16, 16],
+  [48, 80],
+  [100, 37],
+  [640, 480],
+  [31, 900],
+  [9, 1800],
+  [9, 1801],
+  [1100, 900],
+] as const;
+
+/** With images among what others than the assistant say. */
+export function illustrated(random: Random, { messages, ...rest }: Conversation): Conversation {
+  return {
+    ...rest,
+    messages: messages.map((message) => {
+      if (message.role === "assistant" || !random.chance(0.4)) return message;
+      const [width, height] = random.pick(SIZES);
+      const image = { type: "image", image: grayPng(width, height) } as const;
+      const parts =
+        typeof message.content === "string"
+          ? [{ type: "text", text: message.content } as const]
+          : message.content;
+      return { ...message, content: parts.toSpliced(random.integer(0, parts.length), 0, image) };
+    }),
+  };
+}
+
+/** A whole PNG file, as a data URI. */
+function grayPng(width: number, height: number): string {
+  const chunk = (type: string, data: Buffer) => {
+    const body = Buffer.concat([Buffer.from(type), data]);
+    const ends = [Buffer.alloc(4), Buffer.alloc(4)] as const;
+    ends[0].writeUInt32BE(data.length);
+    ends[1].writeUInt32BE(crc32(body));
+    return Buffer.concat([ends[0], body, ends[1]]);
+  };
+  const header = Buffer.alloc(13);
+  header.writeUInt32BE(width);
+  header.writeUInt32BE(height, 4);
+  header[8] = 8;
+  const signature = Buffer.from("\x89PNG\r\n\x1a\n", "latin1");
+  const pixels = deflateSync(Buffer.alloc((width + 1) * height));
+  const file = [signature, chunk("IHDR", header), chunk("IDAT", pixels), chunk("IEND", Buffer.alloc(0))];
+  return `data:image/png;base64,${Buffer.concat(file).toString("base64")}`;
+}
 
 /** With the flags that a mode wants, and now and then without. */
 export function flagged(random: Random, { messages, ...rest }: Conversation, trainOn: TrainOn): Conversation {

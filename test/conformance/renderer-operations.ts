@@ -9,6 +9,7 @@ import type {
   TrainOn,
 } from "../../src/cookbook/renderers/index.js";
 import { TinkerError } from "../../src/errors.js";
+import { chunkLength, type ModelInput } from "../../src/wire/index.js";
 import type { Conversation } from "./conversations.js";
 
 export type Operation =
@@ -51,7 +52,7 @@ function perform(renderer: Renderer, operation: Operation): unknown {
       };
     case "prompt": {
       const { role, prefill } = operation;
-      return [...renderer.buildPrompt(wholeConversation(renderer, operation), { role, prefill }).toInts()];
+      return positions(renderer.buildPrompt(wholeConversation(renderer, operation), { role, prefill }));
     }
     case "example":
       return plainExample(
@@ -84,8 +85,16 @@ function wholeConversation(
   return [...(isFlagged ? prefix.map((message) => ({ ...message, trainable: false })) : prefix), ...messages];
 }
 
+/** The tokens, and at each position of an image its name. */
+const positions = ({ chunks }: ModelInput): readonly (number | "image")[] =>
+  chunks.flatMap((chunk): readonly (number | "image")[] =>
+    chunk.type === "encoded_text"
+      ? Array.from(chunk.tokens, Number)
+      : new Array(chunkLength(chunk)).fill("image"),
+  );
+
 const plainExample = ({ input, weights }: SupervisedExample) => ({
-  tokens: [...input.toInts()],
+  tokens: positions(input),
   weights: [...weights],
 });
 

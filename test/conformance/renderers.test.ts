@@ -1,6 +1,11 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { getRenderer, type Renderer, rendererNames } from "../../src/cookbook/renderers/index.js";
-import { answerText, conversation, damaged, flagged, TRAIN_ON } from "./conversations.js";
+import {
+  getRenderer,
+  type Message,
+  type Renderer,
+  rendererNames,
+} from "../../src/cookbook/renderers/index.js";
+import { answerText, conversation, damaged, flagged, illustrated, TRAIN_ON } from "./conversations.js";
 import { explainSkip, hasPythonModule, Judge } from "./judge.js";
 import { Random, shrink } from "./random.js";
 import { ALLOWED_DIFFERENCES, type AllowedDifference, type Difference } from "./renderer-differences.js";
@@ -20,6 +25,8 @@ const MAX_SHOWN = 3;
 const MAX_SHRINKING = 600;
 
 const ROLES = new Set(["system", "developer", "user", "assistant", "tool"]);
+
+const TAKES_IMAGES = /^qwen3_(vl|5|8)/;
 
 /** The names of ours that the Python package has too. */
 const NOT_PYTHON = new Set(["template"]);
@@ -107,7 +114,9 @@ describe.skipIf(!hasPythonModule("tinker_cookbook", "renderers.test.ts"))(
       const encode = (text: string) => place.vocabulary.tokenizer.encode(text, { addSpecialTokens: false });
       const stops = stopSequences.flatMap((stop) => (typeof stop === "number" ? [[stop]] : [encode(stop)]));
       for (let done = 0; done < conversations && found.length < MAX_SHOWN * 10; done += BATCH) {
-        const operations = random.times(Math.min(BATCH, conversations - done), renderings).flat();
+        const operations = random
+          .times(Math.min(BATCH, conversations - done), (each) => renderings(each, place.name))
+          .flat();
         const theirs = await compare(place, operations, found);
         const answers = operations.flatMap((operation, index) => {
           const rendered =
@@ -135,7 +144,7 @@ describe.skipIf(!hasPythonModule("tinker_cookbook", "renderers.test.ts"))(
         const isAnother = (key: string) =>
           Reflect.get(operation, key) !== Reflect.get(difference.operation, key);
         if (["operation", "trainOn"].some(isAnother)) return false;
-        if ("messages" in operation && operation.messages.some(({ role }) => !ROLES.has(role))) return false;
+        if ("messages" in operation && !operation.messages.every(isWellFormed)) return false;
         const own = ours(place.renderer, operation);
         const [theirs] = await ask(place, [operation]).catch(() => [
           { ok: own.ok, error: own.error } as Outcome,
@@ -187,8 +196,9 @@ function reasonsFor(difference: Difference): readonly AllowedDifference[] {
 }
 
 /** What one conversation is rendered as. */
-function renderings(random: Random): Operation[] {
-  const whole = conversation(random);
+function renderings(random: Random, name: string): Operation[] {
+  const plain = conversation(random);
+  const whole = TAKES_IMAGES.test(name) && random.chance(0.2) ? illustrated(random, plain) : plain;
   const trainOn = random.pick(TRAIN_ON);
   const asExamples = random.pick(TRAIN_ON.slice(0, 3));
   return [
@@ -211,6 +221,18 @@ function renderings(random: Random): Operation[] {
   ];
 }
 
+/** Still a message, and not only what is left of one. */
+function isWellFormed({ role, content, toolCalls }: Message): boolean {
+  const known: readonly string[] = ["text", "thinking", "image"];
+  return (
+    ROLES.has(role) &&
+    (typeof content === "string" ||
+      (Array.isArray(content) && content.every((part) => known.includes(part.type) && part.type in part))) &&
+    (toolCalls === undefined ||
+      (toolCalls.length > 0 && toolCalls.every((call) => call.name && typeof call.arguments === "string")))
+  );
+}
+
 function readingsOf(random: Random, answer: readonly number[], others: readonly number[]): Operation[] {
   const tokens = damaged(random, answer, others);
   return [
@@ -224,7 +246,7 @@ function readingsOf(random: Random, answer: readonly number[], others: readonly 
 
 function trainedPart({ ok }: Outcome): number[] {
   const { tokens, weights } = (ok ?? { tokens: [], weights: [] }) as { tokens: number[]; weights: number[] };
-  return tokens.filter((_, index) => weights[index]! > 0);
+  return tokens.filter((token, index) => weights[index]! > 0 && typeof token === "number");
 }
 
 function firstOfEachKind(found: readonly Difference[]): Difference[] {

@@ -13,6 +13,7 @@ os.environ.update(TRANSFORMERS_VERBOSITY="error", HF_HUB_OFFLINE="1", TRANSFORME
 
 # Before the stand-ins: it would take them for the real packages.
 from transformers import PreTrainedTokenizerFast
+from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
 
 from character_tokenizer import SHIMS, CharacterTokenizer, TmlCharacters
 
@@ -25,6 +26,10 @@ from tinker_cookbook.renderers import TrainOnWhat, get_renderer
 from tinker_cookbook.renderers import base
 
 import formulas
+
+# As in the models' own preprocessor_config.json.
+QWEN_IMAGES = Qwen2VLImageProcessorPil(
+    patch_size=16, merge_size=2, size={"shortest_edge": 256 * 256, "longest_edge": 4096 * 4096})
 
 tokenizers = {}
 renderers = {}
@@ -42,13 +47,19 @@ def renderer_of(name, tokenizer):
         if name == "tml_v0":
             translations[name] = TmlCharacters(tokenizers[tokenizer])
         made = translations[name].tokenizer if name in translations else tokenizers[tokenizer]
-        renderers[key] = get_renderer(name, made)
+        renderers[key] = get_renderer(name, made, QWEN_IMAGES if name.startswith("qwen3_") else None)
     return renderers[key]
 
 
 def read_tokens(renderer, tokens):
     translation = translations.get(renderer._renderer_name)
     return list(tokens) if translation is None else translation.read(tokens)
+
+
+def positions(model_input):
+    """The tokens, and at each position of an image its name."""
+    return [position for chunk in model_input.chunks
+            for position in (chunk.tokens if hasattr(chunk, "tokens") else ["image"] * chunk.length)]
 
 
 def write_tokens(renderer, tokens):
@@ -79,7 +90,7 @@ def write_example(renderer, example):
     model_input, weights = example
     tokens, of_tokens = [], []
     # Weights change between tokens of theirs only: translated run by run, they keep their places.
-    for weight, run in groupby(zip(model_input.to_ints(), weights, strict=True), key=lambda pair: float(pair[1])):
+    for weight, run in groupby(zip(positions(model_input), weights, strict=True), key=lambda pair: float(pair[1])):
         written = write_tokens(renderer, [token for token, _ in run])
         tokens += written
         of_tokens += [weight] * len(written)
@@ -100,7 +111,7 @@ def write_delta(delta):
 
 def prompt(renderer, role="assistant", prefill=None, **given):
     built = renderer.build_generation_prompt(conversation(renderer, **given), role=role, prefill=prefill)
-    return write_tokens(renderer, built.to_ints())
+    return write_tokens(renderer, positions(built))
 
 
 def example(renderer, train_on, **given):
