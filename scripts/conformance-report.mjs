@@ -27,7 +27,11 @@ export function conformanceSections(found) {
       .filter(Boolean)
       .join("\n\n");
   }
-  if (found.renderers) sections.renderers = renderers(found.renderers);
+  if (found.renderers) {
+    sections.renderers = [renderers(found.renderers), found.formulas && formulas(found.formulas)]
+      .filter(Boolean)
+      .join("\n\n");
+  }
   if (found["other-backends"]) sections["other-backends"] = otherBackend(found["other-backends"]);
   return sections;
 }
@@ -74,6 +78,24 @@ ${table(
   ["difference", "why", "times"],
   allowed.map(({ name, reason, times }) => [name, reason, thousands(times)]),
 )}`;
+}
+
+function formulas(counts) {
+  const titles = {
+    datum: "datums of examples",
+    meanNll: "mean negative log-likelihoods",
+    bitsPerByte: "bits per byte",
+    scheduleMultiplier: "steps of learning rate schedules",
+    learningRate: "recommended learning rates",
+    checkpoints: "files of checkpoint records",
+    boxed: "boxed answers",
+    number: "numbers in answers",
+    sameNumber: "answers graded",
+    choice: "letters of choices",
+    passAtK: "pass@k",
+  };
+  const list = Object.entries(counts).map(([name, count]) => `${titles[name]} ${thousands(count)}`);
+  return `Formulas give the same too: ${list.join(", ")}.`;
 }
 
 function methods(plain, withTokens) {

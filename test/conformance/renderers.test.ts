@@ -64,6 +64,12 @@ describe.skipIf(!hasPythonModule("tinker_cookbook", "renderers.test.ts"))(
       await judge?.[Symbol.asyncDispose]();
     });
 
+    it("has a renderer of each name of the Python cookbook", async () => {
+      const theirs = await judge.ask<string[]>("names");
+      expect(theirs.length).toBeGreaterThan(40);
+      expect(theirs.filter((name) => !rendererNames().includes(name))).toEqual([]);
+    });
+
     const ask = ({ name, vocabulary }: Place, operations: readonly Operation[]): Promise<Outcome[]> =>
       judge.ask("run", { renderer: name, tokenizer: vocabulary.name, cases: operations.map(forPython) });
 

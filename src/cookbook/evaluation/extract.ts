@@ -28,9 +28,9 @@ export function extractNumber(text: string): string | undefined {
   if (marked !== undefined) return firstNumber(marked);
   const [, said] = /(?:answer is|answer:)\s*\$?([0-9,.-]+)/i.exec(text) ?? [];
   if (said !== undefined) return withoutCommas(said);
-  const bold = [...text.matchAll(/\*\*\$?(-?\d+[,\d]*\.?\d*)/g)].at(-1)?.[1];
+  const bold = [...text.matchAll(/\*\*\$?(-?\p{Nd}+[,\p{Nd}]*\.?\p{Nd}*)/gu)].at(-1)?.[1];
   if (bold !== undefined) return withoutCommas(bold).replace(/\.+$/, "");
-  const last = text.match(/-?\d+[,\d]*\.?\d*/g)?.at(-1);
+  const last = text.match(/-?\p{Nd}+[,\p{Nd}]*\.?\p{Nd}*/gu)?.at(-1);
   return last === undefined ? undefined : withoutCommas(last);
 }
 
@@ -61,13 +61,22 @@ function firstNumber(text: string): string {
     .replaceAll(/\\text\{[^}]*\}/g, "")
     .replaceAll(/\\[a-zA-Z]+/g, "")
     .replaceAll(/[{}$, ]/g, "");
-  return /-?\d+\.?\d*/.exec(plain)?.[0] ?? plain.trim();
+  return /-?\p{Nd}+\.?\p{Nd}*/u.exec(plain)?.[0] ?? plain.trim();
 }
 
 function withoutCommas(text: string): string {
   return text.trim().replaceAll(",", "");
 }
 
-function numberOf(text: string): number | undefined {
+function numberOf(given: string): number | undefined {
+  const text = given.replaceAll(/\p{Nd}/gu, plainDigit);
   return /^[+-]?(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?$/i.test(text) ? Number(text) : undefined;
+}
+
+/** A digit of any script as one of ours: they stand in rows from 0 to 9. */
+function plainDigit(digit: string): string {
+  const code = digit.codePointAt(0)!;
+  let first = code;
+  while (/\p{Nd}/u.test(String.fromCodePoint(first - 1))) first -= 1;
+  return String((code - first) % 10);
 }

@@ -69,7 +69,6 @@ FORMULAS = {
     "bitsPerByte": bits_per_byte,
     "scheduleMultiplier": lr_scheduling.compute_schedule_lr_multiplier,
     "learningRate": hyperparam_utils.get_lr,
-    "loraParameters": hyperparam_utils.get_lora_param_count,
     "checkpoints": checkpoints,
     "boxed": _common.extract_boxed,
     "number": _common.extract_gsm8k_answer,
