@@ -193,6 +193,16 @@ describe("chatStream", () => {
     expect(answer).toMatchObject({ text: "Hello.", termination: "stop_sequence" });
   });
 
+  it("ends at a stop text, however its tokens come", async () => {
+    server.engine.answers = [" One.\n\nUs two.\n\nUser:"];
+    const texts: string[] = [];
+    for await (const delta of chatStream(sampler, [user("?")], { renderer: "role_colon" })) {
+      if (delta.type === "text") texts.push(delta.text);
+      if (delta.type === "message") expect(delta.text).toBe("One.\n\nUs two.");
+    }
+    expect(texts.join("")).toBe(" One.\n\nUs two.");
+  });
+
   it("begins with the prefill", async () => {
     server.engine.answers = ["is Paris."];
     const texts: string[] = [];

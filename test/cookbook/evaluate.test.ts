@@ -163,6 +163,7 @@ describe("evaluate", () => {
     });
     expect(grade).toHaveBeenCalledTimes(1);
     expect(result.examples.map(({ outcome }) => outcome)).toEqual(["truncated", "graded", "truncated"]);
+    expect(result.examples[2]!.logs["refused"]).toMatch(/has \d+ tokens; tinkerts\/nano reads at most 512/);
     expect(result.examples.map(({ metrics }) => Object.keys(metrics))).toEqual([
       ["max_tokens_reached"],
       [],
@@ -257,6 +258,7 @@ describe("evaluate", () => {
       },
       /tasks\[1\]: id a is that of tasks\[0\]/,
     );
+    await wrong({ maxToken: 3 } as never, /did you mean maxTokens\?/);
     await wrong({ numSamples: 0 }, /^numSamples must be/);
     await wrong({ concurrency: 1.5 }, /^concurrency must be/);
     await wrong({ name: "../up" }, /^name must be/);

@@ -37,8 +37,12 @@ function sentences(result: EvaluationResult, tasks: readonly Task[], width: numb
     ...(numUngraded > 0 ? [`${numUngraded} without a verdict`] : []),
   ];
   if (others.length > 0) lines.push(`  ${others.join(", ")}; ${percent(scoreCompleted)} of the others`);
-  const failure = result.examples.find(({ outcome }) => outcome === "error");
-  if (failure !== undefined) lines.push(cutText(`  the first failure: ${failure.error}`, width));
+  const [failure] = result.examples
+    .flatMap(({ outcome, error, logs }) =>
+      outcome === "error" ? [error] : outcome === "truncated" ? [logs["refused"]] : [],
+    )
+    .filter((why) => why !== undefined);
+  if (failure !== undefined) lines.push(cutText(`  the first failure: ${failure}`, width));
   return [...lines, ...wrongAnswers(result.examples, tasks, width)];
 }
 

@@ -1,6 +1,7 @@
 import type { SamplingClient } from "../../clients/index.js";
 import { ValidationError } from "../../errors.js";
 import { throwIfAborted } from "../../transport/index.js";
+import { checkKeys } from "../../wire/index.js";
 import { type ChatOptions, type ChatSampler, rendererOf } from "../chat/index.js";
 import { type Grade, needsAnswers } from "./graders.js";
 import {
@@ -51,6 +52,12 @@ export interface EvaluateOptions extends Omit<ChatOptions, "tools" | "signal"> {
   readonly signal?: AbortSignal | undefined;
 }
 
+const OPTION_KEYS: ReadonlySet<string> = new Set([
+  ...["sampler", "tasks", "grade", "name", "system", "numSamples", "passAtK", "concurrency"],
+  ...["exampleTimeoutMs", "folder", "settings", "onProgress", "signal", "renderer", "prefill"],
+  ...["maxTokens", "temperature", "topK", "topP", "seed", "stop"],
+] as (keyof EvaluateOptions)[]);
+
 const CONCURRENCY = 64;
 const TEMPERATURE = 0.6;
 const EXAMPLE_TIMEOUT_MS = 300_000;
@@ -60,6 +67,7 @@ const NAME = /^[\w.-]*\w[\w.-]*$/;
 export async function evaluate(options: EvaluateOptions): Promise<EvaluationResult> {
   const { sampler, grade, name = "tasks", numSamples = 1, concurrency = CONCURRENCY, signal } = options;
   const startedAt = performance.now();
+  checkKeys(options, OPTION_KEYS, "");
   checkOptions(name, numSamples, concurrency, options);
   const tasks = await readTasks(options.tasks, name, { needsAnswers: needsAnswers(grade) });
   const renderer =

@@ -50,7 +50,7 @@ export async function runExample(
       const examples = await Promise.all(graded);
       return { prompt: prompt.isText ? renderer.tokenizer.decode(prompt.toInts()) : "", examples };
     } catch (error) {
-      if (isContextOverflow(error)) return { prompt: "", examples: tooLong(task, numSamples) };
+      if (isContextOverflow(error)) return { prompt: "", examples: tooLong(task, numSamples, error) };
       if (concernsAll(error)) throw error;
       const failed = { id: task.id, ...FAILED, error: reasonOf(error, time.signal) };
       return { prompt: "", examples: every(numSamples, failed) };
@@ -89,9 +89,9 @@ function every(numSamples: number, example: Omit<Example, "sample">): readonly E
   return Array.from({ length: numSamples }, (_, sample) => ({ ...example, sample }));
 }
 
-function tooLong({ id }: Task, numSamples: number): readonly Example[] {
-  const metrics = { context_overflow: 1 };
-  return every(numSamples, { ...FAILED, id, outcome: "truncated", metrics, error: undefined });
+function tooLong({ id }: Task, numSamples: number, error: unknown): readonly Example[] {
+  const details = { metrics: { context_overflow: 1 }, logs: { refused: messageOf(error) } };
+  return every(numSamples, { id, ...FAILED, outcome: "truncated", ...details, error: undefined });
 }
 
 async function gradeSample(

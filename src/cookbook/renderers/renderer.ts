@@ -225,6 +225,7 @@ export abstract class Renderer {
     return new StreamParser({
       tokenizer: this.tokenizer,
       endTokens: this.streamEndTokens,
+      endTexts: this.stopSequences.filter((stop) => typeof stop === "string"),
       prefix: this.streamPrefix,
       format: this.streamFormat,
       parse: (tokens) => this.parseTruncated(tokens),

@@ -35,6 +35,7 @@ export class StreamParser {
   readonly #parts: {
     readonly tokenizer: TextTokenizer;
     readonly endTokens: readonly number[];
+    readonly endTexts: readonly string[];
     readonly prefix: string;
     readonly parse: (tokens: readonly number[]) => ParsedResponse;
     readonly format?: StreamFormat | undefined;
@@ -49,11 +50,14 @@ export class StreamParser {
   #contentIndex = 0;
   #hasHeader = false;
   #hasEnded = false;
+  #isCut = false;
 
   constructor(parts: {
     readonly tokenizer: TextTokenizer;
     /** Tokens that end the answer. */
     readonly endTokens: readonly number[];
+    /** Texts that end the answer. */
+    readonly endTexts: readonly string[];
     /** What the prompt wrote of the answer: text that belongs before the first token, unless the model repeats it. */
     readonly prefix: string;
     readonly parse: (tokens: readonly number[]) => ParsedResponse;
@@ -71,7 +75,7 @@ export class StreamParser {
   push(tokens: number | ArrayLike<number>): readonly MessageDelta[] {
     const deltas: MessageDelta[] = [];
     for (const token of typeof tokens === "number" ? [tokens] : Array.from(tokens)) {
-      if (this.#hasEnded) break;
+      if (this.#hasEnded || this.#isCut) break;
       this.#tokens.push(token);
       if (this.#parts.endTokens.includes(token)) {
         this.#hasEnded = true;
@@ -79,7 +83,7 @@ export class StreamParser {
       }
       const text = this.#decoder.push(token);
       if (text === "") continue;
-      this.#held += text;
+      this.#hold(text);
       this.#giveHeader(deltas);
       this.#give(deltas);
     }
@@ -89,7 +93,7 @@ export class StreamParser {
   /** After the last token: what was held back, and the whole message. */
   end(): readonly MessageDelta[] {
     const deltas: MessageDelta[] = [];
-    this.#held += this.#decoder.end();
+    this.#hold(this.#decoder.end());
     this.#giveHeader(deltas);
     this.#settlePrefix(true);
     this.#give(deltas);
@@ -99,13 +103,23 @@ export class StreamParser {
     return deltas;
   }
 
+  /** Adds text, up to one that ends the answer. */
+  #hold(text: string): void {
+    if (this.#isCut) return;
+    this.#held += text;
+    const end = this.#parts.endTexts.map((sign) => this.#held.indexOf(sign)).find((place) => place !== -1);
+    if (end === undefined) return;
+    this.#held = this.#held.slice(0, end);
+    this.#isCut = true;
+  }
+
   #giveHeader(deltas: MessageDelta[]): void {
     if (this.#hasHeader) return;
     this.#hasHeader = true;
     deltas.push({ type: "header", role: "assistant" });
   }
 
-  /** Gives all that no sign can begin in. */
+  /** Gives all that no sign and no end can begin in. */
   #give(deltas: MessageDelta[]): void {
     if (!this.#settlePrefix(false)) return;
     for (;;) {
@@ -113,7 +127,7 @@ export class StreamParser {
       const end = firstOf(signs, this.#held);
       if (end === undefined) {
         if (this.#kind === "hidden") return;
-        const certain = this.#held.length - beginningOf(signs, this.#held);
+        const certain = this.#held.length - beginningOf([...signs, ...this.#parts.endTexts], this.#held);
         this.#giveText(this.#held.slice(0, certain), deltas);
         this.#held = this.#held.slice(certain);
         return;
