@@ -46,7 +46,8 @@ export async function openService(
   };
 }
 
-function hasServer(context: CommandContext): boolean {
+/** Whether the command line, the environment or a stored key says which server is meant. */
+export function hasServer(context: CommandContext): boolean {
   const globals = context.globals();
   if (globals.baseURL || process.env["TINKER_BASE_URL"]) return true;
   try {

@@ -115,6 +115,22 @@ export const COMMANDS: readonly (CommandEntry | CommandGroup)[] = [
     load: () => import("./eval.js"),
   },
   {
+    name: "train",
+    summary: "fine-tune a model",
+    commands: [
+      {
+        name: "sft",
+        summary: "fine-tune a model on conversations",
+        note: "Ctrl-C ends the run after the step under way, with a checkpoint; the same command goes on from there. The folder holds settings, metrics and checkpoints in the files of the Python cookbook. Without a server and without a key, the built-in backend trains, and keeps its checkpoints in .tinkerts.",
+        examples: [
+          "tinkerts train sft chats.jsonl --model Qwen/Qwen3-8B --epochs 2",
+          "tinkerts train sft chats.jsonl --model Qwen/Qwen3-8B --dry-run --price 0.4",
+        ],
+        load: () => import("./train-sft.js"),
+      },
+    ],
+  },
+  {
     name: "run",
     summary: "look at training runs",
     commands: [

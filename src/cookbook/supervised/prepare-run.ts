@@ -1,6 +1,7 @@
 import type { ServiceClient } from "../../clients/index.js";
 import { ValidationError } from "../../errors.js";
 import { tokenizerForModel } from "../../tokenizers/index.js";
+import { throwIfAborted } from "../../transport/index.js";
 import { getRenderer, type Renderer, recommendedRenderer } from "../renderers/index.js";
 import { checkOptions, type TrainSupervisedOptions } from "./options.js";
 import { configOf, describeRun, type RunSettings, runSettings } from "./run-settings.js";
@@ -31,18 +32,14 @@ export async function planSupervised(options: TrainSupervisedOptions): Promise<S
 /** Whoever calls this closes `data`. */
 export async function prepareRun(options: TrainSupervisedOptions): Promise<PreparedRun> {
   checkOptions(options);
-  const {
-    service,
-    model,
-    signal,
-    trainOn = "all_assistant_messages",
-    reduction = "mean",
-    seed = 0,
-  } = options;
+  const { service, model, trainOn = "all_assistant_messages", reduction = "mean", seed = 0 } = options;
+  // Before the first step there is nothing to save: both end it at once.
+  const signal = AbortSignal.any([options.signal, options.pauseSignal].filter((each) => each !== undefined));
   const { renderer, rendererName } = await findRenderer(options);
   const maxLength = options.maxLength ?? (await longestInput(service, model, signal));
-  const data = await openTrainingData({ ...options, renderer, trainOn, maxLength, reduction, seed });
+  const data = await openTrainingData({ ...options, renderer, trainOn, maxLength, reduction, seed, signal });
   try {
+    throwIfAborted(signal, "The run");
     const settings = runSettings(options, { data, rendererName, maxLength });
     const { pricePerMillionTokens, folder } = options;
     const description = describeRun(settings, { remarks: data.remarks, pricePerMillionTokens, folder });
