@@ -3,6 +3,7 @@ import { ModelInput, type ModelInputChunkLike } from "../../wire/index.js";
 import { getRenderer, type Message, type ToolDeclaration } from "../renderers/index.js";
 import { RoleColonRenderer } from "../renderers/role-colon.js";
 import { datumFromExample, toExamples } from "./examples.js";
+import { readLine } from "./read-row.js";
 
 /** One token a character. */
 const tokenizer = {
@@ -133,6 +134,22 @@ describe("the examples of a conversation", () => {
       "has no tools",
     );
   });
+
+  it.each(["qwen3", "qwen3_5", "qwen3_8_medium_reasoning", "nemotron3"])(
+    "of %s declare the tools of a file like those of code",
+    (name) => {
+      const parameters = {
+        type: "object",
+        properties: { a: { type: "integer", enum: [1, 2], minimum: 0 } },
+        required: ["a"],
+      };
+      const row = { messages, tools: [{ name: "add", description: "Adds.", parameters }] };
+      const fromFile = readLine(new TextEncoder().encode(JSON.stringify(row))).conversation!.tools!;
+      const renderer = getRenderer(name, tokenizer);
+      expect(renderer.declareTools(fromFile)).toEqual(renderer.declareTools(row.tools));
+      expect(String(renderer.declareTools(fromFile)[0]!.content)).toContain("minimum");
+    },
+  );
 
   it("learn declared tools only where their system message is trainable", () => {
     const [user, assistant] = messages.map((message) => ({ ...message, trainable: true }));
