@@ -104,6 +104,23 @@ export const COMMANDS: readonly (CommandEntry | CommandGroup)[] = [
     load: () => import("./chat.js"),
   },
   {
+    name: "data",
+    summary: "look at what a model is to learn from",
+    commands: [
+      {
+        name: "check",
+        summary: "check files of conversations before training on them",
+        note: 'A row is {"messages": [...]} as OpenAI writes it, with tools where there are some, or {"prompt": ..., "completion": ...}. With --model the rows are written as that model reads them, and what is learnt is shown: in green, or ⟦in brackets⟧ where there are no colours. The exit code is 1 if a row cannot be trained on.',
+        examples: [
+          "tinkerts data check chats.jsonl",
+          "tinkerts data check chats.jsonl --model Qwen/Qwen3-8B --max-length 4096",
+          "tinkerts data check part-*.parquet --model tinkerts/nano --json",
+        ],
+        load: () => import("./data-check.js"),
+      },
+    ],
+  },
+  {
     name: "eval",
     summary: "let a model answer tasks, and say how good its answers are",
     note: 'A task is a line such as {"prompt": "What is 12 + 7?", "answer": "19"}, or has messages in place of the prompt; id is optional. A module of your own exports a function as its default, which gets { text, task } and returns true, false or a number from 0 to 1. Without a server and without an API key the built-in backend does the work.',

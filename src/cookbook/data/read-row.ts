@@ -8,7 +8,7 @@ import type { Conversation, ReadRow, RowProblem } from "./conversation.js";
 export function readLine(line: Uint8Array): ReadRow {
   let text: string;
   try {
-    text = new TextDecoder("utf-8", { fatal: true }).decode(line);
+    text = new TextDecoder("utf-8", { fatal: true }).decode(line).trimEnd();
   } catch {
     return rowProblem("the row is not UTF-8");
   }

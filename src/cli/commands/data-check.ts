@@ -1,0 +1,84 @@
+import { Option } from "commander";
+import { checkRows } from "../../cookbook/data/check-rows.js";
+import { checkedRows } from "../../cookbook/data/conversations.js";
+import { getRenderer, knownRenderers, type TrainOn } from "../../cookbook/renderers/index.js";
+import { type Tokenizer, tokenizerForModel } from "../../tokenizers/index.js";
+import { type CommandContext, type CommandModule, UsageError } from "../context.js";
+import { printReport } from "../data-check/report.js";
+import { showRows } from "../data-check/shown-rows.js";
+import { wholeNumber } from "../option-values.js";
+import { progressBar } from "../output/index.js";
+import { whileWaiting } from "../output/waiting.js";
+
+interface DataCheckOptions {
+  readonly model?: string;
+  readonly renderer?: string;
+  readonly maxLength?: number;
+  readonly trainOn: TrainOn;
+  readonly rows: number;
+}
+
+const MODES = [
+  "all_assistant_messages",
+  "last_assistant_message",
+  "last_assistant_turn",
+  "all_messages",
+  "all_tokens",
+  "all_user_and_system_messages",
+  "customized",
+] as const satisfies TrainOn[];
+
+const MAX_LENGTH = 10_000_000;
+const MAX_SHOWN_ROWS = 1000;
+
+export const define: CommandModule["define"] = (command, context) => {
+  command
+    .argument("<files...>", "files with a conversation a row: .jsonl, .jsonl.gz or .parquet")
+    .option("--model <name>", "the model to be trained: tokens are counted, and what is learnt is shown")
+    .option("--renderer <name>", "how conversations are written (default: what fits the model)")
+    .option(
+      "--max-length <tokens>",
+      "say what would be cut from longer rows (default: nothing is)",
+      wholeNumber(2, MAX_LENGTH),
+    )
+    .addOption(
+      new Option("--train-on <mode>", "what is learnt").choices(MODES).default("all_assistant_messages"),
+    )
+    .option("--rows <number>", "how many rows are shown", wholeNumber(0, MAX_SHOWN_ROWS), 2)
+    .action((files: readonly string[], options: DataCheckOptions) => checkData(context, files, options));
+};
+
+async function checkData(
+  context: CommandContext,
+  files: readonly string[],
+  options: DataCheckOptions,
+): Promise<void> {
+  const { model, trainOn, maxLength, rows: count } = options;
+  const signal = context.interruption();
+  const name = rendererName(options);
+  const renderer = model && name ? getRenderer(name, await openTokenizer(context, model)) : undefined;
+  await using rows = await checkedRows(files).open();
+  const bar = progressBar(context, "checking", "items");
+  const checking = checkRows(rows, { renderer, trainOn, maxLength, signal, onProgress: bar.update });
+  const report = await checking.finally(bar.end);
+  if (renderer !== undefined && context.globals().format === "table") {
+    await showRows(context, rows, { renderer, trainOn, maxLength, count });
+  }
+  printReport(context, { model, renderer: name, trainOn, maxLength, ...report });
+  if (report.rows === 0) throw new Error("there are no rows");
+  if (report.wrongRows > 0) {
+    throw new Error(`${report.wrongRows} of ${report.rows} rows cannot be trained on`);
+  }
+}
+
+function rendererName({ model, renderer, maxLength }: DataCheckOptions): string | undefined {
+  if (model !== undefined) return renderer ?? knownRenderers(model)?.[0] ?? "template";
+  const option = renderer !== undefined ? "--renderer" : maxLength !== undefined ? "--max-length" : undefined;
+  if (option !== undefined) throw new UsageError(`${option} needs --model, whose tokens it is about`);
+  return undefined;
+}
+
+async function openTokenizer({ stderr }: CommandContext, model: string): Promise<Tokenizer> {
+  const loading = tokenizerForModel({ modelName: model });
+  return await whileWaiting(stderr, `loading the tokenizer of ${model}`, loading);
+}

@@ -1,0 +1,90 @@
+import type { ReadRow } from "../../cookbook/data/conversation.js";
+import { toExamples } from "../../cookbook/data/examples.js";
+import type { Rows } from "../../cookbook/data/rows.js";
+import type { Renderer, SupervisedExample, TrainOn } from "../../cookbook/renderers/index.js";
+import { TinkerError } from "../../errors.js";
+import { chunkLength } from "../../wire/index.js";
+import type { CommandContext } from "../context.js";
+import { printable, printableLines, type Styles, stylesFor } from "../output/index.js";
+
+interface ShowOptions {
+  readonly renderer: Renderer;
+  readonly trainOn: TrainOn;
+  readonly maxLength: number | undefined;
+  /** The first rows that can be shown. */
+  readonly count: number;
+}
+
+/** Of a long text the beginning and the end are shown. */
+const MAX_SHOWN_CHARACTERS = 600;
+
+/** Prints some rows as the model reads them, with what is learnt in green, or in brackets where there are no colours. */
+export async function showRows(
+  context: CommandContext,
+  rows: Rows<ReadRow>,
+  { renderer, trainOn, maxLength, count }: ShowOptions,
+): Promise<void> {
+  const styles = stylesFor(context, context.stdout);
+  for (let index = 0, shown = 0; index < rows.length && shown < count; index += 1) {
+    const examples = examplesOf((await rows.read([index]))[0]!, renderer, trainOn);
+    if (examples.length === 0) continue;
+    shown += 1;
+    for (const [number, example] of examples.entries()) {
+      const part = examples.length === 1 ? "" : `, example ${number + 1} of ${examples.length}`;
+      context.stdout.write(`${styles.bold(printable(rows.place(index)) + part)}\n`);
+      context.stdout.write(`${marked(example, renderer, maxLength, styles)}\n\n`);
+    }
+  }
+}
+
+function examplesOf(
+  { conversation }: ReadRow,
+  renderer: Renderer,
+  trainOn: TrainOn,
+): readonly SupervisedExample[] {
+  if (conversation === undefined) return [];
+  try {
+    return toExamples(conversation, renderer, trainOn);
+  } catch (error) {
+    // It stands among the problems.
+    if (error instanceof TinkerError) return [];
+    throw error;
+  }
+}
+
+function marked(
+  { input, weights }: SupervisedExample,
+  renderer: Renderer,
+  maxLength = Number.POSITIVE_INFINITY,
+  { green, dim, red }: Styles,
+): string {
+  const hasColours = green("") !== "";
+  const pieces: string[] = [];
+  let position = 0;
+  for (const chunk of input.chunks) {
+    const end = Math.min(position + chunkLength(chunk), maxLength);
+    if (chunk.type !== "encoded_text") {
+      if (position + chunkLength(chunk) <= maxLength)
+        pieces.push(dim(`(image, ${chunkLength(chunk)} tokens)`));
+    } else {
+      for (let start = position; start < end; ) {
+        const isLearnt = weights[start]! > 0;
+        let next = start + 1;
+        while (next < end && weights[next]! > 0 === isLearnt) next += 1;
+        const tokens = chunk.tokens.subarray(start - position, next - position);
+        const text = printableLines(shortened(renderer.tokenizer.decode(tokens)));
+        pieces.push(isLearnt ? (hasColours ? green(text) : `⟦${text}⟧`) : text);
+        start = next;
+      }
+    }
+    position += chunkLength(chunk);
+  }
+  if (position > maxLength) pieces.push(red(` (${position - maxLength} tokens cut)`));
+  return pieces.join("");
+}
+
+function shortened(text: string): string {
+  if (text.length <= MAX_SHOWN_CHARACTERS) return text;
+  const half = MAX_SHOWN_CHARACTERS / 2;
+  return `${text.slice(0, half)} … ${text.slice(-half)}`;
+}
