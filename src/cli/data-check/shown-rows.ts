@@ -54,33 +54,38 @@ function examplesOf(
 
 function marked(
   { input, weights }: SupervisedExample,
-  renderer: Renderer,
+  { tokenizer }: Renderer,
   maxLength = Number.POSITIVE_INFINITY,
   { green, dim, red }: Styles,
 ): string {
-  const hasColours = green("") !== "";
+  const learnt = green("") === "" ? (text: string) => `⟦${text}⟧` : green;
   const pieces: string[] = [];
   let position = 0;
   for (const chunk of input.chunks) {
-    const end = Math.min(position + chunkLength(chunk), maxLength);
-    if (chunk.type !== "encoded_text") {
-      if (position + chunkLength(chunk) <= maxLength)
-        pieces.push(dim(`(image, ${chunkLength(chunk)} tokens)`));
-    } else {
-      for (let start = position; start < end; ) {
-        const isLearnt = weights[start]! > 0;
-        let next = start + 1;
-        while (next < end && weights[next]! > 0 === isLearnt) next += 1;
-        const tokens = chunk.tokens.subarray(start - position, next - position);
-        const text = printableLines(shortened(renderer.tokenizer.decode(tokens)));
-        pieces.push(isLearnt ? (hasColours ? green(text) : `⟦${text}⟧`) : text);
-        start = next;
-      }
-    }
+    const start = position;
     position += chunkLength(chunk);
+    if (chunk.type !== "encoded_text") {
+      if (position <= maxLength) pieces.push(dim(`(image, ${position - start} tokens)`));
+      continue;
+    }
+    for (const [from, to] of evenRuns(weights, start, Math.min(position, maxLength))) {
+      const tokens = chunk.tokens.subarray(from - start, to - start);
+      const text = printableLines(shortened(tokenizer.decode(tokens)));
+      pieces.push(weights[from]! > 0 ? learnt(text) : text);
+    }
   }
   if (position > maxLength) pieces.push(red(` (${position - maxLength} tokens cut)`));
   return pieces.join("");
+}
+
+/** Neighbours that are all learnt, or all not: where each run begins and ends. */
+function* evenRuns(weights: Float32Array, start: number, end: number): Generator<[number, number]> {
+  let from = start;
+  for (let position = start + 1; position <= end; position += 1) {
+    if (position < end && weights[position]! > 0 === weights[from]! > 0) continue;
+    yield [from, position];
+    from = position;
+  }
 }
 
 function shortened(text: string): string {

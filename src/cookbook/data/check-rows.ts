@@ -1,4 +1,4 @@
-import { TinkerError, ValidationError } from "../../errors.js";
+import { messageOf, TinkerError, ValidationError } from "../../errors.js";
 import { type Message, type Renderer, type TrainOn, textOf, thinkingOf } from "../renderers/index.js";
 import { printPythonJson } from "../renderers/python-json.js";
 import type { Conversation, ReadRow, RowProblem } from "./conversation.js";
@@ -167,7 +167,8 @@ class RowsCheck {
         this.#tokens += kept;
       }
     } catch (error) {
-      if (!(error instanceof TinkerError)) throw error;
+      if (!(error instanceof TinkerError))
+        throw new TinkerError(`${place}: ${messageOf(error)}`, { cause: error });
       return [{ field: error instanceof ValidationError ? error.field : "", message: error.message }];
     }
     this.#learntTokens += learnt;
