@@ -1,4 +1,5 @@
-import { InvalidArgumentError } from "commander";
+import { InvalidArgumentError, Option } from "commander";
+import type { TrainOn } from "../cookbook/renderers/index.js";
 
 /** Reads a whole number between two bounds, both included. */
 export function wholeNumber(lowest: number, highest: number): (text: string) => number {
@@ -47,4 +48,19 @@ export function pastTime(text: string): Date {
     );
   }
   return time;
+}
+
+const TRAIN_ON = [
+  "all_assistant_messages",
+  "last_assistant_message",
+  "last_assistant_turn",
+  "all_messages",
+  "all_tokens",
+  "all_user_and_system_messages",
+  "customized",
+] as const satisfies TrainOn[];
+
+/** For commands that learn from conversations. */
+export function trainOnOption(): Option {
+  return new Option("--train-on <what>", "what is learnt").choices(TRAIN_ON).default(TRAIN_ON[0]);
 }

@@ -1,4 +1,3 @@
-import { Option } from "commander";
 import { checkRows } from "../../cookbook/data/check-rows.js";
 import { checkedRows } from "../../cookbook/data/conversations.js";
 import { getRenderer, knownRenderers, type TrainOn } from "../../cookbook/renderers/index.js";
@@ -6,7 +5,7 @@ import { type Tokenizer, tokenizerForModel } from "../../tokenizers/index.js";
 import { type CommandContext, type CommandModule, UsageError } from "../context.js";
 import { printReport } from "../data-check/report.js";
 import { showRows } from "../data-check/shown-rows.js";
-import { wholeNumber } from "../option-values.js";
+import { trainOnOption, wholeNumber } from "../option-values.js";
 import { progressBar } from "../output/index.js";
 import { whileWaiting } from "../output/waiting.js";
 
@@ -17,16 +16,6 @@ interface DataCheckOptions {
   readonly trainOn: TrainOn;
   readonly rows: number;
 }
-
-const MODES = [
-  "all_assistant_messages",
-  "last_assistant_message",
-  "last_assistant_turn",
-  "all_messages",
-  "all_tokens",
-  "all_user_and_system_messages",
-  "customized",
-] as const satisfies TrainOn[];
 
 const MAX_LENGTH = 10_000_000;
 const MAX_SHOWN_ROWS = 1000;
@@ -41,9 +30,7 @@ export const define: CommandModule["define"] = (command, context) => {
       "say what would be cut from longer rows (default: nothing is)",
       wholeNumber(2, MAX_LENGTH),
     )
-    .addOption(
-      new Option("--train-on <mode>", "what is learnt").choices(MODES).default("all_assistant_messages"),
-    )
+    .addOption(trainOnOption())
     .option("--rows <number>", "how many rows are shown", wholeNumber(0, MAX_SHOWN_ROWS), 2)
     .action((files: readonly string[], options: DataCheckOptions) => checkData(context, files, options));
 };

@@ -13,7 +13,7 @@ import { SCHEDULES } from "../../cookbook/supervised/schedule.js";
 import { defaultModel } from "../../local/default-model.js";
 import { type CommandContext, type CommandModule, UsageError } from "../context.js";
 import { hasServer, openService } from "../local-service.js";
-import { gathered, wholeNumber } from "../option-values.js";
+import { gathered, trainOnOption, wholeNumber } from "../option-values.js";
 import { printJson } from "../output/index.js";
 
 interface TrainOptions {
@@ -44,10 +44,6 @@ interface TrainOptions {
 }
 
 const MAX_COUNT = 1_000_000_000;
-const TRAIN_ON = [
-  ...["all_assistant_messages", "last_assistant_message", "last_assistant_turn", "all_messages"],
-  ...["all_tokens", "all_user_and_system_messages", "customized"],
-];
 
 export const define: CommandModule["define"] = (command, context) => {
   const count = (least = 1) => wholeNumber(least, MAX_COUNT);
@@ -73,9 +69,7 @@ export const define: CommandModule["define"] = (command, context) => {
     .option("--rank <number>", "the rank of the adapter (default: 32)", count())
     .option("--max-steps <number>", "no more steps than these", count())
     .option("--max-length <number>", "cut longer examples (default: what the model can read)", count(2))
-    .addOption(
-      new Option("--train-on <what>", "what is learnt").choices(TRAIN_ON).default("all_assistant_messages"),
-    )
+    .addOption(trainOnOption())
     .addOption(
       new Option("--reduction <way>", "whether each example counts the same, or each token")
         .choices(["mean", "sum"])
