@@ -108,7 +108,7 @@ describe("a JSONL file", () => {
       "wide.jsonl line 1: the text is UTF-16, and must be UTF-8",
     );
     await expect(texts(write("list.json", `[\n${a}\n]`))).rejects.toThrow(
-      "list.json line 1: the row is not JSON",
+      "list.json line 1: the row is not JSON: expected a value at character 1, got the end: a file holds one row a line",
     );
   });
 

@@ -4,18 +4,22 @@ import type { ContentPart, Message, ToolCall, ToolDeclaration } from "../rendere
 import { JsonNumber, type JsonObject, printPythonJson, readPythonJson } from "../renderers/python-json.js";
 import type { Conversation, ReadRow, RowProblem } from "./conversation.js";
 
+const UTF8 = new TextDecoder("utf-8", { fatal: true });
+
 /** Reads a line of a file. */
 export function readLine(line: Uint8Array): ReadRow {
   let text: string;
   try {
-    text = new TextDecoder("utf-8", { fatal: true }).decode(line).trimEnd();
+    text = UTF8.decode(line).trimEnd();
   } catch {
     return rowProblem("the row is not UTF-8");
   }
   try {
     return readRow(readPythonJson(text));
   } catch (error) {
-    return rowProblem(`the row is not JSON: ${messageOf(error)}`);
+    // The first line of a file that is one list, written for people.
+    const advice = text === "[" || text === "{" ? ": a file holds one row a line" : "";
+    return rowProblem(`the row is not JSON: ${messageOf(error)}${advice}`);
   }
 }
 
