@@ -1,7 +1,8 @@
 // A short sample (8 tokens) beside each kind of backlog in the built-in backend, each in a process of its own: how long it
 // takes, and what the backlog gets done beside the same backlog alone. Needs a build: npm run build.
-// Bars: beside any backlog 2 s at the 99th percentile, and nine tenths of the backlog's throughput. Throughput is counted in
-// the server's processor time, which other programs on the machine change less than the time of day, and told in both.
+// Bars: beside any backlog 2 s at the 99th percentile, and nine tenths of the backlog's throughput. Both are counted in the
+// server's processor time, which other programs on the machine change less than the time of day: a backlog keeps more than
+// one core busy, so that on a quiet machine the clock shows less. The time of day is told, too.
 // Two minutes on two quiet cores. 24 requests of 8 samples are half as many again as the engine draws at once;
 // `--requests 200 --passes 100` for a long backlog.
 import { fork } from "node:child_process";
@@ -44,10 +45,10 @@ async function serve() {
 
 async function measure() {
   const loadBefore = loadavg()[0];
-  const idle = await withBackend(async ({ open }) => {
+  const idle = await withBackend(async ({ open, cpuMs }) => {
     const { sampler } = await open();
     const waits = [];
-    while (waits.length < IDLE_SAMPLES) waits.push(await shortSample(sampler));
+    while (waits.length < IDLE_SAMPLES) waits.push(await shortSample(sampler, cpuMs));
     return waits;
   });
   const alone = (kind) => withBackend((backend) => beside(backend, kind, false));
@@ -78,7 +79,7 @@ async function measure() {
   });
   const bars = {
     [`wait below ${WAIT_BAR_MS} ms at p99 beside every backlog`]: figures.every(
-      ({ waitP99Ms }) => waitP99Ms < WAIT_BAR_MS,
+      ({ waitP99CpuMs }) => waitP99CpuMs < WAIT_BAR_MS,
     ),
     [`every backlog keeps ${THROUGHPUT_BAR} of its throughput`]: figures.every(
       ({ throughput }) => throughput >= THROUGHPUT_BAR,
@@ -117,7 +118,7 @@ async function beside({ open, cpuMs }, kind, isBeside) {
   const waits = [];
   while (isBeside && !isOver) {
     await new Promise((resolve) => setTimeout(resolve, PAUSE_MS));
-    if (!isOver) waits.push(await shortSample(sampler));
+    if (!isOver) waits.push(await shortSample(sampler, cpuMs));
   }
   return { kind, waits, ...(await work) };
 }
@@ -140,11 +141,13 @@ async function train(training) {
   return size.passes * batch.length * tokens.length;
 }
 
-async function shortSample(sampler) {
+async function shortSample(sampler, cpuMs) {
   const prompt = [20, 21, 22, 23];
+  const cpuBefore = await cpuMs();
   const began = performance.now();
   await sampler.sample({ prompt, samplingParams: { maxTokens: 8, stop: [] } });
-  return performance.now() - began;
+  const tookMs = performance.now() - began;
+  return { tookMs, cpuMs: (await cpuMs()) - cpuBefore };
 }
 
 async function withBackend(use) {
@@ -170,7 +173,15 @@ async function withBackend(use) {
 }
 
 function summary(waits) {
-  const sorted = waits.toSorted((a, b) => a - b);
-  const at = (share) => Math.round(sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * share))]);
-  return { samples: sorted.length, waitP50Ms: at(0.5), waitP99Ms: at(0.99), waitMaxMs: at(1) };
+  const at = (share, timeOf) => {
+    const sorted = waits.map(timeOf).toSorted((a, b) => a - b);
+    return Math.round(sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * share))]);
+  };
+  const byTheClock = ({ tookMs }) => tookMs;
+  return {
+    samples: waits.length,
+    waitP50Ms: at(0.5, byTheClock),
+    waitP99Ms: at(0.99, byTheClock),
+    waitP99CpuMs: at(0.99, ({ cpuMs }) => cpuMs),
+  };
 }
