@@ -2,6 +2,7 @@
 import type { RendererTokenizer } from "../../src/cookbook/renderers/index.js";
 import { DEEPSEEK_DIFFERENCES } from "./renderer-differences-deepseek.js";
 import { KIMI_DIFFERENCES } from "./renderer-differences-kimi.js";
+import { QWEN_DIFFERENCES } from "./renderer-differences-qwen.js";
 import type { Disagreement, Operation, Outcome } from "./renderer-operations.js";
 
 /** One place where ours and the judge's differ. */
@@ -48,6 +49,17 @@ export const ALLOWED_DIFFERENCES: readonly AllowedDifference[] = [
   },
   ...DEEPSEEK_DIFFERENCES,
   ...KIMI_DIFFERENCES,
+  {
+    name: "no messages, no examples",
+    reason: "Python looks for the last message of none, with formats whose answers are examples of their own",
+    renderers: /./,
+    explains: ({ operation, kind, theirs }) =>
+      kind === "only Python refuses" &&
+      operation.operation === "examples" &&
+      operation.messages.length === 0 &&
+      theirs.error!.startsWith("IndexError"),
+  },
+  ...QWEN_DIFFERENCES,
 ];
 
 interface Sequence {

@@ -21,7 +21,8 @@ export abstract class ChatMlRenderer extends Renderer {
 
   /** Introduces a message. */
   protected header({ role }: Message, { index, previous }: RenderContext): string {
-    return role === "tool" && previous?.role === "tool" ? this.resultSeparator : roleHeader(role, index);
+    if (role !== "tool") return roleHeader(role, index);
+    return previous?.role === "tool" ? this.resultSeparator : roleHeader("user", index);
   }
 
   /** Whether a turn ends with this message. */
@@ -71,7 +72,7 @@ export abstract class ChatMlRenderer extends Renderer {
 }
 
 export function roleHeader(role: string, index: number): string {
-  return `${index > 0 ? "\n" : ""}<|im_start|>${role === "tool" ? "user" : role}\n`;
+  return `${index > 0 ? "\n" : ""}<|im_start|>${role}\n`;
 }
 
 /** Takes away the newlines around a block of thoughts, which belong to the format; one without thoughts is none. */

@@ -13,6 +13,13 @@ export interface SizedImage {
 const PNG_SIGNATURE = [0x89, 0x50, 0x4e, 0x47, 0x0d, 0x0a, 0x1a, 0x0a];
 const DATA_URI = /^data:[^,]*;base64,/i;
 
+/** Of Qwen's image processor. */
+const PATCH_PIXELS = 16;
+const MERGED_PATCHES = 2;
+const MIN_PIXELS = 256 * 256;
+const MAX_PIXELS = 4096 * 4096;
+const MAX_ASPECT_RATIO = 200;
+
 /** Reads the size from the first bytes of a PNG or JPEG file; the image itself is not decoded. */
 export function readImage({ image, format }: ImagePart): SizedImage {
   const data = typeof image === "string" ? bytesOfUri(image) : image;
@@ -71,4 +78,30 @@ function viewOf({ buffer, byteOffset, byteLength }: Uint8Array): DataView {
 
 function refusal(why: string): ValidationError {
   return new ValidationError("image", `The image of a message ${why}.`);
+}
+
+/** What the image processor of Qwen3-VL, Qwen3.5 and Qwen3.8 makes of an image: whole tiles, not too few, not too many. */
+export function qwenImageTokens({ width, height }: Pick<SizedImage, "width" | "height">): number {
+  const ratio = Math.max(width, height) / Math.min(width, height);
+  if (ratio > MAX_ASPECT_RATIO) {
+    throw refusal(`is ${width} by ${height} pixels; its sides may differ by ${MAX_ASPECT_RATIO} to 1`);
+  }
+  const tile = PATCH_PIXELS * MERGED_PATCHES;
+  const tiles = (along: (pixels: number) => number) => along(width) * along(height);
+  const nearest = tiles((pixels) => roundHalfToEven(pixels / tile));
+  if (nearest * tile ** 2 > MAX_PIXELS) {
+    const shrink = Math.sqrt((height * width) / MAX_PIXELS);
+    return tiles((pixels) => Math.max(1, Math.floor(pixels / shrink / tile)));
+  }
+  if (nearest * tile ** 2 < MIN_PIXELS) {
+    const stretch = Math.sqrt(MIN_PIXELS / (height * width));
+    return tiles((pixels) => Math.ceil((pixels * stretch) / tile));
+  }
+  return nearest;
+}
+
+/** As Python rounds. */
+function roundHalfToEven(value: number): number {
+  const rounded = Math.round(value);
+  return value % 1 === 0.5 && rounded % 2 === 1 ? rounded - 1 : rounded;
 }

@@ -1,5 +1,5 @@
 import { unframeThinking } from "./chatml.js";
-import type { SizedImage } from "./image-size.js";
+import { qwenImageTokens, type SizedImage } from "./image-size.js";
 import {
   type ContentPart,
   hasThinking,
@@ -11,7 +11,6 @@ import {
 } from "./messages.js";
 import { isJsonContainer, type JsonValue, printPythonJson, printPythonText } from "./python-json.js";
 import { strip, stripEnd, stripStart } from "./python-text.js";
-import { qwenImageTokens } from "./qwen3.js";
 import type { RenderContext, RendererTokenizer } from "./renderer.js";
 import { VisionRenderer } from "./vision-renderer.js";
 import { declareXmlTools, readXmlToolCall, writeXmlToolCall } from "./xml-tools.js";

@@ -1,6 +1,6 @@
 import { TinkerError } from "../../errors.js";
 import { ChatMlRenderer, roleHeader, TURN_END, unframeThinking, writeJsonToolCalls } from "./chatml.js";
-import type { SizedImage } from "./image-size.js";
+import { qwenImageTokens, type SizedImage } from "./image-size.js";
 import {
   type ContentPart,
   contentParts,
@@ -35,8 +35,9 @@ export class Qwen3Renderer extends ChatMlRenderer {
     return this.#thinking === "disabled";
   }
 
-  protected override promptSuffix(role: string, { index }: RenderContext): readonly number[] {
-    return this.encode(roleHeader(role, index) + (this.disablesThinking ? framed("") : ""));
+  protected override promptSuffix(role: string, context: RenderContext): readonly number[] {
+    if (!this.disablesThinking) return super.promptSuffix(role, context);
+    return this.encode(roleHeader(role, context.index) + framed(""));
   }
 
   protected override renderMessage(message: Message, context: RenderContext): RenderedMessage {
@@ -191,39 +192,4 @@ For each function call, return a json object with function name and arguments wi
   return [
     { role: "system", content: [systemPrompt, tools.length > 0 ? text : ""].filter(Boolean).join("\n\n") },
   ];
-}
-
-const PATCH_PIXELS = 16;
-const MERGED_PATCHES = 2;
-const MIN_PIXELS = 256 * 256;
-const MAX_PIXELS = 4096 * 4096;
-const MAX_ASPECT_RATIO = 200;
-
-/** What the image processor of Qwen3-VL, Qwen3.5 and Qwen3.8 makes of an image: whole tiles, not too few, not too many. */
-export function qwenImageTokens({ width, height }: Pick<SizedImage, "width" | "height">): number {
-  const ratio = Math.max(width, height) / Math.min(width, height);
-  if (ratio > MAX_ASPECT_RATIO) {
-    throw new TinkerError(
-      `An image's sides may differ by ${MAX_ASPECT_RATIO} to 1, got ${width} by ${height} pixels.`,
-    );
-  }
-  const tile = PATCH_PIXELS * MERGED_PATCHES;
-  const tiles = (columnsAndRows: (pixels: number) => number) =>
-    columnsAndRows(width) * columnsAndRows(height);
-  const nearest = tiles((pixels) => roundHalfToEven(pixels / tile));
-  if (nearest * tile ** 2 > MAX_PIXELS) {
-    const shrink = Math.sqrt((height * width) / MAX_PIXELS);
-    return tiles((pixels) => Math.max(1, Math.floor(pixels / shrink / tile)));
-  }
-  if (nearest * tile ** 2 < MIN_PIXELS) {
-    const stretch = Math.sqrt(MIN_PIXELS / (height * width));
-    return tiles((pixels) => Math.ceil((pixels * stretch) / tile));
-  }
-  return nearest;
-}
-
-/** As Python rounds. */
-function roundHalfToEven(value: number): number {
-  const rounded = Math.round(value);
-  return value % 1 === 0.5 && rounded % 2 === 1 ? rounded - 1 : rounded;
 }

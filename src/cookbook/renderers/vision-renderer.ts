@@ -48,16 +48,16 @@ export abstract class VisionRenderer extends ChatMlRenderer {
     return ["<tool_response>\n", "\n</tool_response>"];
   }
 
-  protected override promptSuffix(role: string, { index }: RenderContext): readonly number[] {
-    return this.encode(roleHeader(role, index) + this.prefill);
+  protected override promptSuffix(role: string, context: RenderContext): readonly number[] {
+    if (this.prefill === "") return super.promptSuffix(role, context);
+    return this.encode(roleHeader(role, context.index) + this.prefill);
   }
 
   /** Puts back the block of thoughts that the prompt opened, where the answer closes it. */
   protected override wholeAnswer(tokens: ArrayLike<number>): ArrayLike<number> {
-    const opening = this.prefill === "" ? [] : this.encode("<think>\n");
-    const repeatsOpening = opening.every((token, index) => tokens[index] === token);
-    if (repeatsOpening || !Array.prototype.includes.call(tokens, this.token("</think>"))) return tokens;
-    return [...opening, ...Array.from(tokens)];
+    if (this.prefill === "" || tokens[0] === this.token("<think>")) return tokens;
+    const all = Array.from(tokens);
+    return all.includes(this.token("</think>")) ? [...this.encode("<think>\n"), ...all] : all;
   }
 
   protected override get streamPrefix(): string {
