@@ -42,7 +42,8 @@ const REAL: readonly (readonly [RegExp, readonly string[]])[] = [
   [/^role_colon$/, [NANO, "llama3", "qwen3"]],
   [/^llama3$/, ["llama3"]],
   [/^qwen3_instruct$/, [NANO, "qwen3"]],
-  [/^qwen3(_|$)(?!5|8|vl)/, ["qwen3"]],
+  // Newlines join in Qwen3's vocabulary as in those of its successors, whose signs it has too.
+  [/^(qwen3|nemotron3)/, ["qwen3"]],
   [/^deepseek/, ["deepseek"]],
 ];
 

@@ -1,0 +1,99 @@
+import { describe, expect, it } from "vitest";
+import { CharacterTokenizer } from "../../../test/support/character-tokenizer.js";
+import { markedText } from "../../../test/support/marked-text.js";
+import { getRenderer, type Message } from "./index.js";
+
+const tokenizer = new CharacterTokenizer({ eosToken: "<|im_end|>" });
+const vision = getRenderer("qwen3_vl", tokenizer);
+const instruct = getRenderer("qwen3_vl_instruct", tokenizer);
+
+/** The first bytes of a PNG file, which say its size. */
+function png(width: number, height: number): Uint8Array {
+  const bytes = new Uint8Array(24);
+  bytes.set([0x89, 0x50, 0x4e, 0x47, 0x0d, 0x0a, 0x1a, 0x0a]);
+  const view = new DataView(bytes.buffer);
+  view.setUint32(16, width);
+  view.setUint32(20, height);
+  return bytes;
+}
+
+const user: Message = { role: "user", content: "2+2?" };
+const call = { name: "add", arguments: "{}" };
+const written = '<tool_call>\n{"name": "add", "arguments": {}}\n</tool_call>';
+
+const example = (messages: readonly Message[]) =>
+  markedText(tokenizer, vision.buildSupervisedExample(messages));
+
+describe("qwen3_vl", () => {
+  it("writes thoughts without newlines, and only in the turn being produced", () => {
+    const thought: Message = {
+      role: "assistant",
+      content: [
+        { type: "thinking", thinking: "Hm." },
+        { type: "text", text: "4" },
+      ],
+    };
+    expect(example([user, thought, user, thought])).toBe(
+      "<|im_start|>user\n2+2?<|im_end|>\n<|im_start|>assistant\n4<|im_end|>\n" +
+        "<|im_start|>user\n2+2?<|im_end|>\n<|im_start|>assistant\n⟦<think>Hm.</think>4<|im_end|>⟧",
+    );
+  });
+
+  it("puts a newline between content and a call, and none before a call alone", () => {
+    expect(example([user, { role: "assistant", content: "Wait.", toolCalls: [call] }])).toContain(
+      `⟦Wait.\n${written}<|im_end|>⟧`,
+    );
+    expect(example([user, { role: "assistant", content: "", toolCalls: [call, call] }])).toContain(
+      `⟦${written}\n${written}<|im_end|>⟧`,
+    );
+  });
+
+  it("carries an image's bytes as they are, with the positions that it takes", () => {
+    const image = png(640, 480);
+    const content: Message["content"] = [
+      { type: "text", text: "See " },
+      { type: "image", image },
+      { type: "text", text: "?" },
+    ];
+    const { chunks } = vision.buildPrompt([{ role: "user", content }]);
+    expect(
+      chunks.map((chunk) => (chunk.type === "encoded_text" ? tokenizer.decode(chunk.tokens) : chunk)),
+    ).toEqual([
+      "<|im_start|>user\nSee <|vision_start|>",
+      { type: "image", data: image, format: "png", expectedTokens: 300 },
+      "<|vision_end|>?<|im_end|>\n<|im_start|>assistant\n",
+    ]);
+  });
+
+  it("weighs an image in an example by its positions", () => {
+    const content: Message["content"] = [{ type: "image", image: png(640, 480) }];
+    const { input, weights } = vision.buildSupervisedExample(
+      [
+        { role: "user", content },
+        { role: "assistant", content: "A cat." },
+      ],
+      "all_messages",
+    );
+    expect(weights).toHaveLength(input.length);
+    expect(weights.filter((weight) => weight === 1)).toHaveLength(300 + "vve".length + "A cat.e".length);
+  });
+
+  it("refuses an address on the web", () => {
+    const content: Message["content"] = [{ type: "image", image: "https://example.com/cat.png" }];
+    expect(() => vision.buildPrompt([{ role: "user", content }])).toThrow("fetch it first");
+  });
+});
+
+describe("qwen3_vl_instruct", () => {
+  it("reads thoughts as they stand, where qwen3_vl takes their newlines away", () => {
+    const answer = tokenizer.encode("<think>\nHm.\n</think>\n\n4<|im_end|>");
+    expect(instruct.parseResponse(answer).message.content).toEqual([
+      { type: "thinking", thinking: "\nHm.\n" },
+      { type: "text", text: "\n\n4" },
+    ]);
+    expect(vision.parseResponse(answer).message.content).toEqual([
+      { type: "thinking", thinking: "Hm." },
+      { type: "text", text: "4" },
+    ]);
+  });
+});
