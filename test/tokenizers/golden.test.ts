@@ -107,3 +107,18 @@ describe("Kimi's special tokens", () => {
     );
   });
 });
+
+describe("special tokens that somebody wrote", () => {
+  it.each([
+    ["nano", "<|im_end|>", ""],
+    ["qwen3", "<|im_end|>", "<tool_call>"],
+    ["kimi", "<|im_end|>", "<|tool_calls_section_begin|>"],
+  ] as const)("are text in %s where asked, save those that are not special", (family, special, added) => {
+    const tokenizer = createTextTokenizer(readFiles(family), family);
+    const text = `hi${special}${added} ho`;
+    const tokens = tokenizer.encode(text, { addSpecialTokens: false, splitSpecialTokens: true });
+    expect(tokenizer.decode(tokens)).toBe(text);
+    expect(tokens).not.toContain(tokenizer.encode(special)[0]);
+    if (added !== "") expect(tokens).toContain(tokenizer.encode(added)[0]);
+  });
+});

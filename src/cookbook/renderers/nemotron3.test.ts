@@ -1,15 +1,10 @@
 import { describe, expect, it } from "vitest";
 import { CharacterTokenizer } from "../../../test/support/character-tokenizer.js";
-import { markedText } from "../../../test/support/marked-text.js";
-import { getRenderer, type Message, type TrainOn } from "./index.js";
+import { exampleText, markedText, parseText, promptText } from "../../../test/support/renderer-texts.js";
+import { getRenderer, type Message } from "./index.js";
 
 const tokenizer = new CharacterTokenizer({ eosToken: "<|im_end|>" });
 const named = (name: string) => getRenderer(name, tokenizer);
-
-const prompt = (name: string, messages: readonly Message[]) =>
-  tokenizer.decode(named(name).buildPrompt(messages).toInts());
-const example = (name: string, messages: readonly Message[], trainOn?: TrainOn) =>
-  markedText(tokenizer, named(name).buildSupervisedExample(messages, trainOn));
 
 const user: Message = { role: "user", content: "2+2?" };
 const plain: Message = { role: "assistant", content: "4" };
@@ -29,20 +24,20 @@ const ASKED = "<|im_start|>user\n2+2?<|im_end|>\n";
 
 describe("nemotron3", () => {
   it("adds an empty system message and opens the block of thoughts", () => {
-    expect(prompt("nemotron3", [user])).toBe(`${SYSTEM}${ASKED}<|im_start|>assistant\n<think>\n`);
-    expect(example("nemotron3", [user, thought])).toBe(
+    expect(promptText(named("nemotron3"), [user])).toBe(`${SYSTEM}${ASKED}<|im_start|>assistant\n<think>\n`);
+    expect(exampleText(named("nemotron3"), [user, thought])).toBe(
       `${SYSTEM}${ASKED}<|im_start|>assistant\n<think>\n⟦Easy.\n</think>\n4<|im_end|>⟧`,
     );
   });
 
   it("learns an answer without thoughts as it can be sampled from the prompt", () => {
-    expect(example("nemotron3", [user, plain])).toBe(
-      `${prompt("nemotron3", [user])}⟦\n</think>\n4<|im_end|>⟧`,
+    expect(exampleText(named("nemotron3"), [user, plain])).toBe(
+      `${promptText(named("nemotron3"), [user])}⟦\n</think>\n4<|im_end|>⟧`,
     );
-    expect(example("nemotron3_ultra", [user, plain])).toBe(
-      `${prompt("nemotron3_ultra", [user])}⟦</think>4<|im_end|>⟧`,
+    expect(exampleText(named("nemotron3_ultra"), [user, plain])).toBe(
+      `${promptText(named("nemotron3_ultra"), [user])}⟦</think>4<|im_end|>⟧`,
     );
-    expect(example("nemotron3_disable_thinking", [user, plain])).toBe(
+    expect(exampleText(named("nemotron3_disable_thinking"), [user, plain])).toBe(
       `${SYSTEM}${ASKED}<|im_start|>assistant\n<think></think>⟦4<|im_end|>⟧`,
     );
   });
@@ -52,12 +47,14 @@ describe("nemotron3", () => {
     const between = (first: string, second: string) =>
       `${SYSTEM}${ASKED}<|im_start|>assistant\n${first}<|im_end|>\n${ASKED}<|im_start|>assistant\n${second}<|im_end|>\n` +
       `${ASKED}<|im_start|>assistant\n<think>\n`;
-    expect(prompt("nemotron3", messages)).toBe(between("<think></think>\n4", "<think></think>4"));
-    expect(prompt("nemotron3_ultra", messages)).toBe(between("<think></think>4", "<think></think>4"));
-    expect(prompt("nemotron3_preserve_thinking", messages)).toBe(
+    expect(promptText(named("nemotron3"), messages)).toBe(between("<think></think>\n4", "<think></think>4"));
+    expect(promptText(named("nemotron3_ultra"), messages)).toBe(
+      between("<think></think>4", "<think></think>4"),
+    );
+    expect(promptText(named("nemotron3_preserve_thinking"), messages)).toBe(
       between("<think>\nEasy.\n</think>\n4", "<think></think>4"),
     );
-    expect(prompt("nemotron3_ultra_preserve_thinking", messages)).toBe(
+    expect(promptText(named("nemotron3_ultra_preserve_thinking"), messages)).toBe(
       between("<think>\nEasy.</think>4", "<think></think>4"),
     );
   });
@@ -67,7 +64,7 @@ describe("nemotron3", () => {
       [user, plain, user, thought],
       "all_assistant_messages",
     );
-    expect(examples.map((each) => markedText(tokenizer, each).match(/⟦.*⟧/s)?.[0])).toEqual([
+    expect(examples.map((each) => markedText(named("nemotron3"), each).match(/⟦.*⟧/s)?.[0])).toEqual([
       "⟦\n</think>\n4<|im_end|>⟧",
       "⟦Easy.\n</think>\n4<|im_end|>⟧",
     ]);
@@ -82,16 +79,16 @@ describe("nemotron3", () => {
     const results = ["4", "5"].map((content) => ({ role: "tool", content }));
     const answered =
       "<|im_end|>\n<|im_start|>user\n<tool_response>\n4\n</tool_response>\n<tool_response>\n5\n</tool_response>\n<|im_end|>\n";
-    expect(prompt("nemotron3", [user, calling, ...results])).toContain(
+    expect(promptText(named("nemotron3"), [user, calling, ...results])).toContain(
       `<think>\nHm.\n</think>\n${WRITTEN}${WRITTEN}${answered}`,
     );
-    expect(prompt("nemotron3", [user, calling, ...results, user])).toContain(
+    expect(promptText(named("nemotron3"), [user, calling, ...results, user])).toContain(
       `<think></think>\n${WRITTEN}${WRITTEN}${answered}`,
     );
-    expect(prompt("nemotron3_ultra", [user, calling, ...results])).toContain(
+    expect(promptText(named("nemotron3_ultra"), [user, calling, ...results])).toContain(
       `<think>\nHm.</think>\n${WRITTEN}`,
     );
-    expect(prompt("nemotron3", [user, { ...plain, toolCalls: [call] }, user])).toContain(
+    expect(promptText(named("nemotron3"), [user, { ...plain, toolCalls: [call] }, user])).toContain(
       `<think></think>4\n${WRITTEN}<|im_end|>`,
     );
   });
@@ -99,19 +96,21 @@ describe("nemotron3", () => {
   it("says the effort behind the user's last message, whatever its shape", () => {
     const parts = { role: "user", content: [{ type: "text" as const, text: "2+2?" }] };
     for (const last of [user, parts]) {
-      expect(prompt("nemotron3_low_thinking", [user, plain, last])).toBe(
+      expect(promptText(named("nemotron3_low_thinking"), [user, plain, last])).toBe(
         `${SYSTEM}${ASKED}<|im_start|>assistant\n<think></think>4<|im_end|>\n` +
           "<|im_start|>user\n2+2?\n\n{reasoning effort: low}<|im_end|>\n<|im_start|>assistant\n<think>\n",
       );
     }
-    expect(prompt("nemotron3_ultra_medium_thinking", [user])).toContain(
+    expect(promptText(named("nemotron3_ultra_medium_thinking"), [user])).toContain(
       "2+2?\n\n{reasoning effort: efficient}<|im_end|>",
     );
   });
 
   it("learns by flags although it adds a message that has none", () => {
     const flagged = [user, plain].map((message, index) => ({ ...message, trainable: index === 0 }));
-    expect(example("nemotron3", flagged, "customized")).toMatch(/^[^⟦]*user\n⟦2\+2\?<\|im_end\|>⟧[^⟦]*$/);
+    expect(exampleText(named("nemotron3"), flagged, "customized")).toMatch(
+      /^[^⟦]*user\n⟦2\+2\?<\|im_end\|>⟧[^⟦]*$/,
+    );
   });
 
   it("declares tools as XML behind the system prompt", () => {
@@ -162,8 +161,10 @@ You have access to the following functions:
 
   it("reads back what it writes", () => {
     for (const name of ["nemotron3", "nemotron3_ultra"]) {
-      const answer = example(name, [user, { ...thought, toolCalls: [call] }]).match(/⟦(.*)⟧/s)![1]!;
-      expect(named(name).parseResponse(tokenizer.encode(answer))).toEqual({
+      const answer = exampleText(named(name), [user, { ...thought, toolCalls: [call] }]).match(
+        /⟦(.*)⟧/s,
+      )![1]!;
+      expect(parseText(named(name), answer)).toEqual({
         message: {
           role: "assistant",
           content: [

@@ -85,7 +85,7 @@ export class Nemotron3Renderer extends VisionRenderer {
     const hasThoughts = hasThinking(message.content);
     if (hasThoughts && this.keepsThinking(message, context)) return "";
     // Learnt as it can be sampled: behind the block that the prompt opens.
-    if (context.isLast && !this.disablesThinking) return this.writeThinking("");
+    if (context.isLast && !context.isPrompt && !this.disablesThinking) return this.writeThinking("");
     const hasTextAlone = hasText(message) && (message.toolCalls ?? []).length === 0;
     return hasThoughts && hasTextAlone && !this.#options.isUltra ? `${EMPTY_BLOCK}\n` : EMPTY_BLOCK;
   }

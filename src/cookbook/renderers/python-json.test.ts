@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { floatText, printPythonJson, readPythonJson } from "./python-json.js";
+import { floatText, printPythonJson, printPythonText, readPythonJson } from "./python-json.js";
 
 const again = (text: string) => printPythonJson(readPythonJson(text));
 
@@ -41,5 +41,16 @@ describe("Python's JSON", () => {
     expect(printPythonJson(value, { sortKeys: true, ensureAscii: false, separators: [",", ":"] })).toBe(
       '{"a":3,"\uffee":2,"\u{1f600}":1}',
     );
+  });
+
+  it.each([
+    ["null", "None"],
+    ["true", "True"],
+    ["1.0", "1.0"],
+    ["-Infinity", "-inf"],
+    ['"it\'s"', "it's"],
+    ['["it\'s", "\\n\\"\'", {"a": [null, NaN]}]', `["it's", '\\n"\\'', {'a': [None, nan]}]`],
+  ])("%s is Python's text %s", (json, text) => {
+    expect(printPythonText(readPythonJson(json))).toBe(text);
   });
 });

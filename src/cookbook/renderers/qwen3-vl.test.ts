@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { CharacterTokenizer } from "../../../test/support/character-tokenizer.js";
-import { markedText } from "../../../test/support/marked-text.js";
+import { exampleText, parseText } from "../../../test/support/renderer-texts.js";
 import { getRenderer, type Message } from "./index.js";
 
 const tokenizer = new CharacterTokenizer({ eosToken: "<|im_end|>" });
@@ -21,9 +21,6 @@ const user: Message = { role: "user", content: "2+2?" };
 const call = { name: "add", arguments: "{}" };
 const written = '<tool_call>\n{"name": "add", "arguments": {}}\n</tool_call>';
 
-const example = (messages: readonly Message[]) =>
-  markedText(tokenizer, vision.buildSupervisedExample(messages));
-
 describe("qwen3_vl", () => {
   it("writes thoughts without newlines, and only in the turn being produced", () => {
     const thought: Message = {
@@ -33,19 +30,19 @@ describe("qwen3_vl", () => {
         { type: "text", text: "4" },
       ],
     };
-    expect(example([user, thought, user, thought])).toBe(
+    expect(exampleText(vision, [user, thought, user, thought])).toBe(
       "<|im_start|>user\n2+2?<|im_end|>\n<|im_start|>assistant\n4<|im_end|>\n" +
         "<|im_start|>user\n2+2?<|im_end|>\n<|im_start|>assistant\n⟦<think>Hm.</think>4<|im_end|>⟧",
     );
   });
 
   it("puts a newline between content and a call, and none before a call alone", () => {
-    expect(example([user, { role: "assistant", content: "Wait.", toolCalls: [call] }])).toContain(
+    expect(exampleText(vision, [user, { role: "assistant", content: "Wait.", toolCalls: [call] }])).toContain(
       `⟦Wait.\n${written}<|im_end|>⟧`,
     );
-    expect(example([user, { role: "assistant", content: "", toolCalls: [call, call] }])).toContain(
-      `⟦${written}\n${written}<|im_end|>⟧`,
-    );
+    expect(
+      exampleText(vision, [user, { role: "assistant", content: "", toolCalls: [call, call] }]),
+    ).toContain(`⟦${written}\n${written}<|im_end|>⟧`);
   });
 
   it("carries an image's bytes as they are, with the positions that it takes", () => {
@@ -86,12 +83,12 @@ describe("qwen3_vl", () => {
 
 describe("qwen3_vl_instruct", () => {
   it("reads thoughts as they stand, where qwen3_vl takes their newlines away", () => {
-    const answer = tokenizer.encode("<think>\nHm.\n</think>\n\n4<|im_end|>");
-    expect(instruct.parseResponse(answer).message.content).toEqual([
+    const answer = "<think>\nHm.\n</think>\n\n4<|im_end|>";
+    expect(parseText(instruct, answer).message.content).toEqual([
       { type: "thinking", thinking: "\nHm.\n" },
       { type: "text", text: "\n\n4" },
     ]);
-    expect(vision.parseResponse(answer).message.content).toEqual([
+    expect(parseText(vision, answer).message.content).toEqual([
       { type: "thinking", thinking: "Hm." },
       { type: "text", text: "4" },
     ]);

@@ -1,18 +1,12 @@
 import { describe, expect, it } from "vitest";
 import { CharacterTokenizer } from "../../../test/support/character-tokenizer.js";
-import { markedText } from "../../../test/support/marked-text.js";
-import { getRenderer, type Message, type TrainOn } from "./index.js";
+import { exampleText, markedText, parseText, promptText } from "../../../test/support/renderer-texts.js";
+import { getRenderer, type Message } from "./index.js";
 
 const tokenizer = new CharacterTokenizer({ eosToken: "<|im_end|>" });
 const qwen3 = getRenderer("qwen3", tokenizer);
 const disabled = getRenderer("qwen3_disable_thinking", tokenizer);
 const instruct = getRenderer("qwen3_instruct", tokenizer);
-
-const prompt = (renderer: typeof qwen3, messages: readonly Message[]) =>
-  tokenizer.decode(renderer.buildPrompt(messages).toInts());
-const example = (renderer: typeof qwen3, messages: readonly Message[], trainOn?: TrainOn) =>
-  markedText(tokenizer, renderer.buildSupervisedExample(messages, trainOn));
-const parse = (renderer: typeof qwen3, text: string) => renderer.parseResponse(tokenizer.encode(text));
 
 const user: Message = { role: "user", content: "2+2?" };
 const thought: Message = {
@@ -26,13 +20,13 @@ const call = { name: "add", arguments: '{"a": 2, "2": 1.0, "b": "é"}' };
 
 describe("qwen3", () => {
   it("begins the turn being produced with a block of thoughts, empty where there are none", () => {
-    expect(prompt(qwen3, [{ role: "system", content: "Be brief." }, user])).toBe(
+    expect(promptText(qwen3, [{ role: "system", content: "Be brief." }, user])).toBe(
       "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\n2+2?<|im_end|>\n<|im_start|>assistant\n",
     );
-    expect(example(qwen3, [user, { role: "assistant", content: "\n4" }])).toBe(
+    expect(exampleText(qwen3, [user, { role: "assistant", content: "\n4" }])).toBe(
       "<|im_start|>user\n2+2?<|im_end|>\n<|im_start|>assistant\n⟦<think>\n\n</think>\n\n4<|im_end|>⟧",
     );
-    expect(example(qwen3, [user, thought])).toBe(
+    expect(exampleText(qwen3, [user, thought])).toBe(
       "<|im_start|>user\n2+2?<|im_end|>\n<|im_start|>assistant\n⟦<think>\nEasy.\n</think>\n\n4<|im_end|>⟧",
     );
   });
@@ -41,8 +35,8 @@ describe("qwen3", () => {
     const messages = [user, thought, user, thought];
     expect(qwen3.hasExtensionProperty).toBe(false);
     const [first, second] = qwen3.buildSupervisedExamples(messages, "all_assistant_messages");
-    expect(markedText(tokenizer, first!)).toBe(example(qwen3, messages.slice(0, 2)));
-    expect(markedText(tokenizer, second!)).toBe(
+    expect(markedText(qwen3, first!)).toBe(exampleText(qwen3, messages.slice(0, 2)));
+    expect(markedText(qwen3, second!)).toBe(
       "<|im_start|>user\n2+2?<|im_end|>\n<|im_start|>assistant\n4<|im_end|>\n" +
         "<|im_start|>user\n2+2?<|im_end|>\n<|im_start|>assistant\n⟦<think>\nEasy.\n</think>\n\n4<|im_end|>⟧",
     );
@@ -50,7 +44,9 @@ describe("qwen3", () => {
 
   it("takes thoughts that are written out, with or without the sign that opens them", () => {
     for (const content of ["<think>Easy.</think>4", "Easy.\n</think>\n\n4"]) {
-      expect(example(qwen3, [user, { role: "assistant", content }])).toBe(example(qwen3, [user, thought]));
+      expect(exampleText(qwen3, [user, { role: "assistant", content }])).toBe(
+        exampleText(qwen3, [user, thought]),
+      );
     }
   });
 
@@ -64,16 +60,16 @@ describe("qwen3", () => {
     const written =
       '<tool_call>\n{"name": "add", "arguments": {"a": 2, "2": 1.0, "b": "\\u00e9"}}\n</tool_call>';
     const withText = { role: "assistant", content: "Wait.", toolCalls: [call, call] };
-    expect(example(qwen3, [user, withText])).toContain(
+    expect(exampleText(qwen3, [user, withText])).toContain(
       `⟦<think>\n\n</think>\n\nWait.\n${written}\n${written}<|im_end|>⟧`,
     );
     const thinking = [{ type: "thinking" as const, thinking: "Hm." }];
     for (const content of ["<think>Hm.</think>", thinking]) {
-      expect(example(qwen3, [user, { role: "assistant", content, toolCalls: [call] }])).toContain(
+      expect(exampleText(qwen3, [user, { role: "assistant", content, toolCalls: [call] }])).toContain(
         `⟦<think>\nHm.\n</think>\n\n${written}<|im_end|>⟧`,
       );
     }
-    expect(example(qwen3, [user, { role: "assistant", content: "4", toolCalls: [] }])).toContain(
+    expect(exampleText(qwen3, [user, { role: "assistant", content: "4", toolCalls: [] }])).toContain(
       "4<|im_end|>",
     );
   });
@@ -81,7 +77,7 @@ describe("qwen3", () => {
   it("gives results of tools as the user's, in one turn", () => {
     const messages = [user, { role: "assistant", content: "", toolCalls: [call, call] }];
     const results = ["4", "5"].map((content) => ({ role: "tool", content }));
-    expect(prompt(qwen3, [...messages, ...results])).toContain(
+    expect(promptText(qwen3, [...messages, ...results])).toContain(
       "</tool_call><|im_end|>\n<|im_start|>user\n<tool_response>\n4\n</tool_response>\n" +
         "<tool_response>\n5\n</tool_response><|im_end|>\n<|im_start|>assistant\n",
     );
@@ -101,7 +97,7 @@ describe("qwen3", () => {
   it("reads thoughts, text and calls back, and what is broken as such", () => {
     const written =
       '<think>\nEasy.\n</think>\n\n4\n<tool_call>\n{"name": "add", "arguments": {"a":1.0}}\n</tool_call>';
-    expect(parse(qwen3, `${written}<|im_end|>`)).toEqual({
+    expect(parseText(qwen3, `${written}<|im_end|>`)).toEqual({
       message: {
         role: "assistant",
         content: [
@@ -112,11 +108,11 @@ describe("qwen3", () => {
       },
       termination: "stop_sequence",
     });
-    expect(parse(qwen3, "4")).toEqual({
+    expect(parseText(qwen3, "4")).toEqual({
       message: { role: "assistant", content: "4" },
       termination: "malformed",
     });
-    const { message } = parse(
+    const { message } = parseText(
       qwen3,
       "<tool_call>{]</tool_call><tool_call>[]</tool_call><tool_call><|im_end|>",
     );
@@ -137,17 +133,17 @@ describe("qwen3", () => {
 
 describe("qwen3_disable_thinking", () => {
   it("closes the block of thoughts in the prompt, where it is not learnt", () => {
-    expect(prompt(disabled, [user])).toBe(
+    expect(promptText(disabled, [user])).toBe(
       "<|im_start|>user\n2+2?<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n",
     );
-    expect(example(disabled, [user, { role: "assistant", content: "4" }])).toBe(
+    expect(exampleText(disabled, [user, { role: "assistant", content: "4" }])).toBe(
       "<|im_start|>user\n2+2?<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n⟦4<|im_end|>⟧",
     );
   });
 
   it("refuses to learn thoughts, and an answer to nobody", () => {
-    expect(() => example(disabled, [user, thought])).toThrow("not to think");
-    expect(() => example(disabled, [{ role: "assistant", content: "4" }])).toThrow("message of the user");
+    expect(() => exampleText(disabled, [user, thought])).toThrow("not to think");
+    expect(() => exampleText(disabled, [{ role: "assistant", content: "4" }])).toThrow("message of the user");
   });
 });
 
@@ -155,7 +151,7 @@ describe("qwen3_instruct", () => {
   it("knows no block of thoughts, and writes history as it was sampled", () => {
     const messages = [user, { role: "assistant", content: "4" }, user, { role: "assistant", content: "\n4" }];
     expect(instruct.hasExtensionProperty).toBe(true);
-    expect(example(instruct, messages, "all_assistant_messages")).toBe(
+    expect(exampleText(instruct, messages, "all_assistant_messages")).toBe(
       "<|im_start|>user\n2+2?<|im_end|>\n<|im_start|>assistant\n⟦4<|im_end|>⟧\n" +
         "<|im_start|>user\n2+2?<|im_end|>\n<|im_start|>assistant\n⟦\n4<|im_end|>⟧",
     );

@@ -46,6 +46,8 @@ export interface RenderContext {
   readonly isLast: boolean;
   readonly previous: Message | undefined;
   readonly next: Message | undefined;
+  /** Whether it is written for a prompt, in which the last message is history too. */
+  readonly isPrompt: boolean;
   /** -1 without a message of the user. */
   readonly lastUserIndex: number;
   /** Whether it belongs to the turn that the model is asked to produce: several messages, where tools are called. */
@@ -123,7 +125,7 @@ export abstract class Renderer {
   buildPrompt(given: readonly Message[], { role = "assistant", prefill }: PromptOptions = {}): ModelInput {
     const messages = this.prepareMessages(given);
     const pieces: Piece[] = [this.bosTokens];
-    const context = contexts(messages, this.turnStart(messages));
+    const context = contexts(messages, this.turnStart(messages), true);
     for (const [index, message] of messages.entries()) {
       const { header, output } = this.renderMessage(message, context(index));
       pieces.push(header, ...output);
@@ -305,7 +307,11 @@ export function lastUserIndex(messages: readonly Message[]): number {
   return messages.findLastIndex(({ role }) => role === "user");
 }
 
-export function contexts(messages: readonly Message[], turnStart: number): (index: number) => RenderContext {
+export function contexts(
+  messages: readonly Message[],
+  turnStart: number,
+  isPrompt = false,
+): (index: number) => RenderContext {
   const userIndex = lastUserIndex(messages);
   return (index) => ({
     messages,
@@ -313,6 +319,7 @@ export function contexts(messages: readonly Message[], turnStart: number): (inde
     isLast: index === messages.length - 1,
     previous: messages[index - 1],
     next: messages[index + 1],
+    isPrompt,
     lastUserIndex: userIndex,
     inLastAssistantTurn: index >= turnStart,
   });
