@@ -93,6 +93,14 @@ describe("nemotron3", () => {
     );
   });
 
+  it("puts one newline between an empty block and a call, wherever the block ends", () => {
+    const calling = { role: "assistant", content: "", toolCalls: [call] };
+    const learnt = (name: string) => exampleText(named(name), [user, calling]).match(/⟦.*⟧/s)?.[0];
+    expect(learnt("nemotron3")).toBe(`⟦\n</think>\n${WRITTEN}<|im_end|>⟧`);
+    expect(learnt("nemotron3_ultra")).toBe(`⟦</think>\n${WRITTEN}<|im_end|>⟧`);
+    expect(learnt("nemotron3_disable_thinking")).toBe(`⟦\n${WRITTEN}<|im_end|>⟧`);
+  });
+
   it("says the effort behind the user's last message, whatever its shape", () => {
     const parts = { role: "user", content: [{ type: "text" as const, text: "2+2?" }] };
     for (const last of [user, parts]) {

@@ -6,6 +6,7 @@ import {
   type Message,
   type ToolCall,
   type ToolDeclaration,
+  textOf,
   type UnparsedToolCall,
 } from "./messages.js";
 import { entriesOf, entryOf, printPythonJson, printPythonText } from "./python-json.js";
@@ -95,16 +96,11 @@ export class Nemotron3Renderer extends VisionRenderer {
   }
 
   protected override writeToolCalls(message: Message, context: RenderContext): string {
-    const { content, toolCalls = [] } = message;
-    // A block of thoughts brings its own newline.
-    const endsWithBlock =
-      !this.#options.isUltra &&
-      typeof content !== "string" &&
-      hasThinking(content) &&
-      this.keepsThinking(message, context) &&
-      !hasText(message);
+    const { toolCalls = [] } = message;
+    const block = this.emptyBlock(message, context) || this.writeThinking("");
+    const bringsNewline = textOf(message) === "" && block.endsWith("\n");
     const calls = toolCalls.map((call) => `${writeXmlToolCall(call, printArgument)}\n`);
-    return (endsWithBlock ? "" : "\n") + calls.join("");
+    return (bringsNewline ? "" : "\n") + calls.join("");
   }
 
   protected override readParts(parts: readonly ContentPart[]): readonly ContentPart[] {

@@ -4,7 +4,7 @@ import { contentParts, type ImagePart, type Message } from "./messages.js";
 import type { Piece, RenderContext, RenderedMessage } from "./renderer.js";
 
 /** Text, or an image between texts. */
-export type Written = string | ImagePart;
+type WrittenPart = string | ImagePart;
 
 /**
  * Turns in which text and images alternate. Text is taken as a whole, so that signs of the format that are written out
@@ -38,12 +38,6 @@ export abstract class VisionRenderer extends ChatMlRenderer {
     return content;
   }
 
-  protected frameImages(parts: readonly Written[]): readonly Written[] {
-    return parts.flatMap((part) =>
-      typeof part === "string" ? [part] : ["<|vision_start|>", part, "<|vision_end|>"],
-    );
-  }
-
   protected get resultFrame(): readonly [open: string, close: string] {
     return ["<tool_response>\n", "\n</tool_response>"];
   }
@@ -68,45 +62,40 @@ export abstract class VisionRenderer extends ChatMlRenderer {
     const message = { ...given, content: this.trim(given.content) };
     const isAnswer = message.role === "assistant";
     const block = isAnswer ? this.emptyBlock(message, context) : "";
-    const written = mergeTexts(this.#write(message, context));
     const header = this.header(message, context);
-    const { prefill } = this;
-    if (!isAnswer || !context.isLast) return this.#encodeTurn(header + block, "", written);
+    const written = mergeTexts(this.#write(message, context));
+    if (!isAnswer || !context.isLast) return this.#encodeTurn(header + block, written);
     // The answer begins where the prompt ends, also where a tokenizer would join the two.
-    if (block !== "" && block.startsWith(prefill)) {
-      return this.#encodeTurn(header + prefill, block.slice(prefill.length), written);
+    const { prefill } = this;
+    const [first, ...rest] = written;
+    if (block.startsWith(prefill)) {
+      return this.#encodeTurn(header + prefill, [block.slice(prefill.length), ...written]);
     }
-    const [first] = written;
-    if (block !== "" || typeof first !== "string" || !first.startsWith(prefill)) {
-      return this.#encodeTurn(header + block, "", written);
+    if (block === "" && typeof first === "string" && first.startsWith(prefill)) {
+      return this.#encodeTurn(header, [prefill, first.slice(prefill.length), ...rest]);
     }
-    return this.#encodeTurn(header, prefill, [first.slice(prefill.length), ...written.slice(1)]);
+    return this.#encodeTurn(header + block, written);
   }
 
-  #encodeTurn(header: string, beginning: string, written: readonly Written[]): RenderedMessage {
-    return {
-      header: this.encode(header),
-      output: [this.encode(beginning), ...written.map((part) => this.#encodePart(part))],
-    };
+  #encodeTurn(header: string, written: readonly WrittenPart[]): RenderedMessage {
+    return { header: this.encode(header), output: written.map((part) => this.#encodePart(part)) };
   }
 
-  #encodePart(part: Written): Piece {
+  #encodePart(part: WrittenPart): Piece {
     if (typeof part === "string") return this.encode(part);
     const image = readImage(part);
     const { data, format } = image;
     return { type: "image", data, format, expectedTokens: this.imageTokens(image) };
   }
 
-  #write(message: Message, context: RenderContext): readonly Written[] {
+  #write(message: Message, context: RenderContext): readonly WrittenPart[] {
     const { role, content, toolCalls = [] } = message;
     const keeps = this.keepsThinking(message, context);
-    const parts = this.frameImages(
-      contentParts(content).flatMap((part): readonly Written[] => {
-        if (part.type === "text") return [part.text];
-        if (part.type === "image") return [part];
-        return keeps ? [this.writeThinking(part.thinking)] : [];
-      }),
-    );
+    const parts = contentParts(content).flatMap((part): readonly WrittenPart[] => {
+      if (part.type === "text") return [part.text];
+      if (part.type === "image") return ["<|vision_start|>", part, "<|vision_end|>"];
+      return keeps ? [this.writeThinking(part.thinking)] : [];
+    });
     const [open, close] = role === "tool" ? this.resultFrame : ["", ""];
     return [
       open,
@@ -119,8 +108,8 @@ export abstract class VisionRenderer extends ChatMlRenderer {
 }
 
 /** Text is encoded in one go up to the next image, as a template's would be. */
-function mergeTexts(parts: readonly Written[]): readonly Written[] {
-  const merged: Written[] = [];
+function mergeTexts(parts: readonly WrittenPart[]): readonly WrittenPart[] {
+  const merged: WrittenPart[] = [];
   for (const part of parts) {
     const last = merged.at(-1);
     if (typeof part === "string" && typeof last === "string") merged[merged.length - 1] = last + part;
