@@ -17,6 +17,9 @@ const thought: Message = {
 };
 const call = { name: "add", arguments: '{"a": 2, "b": true, "c": [1.0, null], "d": "two"}' };
 
+/** A PNG file. */
+const PIXEL =
+  "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
 const ASKED = "<|im_start|>user\n2+2?<|im_end|>\n";
 
 describe("qwen3_5", () => {
@@ -59,6 +62,16 @@ describe("qwen3_5", () => {
     );
     const list = { ...plain, toolCalls: [{ name: "add", arguments: "[2, 2]" }] };
     expect(() => exampleText(named("qwen3_5"), [user, list])).toThrow("must be a JSON object");
+  });
+
+  it("learns what follows the prompt behind an image too", () => {
+    const image = `data:image/png;base64,${PIXEL}`;
+    const seen: Message = { role: "user", content: [{ type: "image", image }] };
+    const { input, weights } = named("qwen3_5").buildSupervisedExample([seen, thought]);
+    const prompt = named("qwen3_5").buildPrompt([seen]);
+    expect(weights).toHaveLength(input.length);
+    expect(Array.from(weights)).toEqual(Array.from(weights, (_, index) => (index < prompt.length ? 0 : 1)));
+    expect(() => exampleText(named("qwen3_5_disable_thinking"), [seen, thought])).toThrow("not to think");
   });
 
   it("joins results of tools in one turn", () => {

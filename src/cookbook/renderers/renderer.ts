@@ -206,10 +206,9 @@ export abstract class Renderer {
   /** Takes the weight of everything that the prompt supplies, as an opened block of thoughts, since nobody samples it. */
   #trainAfterThePrompt(messages: readonly Message[], trainOn: TrainOn, example: SupervisedExample): void {
     const boundary = promptBoundary(messages, trainOn);
-    if (boundary === undefined || !example.input.isText) return;
-    const prompt = this.buildPrompt(messages.slice(0, boundary)).toInts();
-    const tokens = example.input.toInts();
-    if (prompt.every((token, index) => tokens[index] === token)) {
+    if (boundary === undefined) return;
+    const prompt = this.buildPrompt(messages.slice(0, boundary));
+    if (beginsWith(example.input, prompt)) {
       example.weights.fill(0, 0, prompt.length);
     } else if (this.disablesThinking) {
       throw new TinkerError(
@@ -361,6 +360,22 @@ function modelInput(pieces: readonly Piece[]): ModelInput {
       Array.isArray(chunk) ? { type: "encoded_text" as const, tokens: Int32Array.from(chunk) } : chunk,
     ),
   );
+}
+
+/** Whether an input begins with another; images are compared by their bytes. */
+function beginsWith(input: ModelInput, beginning: ModelInput): boolean {
+  const flat = ({ chunks }: ModelInput) =>
+    chunks.flatMap((chunk): readonly (number | Uint8Array)[] => {
+      if (chunk.type === "encoded_text") return Array.from(chunk.tokens);
+      return chunk.type === "image" ? [chunk.data] : [];
+    });
+  const whole = flat(input);
+  return flat(beginning).every((item, index) => isSame(item, whole[index]));
+}
+
+function isSame(item: number | Uint8Array, other: number | Uint8Array | undefined): boolean {
+  if (typeof item === "number" || !(other instanceof Uint8Array)) return item === other;
+  return item.length === other.length && item.every((byte, index) => byte === other[index]);
 }
 
 /** The weight of each piece for each of its positions. */
