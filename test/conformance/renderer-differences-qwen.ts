@@ -104,7 +104,7 @@ export const QWEN_DIFFERENCES: readonly AllowedDifference[] = [
       const [first] = operation.messages;
       return kind === "only Python refuses"
         ? operation.trainOn === "customized" && first?.role !== "system"
-        : kind === "only we refuse" && first?.trainable !== undefined && strip(textOf(first)) === "";
+        : kind === "only we refuse" && first?.role === "system" && strip(textOf(first)) === "";
     },
   },
   {
@@ -136,6 +136,13 @@ export const QWEN_DIFFERENCES: readonly AllowedDifference[] = [
     renderers: PREFILLS,
     explains: ({ operation, ours, theirs }) =>
       isReading(operation) && isDeepStrictEqual(trimmed(comparable(ours.ok)), trimmed(comparable(theirs.ok))),
+  },
+  {
+    name: "calls stay in their order",
+    reason: "Python puts those in JSON before those in tags",
+    renderers: PREFILLS,
+    explains: ({ operation, ours, theirs }) =>
+      isReading(operation) && isDeepStrictEqual(withoutOrder(ours.ok), withoutOrder(theirs.ok)),
   },
   {
     name: "an answer may open its thoughts itself",
@@ -212,7 +219,7 @@ function deltasOf(outcome: Outcome): readonly Delta[] {
 
 function differsInDeltasOnly({ operation, kind, ours, theirs }: Difference): boolean {
   if (operation.operation !== "stream" || kind !== "results differ") return false;
-  const last = ({ ok }: Outcome) => (comparable(ok) as readonly Delta[]).at(-1)?.message;
+  const last = ({ ok }: Outcome) => trimmed((comparable(ok) as readonly Delta[]).at(-1)?.message);
   return isDeepStrictEqual(last(ours), last(theirs));
 }
 
@@ -227,5 +234,12 @@ function trimmed(result: unknown): unknown {
       key,
       key === "thinking" && typeof value === "string" ? strip(value) : trimmed(value),
     ]),
+  );
+}
+
+/** A result whose calls are sorted. */
+function withoutOrder(result: unknown): unknown {
+  return JSON.parse(JSON.stringify(trimmed(comparable(result)) ?? null), (key, value) =>
+    key === "tool_calls" ? value.map((call: object) => JSON.stringify(call)).sort() : value,
   );
 }
