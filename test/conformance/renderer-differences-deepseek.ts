@@ -6,16 +6,6 @@ import { disagreement, type Outcome } from "./renderer-operations.js";
 
 export const DEEPSEEK_DIFFERENCES: readonly AllowedDifference[] = [
   {
-    name: "nothing said, nothing learnt",
-    reason: "Python fails with an IndexError where a conversation without messages is made into examples",
-    renderers: /^deepseekv(3_thinking|4_1(_low_reasoning|_max_reasoning)?)$/,
-    explains: ({ operation, kind, theirs }) =>
-      operation.operation === "examples" &&
-      operation.messages.length === 0 &&
-      kind === "only Python refuses" &&
-      theirs.error!.startsWith("IndexError"),
-  },
-  {
     name: "thoughts that the prompt opened",
     reason:
       "Python streams thoughts as text where they are never closed, since it waits for the whole answer to know; ours knows that the prompt opened them",

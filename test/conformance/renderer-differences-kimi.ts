@@ -82,16 +82,6 @@ export const KIMI_DIFFERENCES: readonly AllowedDifference[] = [
       /<\|call\|>.*<\|return\|>|<\|return\|>.*<\|call\|>/s.test(answerOf(difference)),
   },
   {
-    name: "no messages, no examples",
-    reason: "Python fails with an index out of range, or takes them for messages of another kind",
-    renderers: /^(gpt_oss_.*|tml_v0)$/,
-    explains: ({ operation, kind }) =>
-      kind === "only Python refuses" &&
-      operation.operation === "examples" &&
-      operation.messages.length === 0 &&
-      operation.tools === undefined,
-  },
-  {
     name: "Inkling learns a turn",
     reason: "Python knows no last_assistant_turn here, which is the default of every other format",
     renderers: /^tml_v0$/,

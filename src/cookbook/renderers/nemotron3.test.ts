@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { CharacterTokenizer } from "../../../test/support/character-tokenizer.js";
-import { exampleText, markedText, parseText, promptText } from "../../../test/support/renderer-texts.js";
+import { exampleText, markedText, parseText, promptText } from "../../../test/support/marked-text.js";
 import { getRenderer, type Message } from "./index.js";
 
 const tokenizer = new CharacterTokenizer({ eosToken: "<|im_end|>" });
@@ -64,7 +64,7 @@ describe("nemotron3", () => {
       [user, plain, user, thought],
       "all_assistant_messages",
     );
-    expect(examples.map((each) => markedText(named("nemotron3"), each).match(/⟦.*⟧/s)?.[0])).toEqual([
+    expect(examples.map((each) => markedText(tokenizer, each).match(/⟦.*⟧/s)?.[0])).toEqual([
       "⟦\n</think>\n4<|im_end|>⟧",
       "⟦Easy.\n</think>\n4<|im_end|>⟧",
     ]);

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { CharacterTokenizer } from "../../../test/support/character-tokenizer.js";
-import { exampleText, parseText, promptText } from "../../../test/support/renderer-texts.js";
+import { exampleText, parseText, promptText } from "../../../test/support/marked-text.js";
 import { getRenderer, type Message } from "./index.js";
 
 const tokenizer = new CharacterTokenizer({ eosToken: "<|im_end|>" });

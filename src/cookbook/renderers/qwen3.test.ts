@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { CharacterTokenizer } from "../../../test/support/character-tokenizer.js";
-import { exampleText, markedText, parseText, promptText } from "../../../test/support/renderer-texts.js";
+import { exampleText, markedText, parseText, promptText } from "../../../test/support/marked-text.js";
 import { getRenderer, type Message } from "./index.js";
 
 const tokenizer = new CharacterTokenizer({ eosToken: "<|im_end|>" });
@@ -35,8 +35,8 @@ describe("qwen3", () => {
     const messages = [user, thought, user, thought];
     expect(qwen3.hasExtensionProperty).toBe(false);
     const [first, second] = qwen3.buildSupervisedExamples(messages, "all_assistant_messages");
-    expect(markedText(qwen3, first!)).toBe(exampleText(qwen3, messages.slice(0, 2)));
-    expect(markedText(qwen3, second!)).toBe(
+    expect(markedText(tokenizer, first!)).toBe(exampleText(qwen3, messages.slice(0, 2)));
+    expect(markedText(tokenizer, second!)).toBe(
       "<|im_start|>user\n2+2?<|im_end|>\n<|im_start|>assistant\n4<|im_end|>\n" +
         "<|im_start|>user\n2+2?<|im_end|>\n<|im_start|>assistant\n⟦<think>\nEasy.\n</think>\n\n4<|im_end|>⟧",
     );
