@@ -1,15 +1,16 @@
 import { TinkerError } from "../../errors.js";
 import type { ContentPart, Message, ToolCall, UnparsedToolCall } from "./messages.js";
-import { textBeforeStop, thinkingAndToolBlocks, toolCallFields, unterminatedToolBlock } from "./parsing.js";
+import { thinkingAndToolBlocks, toolCallFields, unterminatedToolBlock } from "./parsing.js";
 import { isJsonObject, type JsonValue, printPythonJson, readPythonJson } from "./python-json.js";
 import { strip, stripStart } from "./python-text.js";
-import { type ParsedResponse, type RenderContext, Renderer } from "./renderer.js";
+import type { RenderContext } from "./renderer.js";
+import { StopTokenRenderer } from "./stop-token-renderer.js";
 
 /** Ends a turn. */
 export const TURN_END = "<|im_end|>";
 
 /** `<|im_start|>role`, the text, `<|im_end|>`: the frame of Qwen's and Nemotron's turns, and their answers read back. */
-export abstract class ChatMlRenderer extends Renderer {
+export abstract class ChatMlRenderer extends StopTokenRenderer {
   override get stopSequences(): readonly number[] {
     return [this.token(TURN_END)];
   }
@@ -30,22 +31,6 @@ export abstract class ChatMlRenderer extends Renderer {
     return role !== "tool" || next?.role !== "tool";
   }
 
-  override parseResponse(tokens: ArrayLike<number>): ParsedResponse {
-    const { text, termination } = this.#textOf(tokens);
-    if (termination === "malformed") return { message: { role: "assistant", content: text }, termination };
-    return { message: this.#readMessage(text), termination };
-  }
-
-  protected override parseTruncated(tokens: readonly number[]): ParsedResponse {
-    const { text, termination } = this.#textOf(tokens);
-    return { message: this.#readMessage(text), termination };
-  }
-
-  /** The answer with what the prompt wrote of it. */
-  protected wholeAnswer(tokens: ArrayLike<number>): ArrayLike<number> {
-    return tokens;
-  }
-
   /** Text and thoughts without what the format writes around them. */
   protected readParts(parts: readonly ContentPart[]): readonly ContentPart[] {
     return parts;
@@ -55,11 +40,7 @@ export abstract class ChatMlRenderer extends Renderer {
     return readJsonToolCall(body, rawText);
   }
 
-  #textOf(tokens: ArrayLike<number>): ReturnType<typeof textBeforeStop> {
-    return textBeforeStop(this.wholeAnswer(tokens), this.tokenizer, this.token(TURN_END));
-  }
-
-  #readMessage(text: string): Message {
+  protected override readMessage(text: string): Message {
     const blocks = thinkingAndToolBlocks(text, (body, rawText) => this.readToolCall(body, rawText));
     const unterminated = unterminatedToolBlock(text, "<tool_call>", "</tool_call>");
     const calls = [...(blocks?.calls ?? []), ...(unterminated === undefined ? [] : [unterminated])];

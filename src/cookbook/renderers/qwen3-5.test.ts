@@ -104,6 +104,12 @@ describe("qwen3_5", () => {
     expect(parseText(named("qwen3_5"), "4<|im_end|>").message).toEqual({ role: "assistant", content: "4" });
   });
 
+  it("reads a tag that closes nothing as text", () => {
+    expect(parseText(named("qwen3_5_disable_thinking"), "Hm.</think>4<|im_end|>").message.content).toBe(
+      "Hm.</think>4",
+    );
+  });
+
   it("reads calls in tags and in JSON, in their order", () => {
     const { message } = parseText(
       named("qwen3_5"),

@@ -1,21 +1,12 @@
 import { describe, expect, it } from "vitest";
 import { CharacterTokenizer } from "../../../test/support/character-tokenizer.js";
 import { exampleText, parseText } from "../../../test/support/marked-text.js";
+import { pngHeader } from "../../../test/support/png-header.js";
 import { getRenderer, type Message } from "./index.js";
 
 const tokenizer = new CharacterTokenizer({ eosToken: "<|im_end|>" });
 const vision = getRenderer("qwen3_vl", tokenizer);
 const instruct = getRenderer("qwen3_vl_instruct", tokenizer);
-
-/** The first bytes of a PNG file, which say its size. */
-function png(width: number, height: number): Uint8Array {
-  const bytes = new Uint8Array(24);
-  bytes.set([0x89, 0x50, 0x4e, 0x47, 0x0d, 0x0a, 0x1a, 0x0a]);
-  const view = new DataView(bytes.buffer);
-  view.setUint32(16, width);
-  view.setUint32(20, height);
-  return bytes;
-}
 
 const user: Message = { role: "user", content: "2+2?" };
 const call = { name: "add", arguments: "{}" };
@@ -46,7 +37,7 @@ describe("qwen3_vl", () => {
   });
 
   it("carries an image's bytes as they are, with the positions that it takes", () => {
-    const image = png(640, 480);
+    const image = pngHeader(640, 480);
     const content: Message["content"] = [
       { type: "text", text: "See " },
       { type: "image", image },
@@ -63,7 +54,7 @@ describe("qwen3_vl", () => {
   });
 
   it("weighs an image in an example by its positions", () => {
-    const content: Message["content"] = [{ type: "image", image: png(640, 480) }];
+    const content: Message["content"] = [{ type: "image", image: pngHeader(640, 480) }];
     const { input, weights } = vision.buildSupervisedExample(
       [
         { role: "user", content },

@@ -47,13 +47,6 @@ export abstract class VisionRenderer extends ChatMlRenderer {
     return this.encode(roleHeader(role, context.index) + this.prefill);
   }
 
-  /** Puts back the block of thoughts that the prompt opened, where the answer closes it. */
-  protected override wholeAnswer(tokens: ArrayLike<number>): ArrayLike<number> {
-    if (this.prefill === "" || tokens[0] === this.token("<think>")) return tokens;
-    const all = Array.from(tokens);
-    return all.includes(this.token("</think>")) ? [...this.encode("<think>\n"), ...all] : all;
-  }
-
   protected override get streamPrefix(): string {
     return this.disablesThinking ? "" : this.prefill;
   }
