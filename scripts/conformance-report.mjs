@@ -49,7 +49,7 @@ function wire({ version, seed, total, counts, statements, explained }) {
 ${Object.keys(explained).length} types never travel as JSON of their own; test/conformance/wire.test.ts says why for each.`;
 }
 
-function renderers({ version, seed, counts, differences, allowed }) {
+function renderers({ version, seed, counts, onPurpose, differences, allowed }) {
   const operations = [
     ["prompt", "prompts"],
     ["example", "examples"],
@@ -65,10 +65,11 @@ function renderers({ version, seed, counts, differences, allowed }) {
   return `The judge is \`tinker-cookbook\` ${version}, with vocabularies of real models where the package registry has them and one of characters for all. Both sides did the same ${thousands(total)} things with generated conversations and answers (seed ${seed}), and gave the same tokens, weights and messages, or both refused: ${differences} differences but for those that are wanted.
 
 ${table(
-  ["renderer", ...operations.map(([, title]) => title)],
+  ["renderer", ...operations.map(([, title]) => title), "differ on purpose"],
   Object.entries(counts).map(([name, count]) => [
     `\`${name}\``,
     ...operations.map(([operation]) => thousands(count[operation] ?? 0)),
+    thousands(onPurpose[name] ?? 0),
   ]),
 )}
 

@@ -48,6 +48,7 @@ describe.skipIf(!hasPythonModule("tinker_cookbook", "renderers.test.ts"))(
     const counts: Record<string, Record<string, number>> = {};
     const refusals: Record<string, number> = {};
     const allowed: Record<string, number> = {};
+    const onPurpose: Record<string, number> = {};
     let differences = 0;
 
     beforeAll(async () => {
@@ -60,7 +61,7 @@ describe.skipIf(!hasPythonModule("tinker_cookbook", "renderers.test.ts"))(
         reason,
         times: allowed[name] ?? 0,
       }));
-      writeReport("renderers", { version, seed: SEED, counts, differences, allowed: reasons });
+      writeReport("renderers", { version, seed: SEED, counts, onPurpose, differences, allowed: reasons });
       await judge?.[Symbol.asyncDispose]();
     });
 
@@ -108,6 +109,7 @@ describe.skipIf(!hasPythonModule("tinker_cookbook", "renderers.test.ts"))(
         const reasons = reasonsFor(difference);
         for (const { name } of reasons) allowed[name] = (allowed[name] ?? 0) + 1;
         if (reasons.length === 0) found.push(difference);
+        else onPurpose[place.name] = (onPurpose[place.name] ?? 0) + 1;
       }
       return theirs;
     }
