@@ -52,12 +52,13 @@ export async function compileChatTemplate(
     }
     const name = tools !== undefined && templates.has("tool_use") ? "tool_use" : "default";
     const source = templates.get(name) ?? [...templates.values()][0]!;
-    let template = compiled.get(source);
-    if (template === undefined) {
-      template = new Template(source);
-      compiled.set(source, template);
-    }
     try {
+      let template = compiled.get(source);
+      if (template === undefined) {
+        // Python's Jinja knows one kind of newline, whatever the file has.
+        template = new Template(source.replaceAll(/\r\n?/g, "\n"));
+        compiled.set(source, template);
+      }
       return template.render({
         ...specialTokens,
         messages,

@@ -62,6 +62,8 @@ export class TemplateFormat {
   readonly #calls: CallForm | undefined;
   /** The tokens behind an answer, and their texts. */
   readonly stops: ReadonlyMap<number, string>;
+  /** The white space that the template puts around an answer. */
+  readonly padding: readonly [before: string, behind: string];
 
   constructor(tokenizer: TemplateTokenizer, variables: Readonly<Record<string, unknown>>) {
     this.#tokenizer = tokenizer;
@@ -69,6 +71,7 @@ export class TemplateFormat {
     this.#thoughts = this.#findThoughts();
     this.#calls = this.#findCalls();
     this.stops = this.#findStops();
+    this.padding = this.#findPadding();
   }
 
   get takesThoughts(): boolean {
@@ -133,11 +136,9 @@ export class TemplateFormat {
   }
 
   #findStops(): Map<number, string> {
-    const { question, answer, calling } = PROBE;
-    const text = this.write([question, answer], false);
-    const at = text.lastIndexOf(answer.content);
-    if (at === -1) throw new TinkerError("This model's chat template does not write the text of an answer.");
-    const [stop] = this.#specialTokens(text.slice(at + answer.content.length));
+    const { question, calling } = PROBE;
+    const [, behind] = this.#aroundAnswer();
+    const [stop] = this.#specialTokens(behind);
     if (stop === undefined) {
       throw new TinkerError(
         "This model's chat template ends its turns nowhere: it writes no special token behind an answer, so nothing " +
@@ -146,13 +147,32 @@ export class TemplateFormat {
     }
     const stops = new Map([stop]);
     if (this.takesCalls) {
-      const call = this.write([question, calling], false);
-      const behind = this.#specialTokens(call).at(-1);
+      const call = this.write([question, calling], false).slice(this.write([question], false).length);
+      const last = this.#specialTokens(call).at(-1);
       // Calls may have an end of their own.
-      if (behind !== undefined && !call.includes(stop[1]) && call.trimEnd().endsWith(behind[1]))
-        stops.set(...behind);
+      if (last !== undefined && !call.includes(stop[1]) && call.trimEnd().endsWith(last[1]))
+        stops.set(...last);
     }
     return stops;
+  }
+
+  #findPadding(): readonly [before: string, behind: string] {
+    const [before, behind] = this.#aroundAnswer();
+    const [stop = ""] = this.stops.values();
+    const blank = (text: string) => (text.trim() === "" ? text : "");
+    const prompt = this.write([PROBE.question], true);
+    return [
+      before.startsWith(prompt) ? blank(before.slice(prompt.length)) : "",
+      blank(behind.slice(0, behind.indexOf(stop))),
+    ];
+  }
+
+  #aroundAnswer(): readonly [before: string, behind: string] {
+    const { question, answer } = PROBE;
+    const text = this.write([question, answer], false);
+    const at = text.lastIndexOf(answer.content);
+    if (at === -1) throw new TinkerError("This model's chat template does not write the text of an answer.");
+    return [text.slice(0, at), text.slice(at + answer.content.length)];
   }
 
   /** The tokens in a text that no other text could become, with their texts. */

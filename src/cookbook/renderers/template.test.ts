@@ -39,6 +39,9 @@ const OPENS_THOUGHTS = `{% for message in messages %}<|im_start|>{{ message.role
 /** Another end for the last answer, and one of its own for calls. */
 const CHANGES_ENDS = `{% for message in messages %}<|start|>{{ message.role }}<|message|>{{ message.content }}{% if message.role != "assistant" %}<|end|>{% elif message.tool_calls %}{{ message.tool_calls[0].function.name }} {{ message.tool_calls[0].function.arguments }}<|call|>{% elif loop.last %}<|return|>{% else %}<|end|>{% endif %}{% endfor %}{% if add_generation_prompt %}<|start|>assistant<|message|>{% endif %}`;
 
+/** The same end for everybody, but for calls; a space before an answer and one behind it. */
+const PADS_ANSWERS = `{{ bos_token }}{% for message in messages %}{% if message.role == "assistant" %}{% if message.tool_calls %}{{ message.tool_calls[0].function.name }} {{ message.tool_calls[0].function.arguments | tojson }}<|call|>{% else %}{{ " " + message.content + " " + eos_token }}{% endif %}{% else %}[{{ message.content }}]{{ eos_token }}{% endif %}{% endfor %}`;
+
 const ENDS_TEXT_TWICE = `{{ bos_token }}{% for message in messages %}<|{{ message.role }}|>
 {{ message.content }}<|im_end|>
 {% endfor %}{% if add_generation_prompt %}<|assistant|>
@@ -179,6 +182,14 @@ describe("a renderer made from a chat template", () => {
   });
 
   it("finds every token that ends a turn", async () => {
+    const padding = await renderer(PADS_ANSWERS);
+    expect(padding.tokenizer.decode(padding.stopSequences as number[])).toBe("<|end_of_text|><|call|>");
+    const padded = padding.buildSupervisedExample([user("2?"), assistant("two")]);
+    expect(marked(padding, padded)).toBe("<|begin_of_text|>[2?]<|end_of_text|>⟦ two <|end_of_text|>⟧");
+    expect(
+      padding.parseResponse(padding.tokenizer.encode(" two <|end_of_text|>", { addSpecialTokens: false }))
+        .message,
+    ).toEqual(assistant("two"));
     const harmony = await renderer(CHANGES_ENDS);
     expect(harmony.tokenizer.decode(harmony.stopSequences as number[])).toBe("<|return|><|call|>");
     expect(harmony.hasExtensionProperty).toBe(false);
@@ -266,7 +277,9 @@ describe("a renderer made from a chat template", () => {
     );
   });
 
-  it.each(Object.entries({ CHATML, FORGETS_THOUGHTS, OPENS_THOUGHTS, CHANGES_ENDS, ENDS_TEXT_TWICE }))(
+  it.each(
+    Object.entries({ CHATML, FORGETS_THOUGHTS, OPENS_THOUGHTS, CHANGES_ENDS, PADS_ANSWERS, ENDS_TEXT_TWICE }),
+  )(
     "%s: whatever the conversation, an answer is learnt behind exactly the prompt that asks for it, or refused",
     async (_, template) => {
       const made = await renderer(template);

@@ -226,7 +226,10 @@ class TemplateRenderer extends Renderer {
     return this.#opensThoughts ? THINK_OPEN : "";
   }
 
-  #read(answer: string): Message {
+  #read(given: string): Message {
+    const [before, behind] = this.#format.padding;
+    const start = given.startsWith(before) ? before.length : 0;
+    const answer = given.slice(start, given.endsWith(behind) ? given.length - behind.length : given.length);
     const isOpen =
       this.#opensThoughts && !answer.trimStart().startsWith(THINK_OPEN) && answer.includes(THINK_CLOSE);
     const text = isOpen ? THINK_OPEN + answer : answer;
