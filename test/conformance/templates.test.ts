@@ -2,10 +2,11 @@ import { describe, expect, it } from "vitest";
 import {
   getRenderer,
   type Message,
-  rendererNames,
+  type ToolCall,
   textOf,
   thinkingOf,
 } from "../../src/cookbook/renderers/index.js";
+import { printPythonJson, readPythonJson } from "../../src/cookbook/renderers/python-json.js";
 import { TinkerError } from "../../src/errors.js";
 import { loadTokenizer, type Tokenizer } from "../../src/tokenizers/index.js";
 import { conversation } from "./conversations.js";
@@ -14,34 +15,67 @@ import { Random } from "./random.js";
 import { folderOf } from "./vocabularies.js";
 
 const FAMILIES = [
-  { model: "nano", renderer: "qwen3_instruct", hasThoughts: false },
-  { model: "qwen3", renderer: "qwen3", hasThoughts: true },
-  { model: "llama3", renderer: "llama3", hasThoughts: false },
+  { model: "nano", renderer: "qwen3_instruct", hasThoughts: false, hasTools: false },
+  { model: "qwen3", renderer: "qwen3", hasThoughts: true, hasTools: true },
+  { model: "llama3", renderer: "llama3", hasThoughts: false, hasTools: false },
 ];
+type Family = (typeof FAMILIES)[number];
 
 /**
- * A conversation that is the same to a family's renderer and to a template: turns of texts without signs, since a family
- * may split those, and without white space around them, since it encodes headers apart.
+ * A conversation that is the same to a family's renderer and to a template: texts without signs, since a family may
+ * split those, and without white space around them, since it encodes headers apart; arguments as Python prints them; and
+ * thoughts in the last message alone of a turn with tools, since families drop those of earlier ones.
  */
-function plain(messages: readonly Message[], hasThoughts: boolean): Message[] {
+function plain(messages: readonly Message[], { hasThoughts, hasTools }: Family): Message[] {
   const clean = (text: string) => text.replace(/[<>|｜]/g, "").trim();
-  const [first] = messages;
-  const turns = messages.filter(({ role }) => role === "user" || role === "assistant");
-  return [
-    ...(first?.role === "system" ? [{ role: "system", content: clean(textOf(first)) }] : []),
-    ...turns.flatMap((message, index): Message[] => {
-      if (message.role !== (index % 2 === 0 ? "user" : "assistant")) return [];
-      const [text, thinking] = [clean(textOf(message)), clean(thinkingOf(message))];
-      const parts = [{ type: "thinking", thinking } as const, { type: "text", text } as const];
-      return [{ role: message.role, content: hasThoughts && thinking !== "" ? parts : text }];
-    }),
-  ];
+  return messages.flatMap((message, index): Message[] => {
+    const { role, toolCalls } = message;
+    if (role === "tool" && !hasTools) return [];
+    const [text, thinking] = [clean(textOf(message)), clean(thinkingOf(message))];
+    const parts = [{ type: "thinking", thinking } as const, { type: "text", text } as const];
+    const isLast = index === messages.length - 1 || messages[index + 1]!.role === "user";
+    return [
+      {
+        role,
+        content: hasThoughts && isLast && thinking !== "" ? parts : text,
+        ...(hasTools && toolCalls !== undefined && { toolCalls: toolCalls.map(asPythonPrints) }),
+      },
+    ];
+  });
 }
 
-const alternates = (messages: readonly Message[]): boolean =>
-  messages
-    .filter(({ role }) => role !== "system")
-    .every(({ role }, index) => role === (index % 2 === 0 ? "user" : "assistant"));
+/** Names and texts of other scripts are escaped in a family's JSON; a template writes them as they are. */
+const asPythonPrints = (call: ToolCall): ToolCall => ({
+  ...call,
+  name: call.name.replace("ï", "i"),
+  arguments: printPythonJson(readPythonJson(call.arguments)),
+});
+
+/** Whom each of them may follow. */
+const BEFORE: Readonly<Record<string, readonly string[]>> = {
+  system: ["nobody"],
+  user: ["nobody", "system", "assistant"],
+  assistant: ["user", "tool"],
+  tool: ["calls", "tool"],
+};
+
+function isInOrder(messages: readonly Message[]): boolean {
+  return messages.every(({ role }, index) => {
+    const previous = messages[index - 1];
+    const before = previous?.toolCalls === undefined ? (previous?.role ?? "nobody") : "calls";
+    return BEFORE[role]?.includes(before) === true;
+  });
+}
+
+/** Arguments that are no JSON are for other tests. */
+function attempt<T>(action: () => T): T | undefined {
+  try {
+    return action();
+  } catch (error) {
+    if (error instanceof TinkerError) return undefined;
+    throw error;
+  }
+}
 
 explainSkip("templates.test.ts");
 
@@ -53,31 +87,36 @@ async function vocabulary(name: string, skip: (why: string) => void): Promise<To
 }
 
 describe.skipIf(!hasPython)("chat templates of real models", () => {
-  it.for(FAMILIES.filter(({ renderer }) => rendererNames().includes(renderer)))(
+  it.for(FAMILIES)(
     "$model: the template says what $renderer says",
     { timeout: 120_000 },
-    async ({ model, renderer, hasThoughts }, { skip }) => {
+    async (each, { skip }) => {
+      const { model, renderer, hasTools } = each;
       const tokenizer = await vocabulary(model, skip);
       const [family, template] = [getRenderer(renderer, tokenizer), getRenderer("template", tokenizer)];
       expect(template.stopSequences).toEqual(family.stopSequences);
       expect(template.hasExtensionProperty).toBe(family.hasExtensionProperty);
       const readable = (tokens: Iterable<number>) =>
         [...tokens].map((token) => [token, tokenizer.decode([token])]);
-      let compared = 0;
-      for (const { messages } of new Random(3).times(400, conversation)) {
-        const turns = plain(messages, hasThoughts);
-        if (turns.length < 2 || !alternates(turns)) continue;
-        compared++;
-        const [ours, theirs] = [template, family].map((each) =>
-          turns.at(-1)!.role === "assistant"
-            ? each
+      const compared = { prompts: 0, examples: 0, calls: 0 };
+      for (const { messages } of new Random(3).times(500, conversation)) {
+        const turns = attempt(() => plain(messages, each)) ?? [];
+        if (turns.length < 2 || !isInOrder(turns)) continue;
+        const isAnswered = turns.at(-1)!.role === "assistant";
+        compared[isAnswered ? "examples" : "prompts"]++;
+        if (turns.some(({ toolCalls }) => toolCalls !== undefined)) compared.calls++;
+        const [ours, theirs] = [template, family].map((made) =>
+          isAnswered
+            ? made
                 .buildSupervisedExamples(turns, "all_assistant_messages")
                 .map(({ input, weights }) => [readable(input.toInts()), [...weights]])
-            : readable(each.buildPrompt(turns).toInts()),
+            : readable(made.buildPrompt(turns).toInts()),
         );
-        expect(ours).toEqual(theirs);
+        expect(ours, JSON.stringify(turns)).toEqual(theirs);
       }
-      expect(compared).toBeGreaterThan(100);
+      expect(compared.prompts).toBeGreaterThan(20);
+      expect(compared.examples).toBeGreaterThan(100);
+      expect(compared.calls > 20).toBe(hasTools);
     },
   );
 
