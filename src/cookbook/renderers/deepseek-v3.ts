@@ -32,7 +32,11 @@ const RESULT_OPEN = "<｜tool▁output▁begin｜>";
 const RESULT_CLOSE = "<｜tool▁output▁end｜>";
 
 const CALLS = new RegExp(`${CALLS_OPEN}(.*?)${CALLS_CLOSE}`, "s");
-const CALL = new RegExp(`${CALL_OPEN}((?:(?!${CALL_OPEN}).)*?)${CALL_CLOSE}`, "gs");
+/** With a name and arguments, or broken. */
+const CALL = new RegExp(
+  `${CALL_OPEN}(?:((?:(?!<｜tool▁).)+)${SEPARATOR}(.*?)|(?:(?!${CALL_OPEN}).)*?)${CALL_CLOSE}`,
+  "gs",
+);
 
 /** DeepSeek V3.1, which thinks before it answers or not; where tools are called it never does by itself. */
 export class DeepSeekV3Renderer extends StopTokenRenderer {
@@ -141,7 +145,7 @@ function writtenCalls(calls: readonly ToolCall[]): string {
 
 function readAnswer(text: string): Message {
   const section = CALLS.exec(text)?.[1] ?? "";
-  const calls = Array.from(section.matchAll(CALL), ([rawText, body]) => readCall(body!, rawText));
+  const calls = Array.from(section.matchAll(CALL), readCall);
   const open =
     unterminatedToolBlock(text, CALLS_OPEN, CALLS_CLOSE) ??
     unterminatedToolBlock(text, CALL_OPEN, CALL_CLOSE);
@@ -150,12 +154,11 @@ function readAnswer(text: string): Message {
   return { role: "assistant", content: thinkingBlocks(content) ?? content, ...toolCallFields(calls) };
 }
 
-function readCall(body: string, rawText: string): ToolCall | UnparsedToolCall {
-  const end = body.indexOf(SEPARATOR);
-  if (end < 1) return { rawText, error: `a call must be a name, ${SEPARATOR} and arguments` };
-  const json = strip(body.slice(end + SEPARATOR.length));
+function readCall([rawText, name, given]: RegExpExecArray): ToolCall | UnparsedToolCall {
+  if (name === undefined) return { rawText, error: `a call must be a name, ${SEPARATOR} and arguments` };
+  const json = strip(given!);
   const { error } = readJson(json);
-  return error === undefined ? { name: body.slice(0, end), arguments: json } : { rawText, error };
+  return error === undefined ? { name, arguments: json } : { rawText, error };
 }
 
 function withoutCalls(text: string): string {
