@@ -1,7 +1,7 @@
 /** Where our renderers of Kimi, GPT-OSS and Inkling differ from the Python cookbook's on purpose. */
 import { isDeepStrictEqual } from "node:util";
 import type { RendererTokenizer } from "../../src/cookbook/renderers/index.js";
-import type { AllowedDifference, Difference } from "./renderer-differences.js";
+import { type AllowedDifference, type Difference, examplesOf } from "./renderer-differences.js";
 import { comparable, merged } from "./renderer-operations.js";
 
 export const KIMI_DIFFERENCES: readonly AllowedDifference[] = [
@@ -219,13 +219,14 @@ const deltasWithoutTags = (deltas: readonly Delta[]): string => withoutTags(join
 const joined = (parts: readonly Delta[]): string =>
   parts.map(({ text, thinking }) => text ?? thinking ?? "").join("");
 
-/** Each run of what is learnt or only read, as text; a parsed answer as it is. */
+/** All positions and those that are learnt, as text; a parsed answer as it is. */
 function learntText(result: unknown, tokenizer: RendererTokenizer, change = (text: string) => text): unknown {
   if (messageOf(result) !== undefined) return change(JSON.stringify(result));
-  const isPrompt = Array.isArray(result) && typeof result[0] === "number";
-  const all = isPrompt ? [{ tokens: result, weights: [] }] : [result].flat();
-  return (all as { readonly tokens: number[]; readonly weights: number[] }[]).map(({ tokens, weights }) => {
-    const learnt = tokens.filter((_, index) => weights[index]! > 0);
-    return [tokens, learnt].map((run) => change(tokenizer.decode(run)));
+  const written = (position: number | "image") =>
+    position === "image" ? "<image>" : tokenizer.decode([position]);
+  return examplesOf(result).map(({ tokens, weights = [] }) => {
+    const texts = (tokens as readonly (number | "image")[]).map(written);
+    const learnt = texts.filter((_, index) => weights[index]! > 0);
+    return [texts, learnt].map((run) => change(run.join("")));
   });
 }

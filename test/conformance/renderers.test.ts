@@ -26,7 +26,7 @@ const MAX_SHRINKING = 600;
 
 const ROLES = new Set(["system", "developer", "user", "assistant", "tool"]);
 
-const TAKES_IMAGES = /^qwen3_(vl|5|8)/;
+const TAKES_IMAGES = /^(qwen3_(vl|5|8)|kimi_k2|tml_v0)/;
 
 /** The names of ours that the Python package has too. */
 const NOT_PYTHON = new Set(["template"]);

@@ -58,16 +58,16 @@ class TmlCharacters:
         self.special = {self.tml.encode_special(name): f"<|{name}|>" for name in names}
         self.ids = {self.characters.ids[text]: token for token, text in self.special.items()
                     if text in self.characters.ids}
+        self.signs = {**{token: ours for ours, token in self.ids.items()}, "image": "image"}
 
     def read(self, tokens):
         """Their tokens of ours."""
         return self._by_runs(tokens, self.ids.get, lambda run: self.tml.encode_ordinary(self.characters.decode(run)))
 
     def write(self, tokens):
-        """Our tokens of theirs; what is text there stays text."""
-        to_special = lambda token: self.characters.ids[self.special[token]] if token in self.special else None
+        """Our tokens of theirs; what is text there stays text, and the positions of an image stay what they are."""
         to_text = lambda run: self.characters.encode(self.tml.decode(run), add_special_tokens=False, split_special_tokens=True)
-        return self._by_runs(tokens, to_special, to_text)
+        return self._by_runs(tokens, self.signs.get, to_text)
 
     def _by_runs(self, tokens, to_special, to_text):
         made, run = [], []

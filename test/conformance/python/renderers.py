@@ -3,6 +3,7 @@
 import inspect
 import json
 import logging
+import math
 import os
 import re
 import sys
@@ -33,6 +34,18 @@ import formulas
 QWEN_IMAGES = Qwen2VLImageProcessorPil(
     patch_size=16, merge_size=2, size={"shortest_edge": 256 * 256, "longest_edge": 4096 * 4096})
 
+
+
+class KimiImages:
+    """The rule of Kimi's image processor, which itself comes only with the model."""
+
+    def get_resize_config(self, media):
+        width, height = media["image"].size
+        scale = min(1, math.sqrt(16384 / (max(1, width // 14) * max(1, height // 14))), 7168 / width, 7168 / height)
+        across, down = (math.ceil(min(7168, max(1, int(side * scale))) / 28) for side in (width, height))
+        return {"num_tokens": across * down}
+
+
 tokenizers = {}
 renderers = {}
 translations = {}
@@ -49,7 +62,8 @@ def renderer_of(name, tokenizer):
         if name == "tml_v0":
             translations[name] = TmlCharacters(tokenizers[tokenizer])
         made = translations[name].tokenizer if name in translations else tokenizers[tokenizer]
-        renderers[key] = get_renderer(name, made, QWEN_IMAGES if name.startswith("qwen3_") else None)
+        images = QWEN_IMAGES if name.startswith("qwen3_") else KimiImages() if name.startswith("kimi_k2") else None
+        renderers[key] = get_renderer(name, made, images)
     return renderers[key]
 
 
