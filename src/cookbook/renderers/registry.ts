@@ -18,6 +18,8 @@ import { TmlV0Renderer } from "./tml-v0.js";
 export interface RendererOptions {
   /** The clock; a format that names the day takes it once, when its renderer is made. Default: the machine's. */
   readonly now?: (() => Date) | undefined;
+  /** How much Inkling (`tml_v0`) thinks, in hundredths from 0 to 0.99. Default: 0.9. */
+  readonly effort?: number | undefined;
 }
 
 /** Makes a renderer for a tokenizer. */
@@ -72,7 +74,7 @@ const BUILT_IN: Readonly<Record<string, RendererFactory>> = {
   gpt_oss_low_reasoning: (tokenizer, { now }) => new GptOssRenderer(tokenizer, { effort: "low", now }),
   gpt_oss_medium_reasoning: (tokenizer, { now }) => new GptOssRenderer(tokenizer, { effort: "medium", now }),
   gpt_oss_high_reasoning: (tokenizer, { now }) => new GptOssRenderer(tokenizer, { effort: "high", now }),
-  tml_v0: (tokenizer) => new TmlV0Renderer(tokenizer),
+  tml_v0: (tokenizer, { effort }) => new TmlV0Renderer(tokenizer, { effort }),
 };
 
 const registered = new Map<string, RendererFactory>();

@@ -3,7 +3,6 @@ import { CharacterTokenizer } from "../../../test/support/character-tokenizer.js
 import { markedText } from "../../../test/support/marked-text.js";
 import { pngHeader } from "../../../test/support/png-header.js";
 import { getRenderer, type Message, type TrainOn } from "./index.js";
-import { TmlV0Renderer } from "./tml-v0.js";
 
 const tokenizer = new CharacterTokenizer({ eosToken: "<|endoftext|>" });
 const renderer = getRenderer("tml_v0", tokenizer);
@@ -39,10 +38,10 @@ describe("tml_v0", () => {
   });
 
   it("takes another effort, in hundredths", () => {
-    const lazy = new TmlV0Renderer(tokenizer, { effort: 0.25 });
+    const lazy = getRenderer("tml_v0", tokenizer, { effort: 0.25 });
     expect(tokenizer.decode(lazy.buildPrompt([]).toInts())).toBe(EFFORT.replace("0.9", "0.25"));
     for (const effort of [1, -0.1, 0.125, Number.NaN]) {
-      expect(() => new TmlV0Renderer(tokenizer, { effort })).toThrow("hundredths");
+      expect(() => getRenderer("tml_v0", tokenizer, { effort })).toThrow("hundredths");
     }
   });
 
