@@ -2,6 +2,7 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
+import { defaultModel } from "../../src/local/index.js";
 import { run, start } from "./command.js";
 import { cleanEnv } from "./server.js";
 import { talkingServer } from "./talking-engine.js";
@@ -112,7 +113,7 @@ describe("tinkerts eval", () => {
     const { code, stdout } = await scripted(judged);
     expect({ code, stdout }).toEqual({
       code: 0,
-      stdout: "sums: 0.0%, 0 of 1 answers right\n  1 without a verdict; 0.0% of the others\n",
+      stdout: "sums: 0.0%, 0 of 1 answers right\n  1 without a verdict\n",
     });
   });
 
@@ -133,6 +134,11 @@ describe("tinkerts eval", () => {
       code: 1,
       stdout: "",
       stderr: "error: no task could be done: the grader failed: boom\n",
+    });
+    expect(await scripted(["--grade", "number", "--max-tokens", "5000"])).toEqual({
+      code: 1,
+      stdout: "",
+      stderr: expect.stringMatching(/^error: no task could be done: .*prompt tokens leave room for/),
     });
   });
 
@@ -234,6 +240,9 @@ describe("tinkerts eval", () => {
     const { score, numErrors } = JSON.parse(stdout);
     expect(numErrors).toBe(0);
     expect(score).toBeGreaterThan(0.2);
+    const ofFolder = [...args, "--model", defaultModel.path];
+    const same = await run(ofFolder, { env: cleanEnv(folder), cwd: folder });
+    expect(JSON.parse(same.stdout)).toMatchObject({ score, numErrors: 0 });
     const missing = await run(
       ["eval", "sums.jsonl", "--checkpoint", "tinker://none/sampler_weights/1", "--grade", "number"],
       {

@@ -2,13 +2,14 @@ import { basename } from "node:path";
 import { Option } from "commander";
 import type { SamplingClient } from "tinkerts";
 import { prepareChat } from "../../cookbook/chat/chat.js";
-import { rendererOf } from "../../cookbook/chat/index.js";
+import { rendererFor, rendererOf } from "../../cookbook/chat/index.js";
 import { needsAnswers } from "../../cookbook/evaluation/graders.js";
 import { type EvaluateOptions, evaluate } from "../../cookbook/evaluation/index.js";
 import { readTasks, type Task, withSystem } from "../../cookbook/evaluation/tasks.js";
+import type { Renderer } from "../../cookbook/renderers/index.js";
 import { type CommandContext, type CommandModule, UsageError } from "../context.js";
 import { checkGrade, type GradeOptions, readGrade } from "../eval/grade-option.js";
-import { report } from "../eval/report.js";
+import { report, totalFailure } from "../eval/report.js";
 import { openService } from "../local-service.js";
 import { duration, gathered, wholeNumber } from "../option-values.js";
 import { printableLines, printDone, progressBar } from "../output/index.js";
@@ -75,8 +76,13 @@ async function evaluateTasks(file: string, options: EvalOptions, context: Comman
   const signal = context.interruption();
   const source = checkpoint === undefined ? { baseModel } : { modelPath: checkpoint };
   const sampler = await service.createSamplingClient({ ...source, signal });
-  if (options.dryRun) await showPlan(context, sampler, wanted, options);
-  else await runTasks(context, wanted, { ...grading, ...evaluateOptions(options), sampler, name, signal });
+  const renderer = await openRenderer(sampler, server.modelFolder, options.renderer);
+  if (options.dryRun) await showPlan(context, { sampler, renderer }, wanted, options);
+  else {
+    const settings = { ...grading.settings, renderer: options.renderer };
+    const chosen = { ...evaluateOptions(options), grade: grading.grade, settings };
+    await runTasks(context, wanted, { ...chosen, sampler, renderer, name, signal });
+  }
 }
 
 function checkOptions(options: EvalOptions): void {
@@ -90,11 +96,10 @@ function checkOptions(options: EvalOptions): void {
 }
 
 function evaluateOptions(options: EvalOptions) {
-  const { system, renderer, folder, samples, passAt, concurrency, taskTime } = options;
+  const { system, folder, samples, passAt, concurrency, taskTime } = options;
   return {
     ...samplingParams(options),
     system,
-    renderer,
     folder,
     concurrency,
     numSamples: samples,
@@ -126,10 +131,8 @@ async function runTasks(context: CommandContext, tasks: readonly Task[], options
       if (signal.aborted) context.notify(whatIsKept(folder, done, tasks.length));
       throw error;
     });
-  const failure = result.examples.find(({ outcome }) => outcome === "error");
-  if (failure !== undefined && result.numErrors === result.numExamples) {
-    throw new Error(`no task could be done: ${failure.error}`);
-  }
+  const failure = totalFailure(result);
+  if (failure !== undefined) throw new Error(`no task could be done: ${failure}`);
   report(context, result, tasks);
   if (folder !== undefined) context.notify(`\nEvery answer is in ${folder}/${name}/trajectories.jsonl.`);
 }
@@ -146,13 +149,23 @@ function nameOf(file: string): string {
   return name.replaceAll(/[^\w.-]+/g, "-").replace(/^\W+$/, "tasks") || "tasks";
 }
 
+/** A model in a folder has its tokenizer there, and no hub knows it. */
+async function openRenderer(
+  sampler: SamplingClient,
+  folder: string | undefined,
+  name: string | undefined,
+): Promise<Renderer> {
+  if (folder === undefined) return await rendererOf(sampler, name);
+  const { loadTokenizer } = await import("../../tokenizers/index.js");
+  return rendererFor(await sampler.getBaseModel(), await loadTokenizer(folder), name);
+}
+
 async function showPlan(
   context: CommandContext,
-  sampler: SamplingClient,
+  { sampler, renderer }: { readonly sampler: SamplingClient; readonly renderer: Renderer },
   tasks: readonly Task[],
-  { renderer: name, system, samples }: EvalOptions,
+  { system, samples }: EvalOptions,
 ): Promise<void> {
-  const renderer = await rendererOf(sampler, name);
   const prompts = await Promise.all(
     tasks.map(async ({ messages, tools }) => {
       const chat = await prepareChat(sampler, withSystem(messages, system), { renderer, tools });

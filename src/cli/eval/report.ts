@@ -36,14 +36,30 @@ function sentences(result: EvaluationResult, tasks: readonly Task[], width: numb
     ...(failed > 0 ? [`${failed} failed`] : []),
     ...(numUngraded > 0 ? [`${numUngraded} without a verdict`] : []),
   ];
-  if (others.length > 0) lines.push(`  ${others.join(", ")}; ${percent(scoreCompleted)} of the others`);
-  const [failure] = result.examples
-    .flatMap(({ outcome, error, logs }) =>
-      outcome === "error" ? [error] : outcome === "truncated" ? [logs["refused"]] : [],
-    )
-    .filter((why) => why !== undefined);
+  const hasOthers = numTruncated + numErrors < numExamples;
+  const rest = hasOthers ? `; ${percent(scoreCompleted)} of the others` : "";
+  if (others.length > 0) lines.push(`  ${others.join(", ")}${rest}`);
+  const failure = firstFailure(result);
   if (failure !== undefined) lines.push(cutText(`  the first failure: ${failure}`, width));
   return [...lines, ...wrongAnswers(result.examples, tasks, width)];
+}
+
+/** Why something could not be done, where that is so; what has only been cut off could. */
+function firstFailure({ examples }: EvaluationResult): string | undefined {
+  const reasons = examples.map(reasonOf);
+  return reasons.find((reason) => reason !== undefined);
+}
+
+/** The reason, where nothing at all could be done. */
+export function totalFailure({ examples }: EvaluationResult): string | undefined {
+  const reasons = examples.map(reasonOf);
+  return reasons.includes(undefined) ? undefined : reasons[0];
+}
+
+function reasonOf({ outcome, error, logs }: ExampleResult): string | undefined {
+  if (outcome === "error") return error;
+  const { refused } = logs as { readonly refused?: string };
+  return outcome === "truncated" ? refused : undefined;
 }
 
 function wrongAnswers(examples: readonly ExampleResult[], tasks: readonly Task[], width: number): string[] {

@@ -96,7 +96,7 @@ async function givenRows(
   const read = await lines.read([...new Array(lines.length).keys()]);
   const rows = read.map((line, index) => {
     try {
-      return JSON.parse(decoder.decode(line)) as unknown;
+      return JSON.parse(decoder.decode(line).trim()) as unknown;
     } catch (error) {
       throw new TinkerError(`${lines.place(index)} is not JSON: ${messageOf(error)}`);
     }
