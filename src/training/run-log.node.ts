@@ -170,19 +170,24 @@ function fromLine(line: Readonly<Record<string, unknown>>): CheckpointRecord {
   return record as unknown as CheckpointRecord;
 }
 
+/** The names of the settings in which the run of a folder differs from these; none where there is no run yet. */
+export async function changedSettings(
+  folder: string,
+  config: Readonly<Record<string, unknown>>,
+): Promise<readonly string[]> {
+  const existing = await readConfig(folder);
+  return existing === undefined ? [] : differences(existing, asJson(config));
+}
+
 async function settleConfig(
   folder: string,
   { config, replaceConfig = false }: RunLogOptions,
 ): Promise<Readonly<Record<string, unknown>> | undefined> {
-  const path = join(folder, "config.json");
-  const text = await readFile(path, "utf8").catch(ifMissing);
-  const existing = text === undefined ? undefined : parseJsonObject(text);
-  if (text !== undefined && existing === undefined) throw new TinkerError(`${path} is not a JSON object.`);
+  const existing = await readConfig(folder);
   if (config === undefined) return existing;
-  const wanted = JSON.parse(JSON.stringify(config)) as Record<string, unknown>;
+  const wanted = asJson(config);
   if (existing !== undefined) {
-    const keys = [...new Set([...Object.keys(existing), ...Object.keys(wanted)])];
-    const changed = keys.filter((key) => !isDeepStrictEqual(existing[key], wanted[key]));
+    const changed = differences(existing, wanted);
     if (changed.length === 0) return existing;
     if (!replaceConfig) {
       throw new ValidationError(
@@ -192,8 +197,30 @@ async function settleConfig(
       );
     }
   }
-  await writeFileAtomic(path, JSON.stringify(wanted, null, 2));
+  await writeFileAtomic(configFile(folder), JSON.stringify(wanted, null, 2));
   return wanted;
+}
+
+const configFile = (folder: string) => join(folder, "config.json");
+
+async function readConfig(folder: string): Promise<Readonly<Record<string, unknown>> | undefined> {
+  const path = configFile(folder);
+  const text = await readFile(path, "utf8").catch(ifMissing);
+  const existing = text === undefined ? undefined : parseJsonObject(text);
+  if (text !== undefined && existing === undefined) throw new TinkerError(`${path} is not a JSON object.`);
+  return existing;
+}
+
+function asJson(config: Readonly<Record<string, unknown>>): Readonly<Record<string, unknown>> {
+  return JSON.parse(JSON.stringify(config)) as Record<string, unknown>;
+}
+
+function differences(
+  one: Readonly<Record<string, unknown>>,
+  other: Readonly<Record<string, unknown>>,
+): readonly string[] {
+  const keys = [...new Set([...Object.keys(one), ...Object.keys(other)])];
+  return keys.filter((key) => !isDeepStrictEqual(one[key], other[key]));
 }
 
 function ifMissing(error: NodeJS.ErrnoException): undefined {

@@ -1,7 +1,8 @@
 import { appendFile } from "node:fs/promises";
 import { join } from "node:path";
+import { ValidationError } from "../../errors.js";
 import type { RecoveryLog, RunCheckpoint, RunMetrics } from "../../training/index.js";
-import { type CheckpointRecord, RunLog } from "../../training/run-log.node.js";
+import { type CheckpointRecord, changedSettings, RunLog } from "../../training/run-log.node.js";
 import type { BestWeights } from "./best-weights.js";
 import type { TrainingLogger } from "./logger.js";
 
@@ -34,6 +35,13 @@ export class RunFolder implements RecoveryLog {
 
   /** Opens the folder of a run, or makes it. One of a run with other settings is refused. */
   static async open(folder: string, options: RunFolderOptions): Promise<RunFolder> {
+    const changed = await changedSettings(folder, options.config);
+    if (changed.length > 0) {
+      throw new ValidationError(
+        "folder",
+        `folder must be that of this run or a new one: the run in ${folder} has other settings (${changed.join(", ")})`,
+      );
+    }
     return new RunFolder(await RunLog.open(folder, { config: options.config }), options);
   }
 
