@@ -1,13 +1,14 @@
-// npm run faults [-- --seeds 50 --kills 50 --requests 20000 --from 1 --steps 300 --samples 1000 --report]
+// npm run faults [-- --seeds 50 --kills 50 --training-kills 20 --requests 20000 --from 1 --steps 300 --samples 1000 --report]
 // What the client and the backend survive: a disturbed network, kill -9 and bad disks, hostile input. Without any of
-// the three numbers everything runs in full; with some of them, only what they name. The last line is JSON.
+// the four numbers everything runs in full; with some of them, only what they name. The last line is JSON.
 import { parseArgs } from "node:util";
 import { crashesReport, runCrashes } from "../test/faults/crashes/run.mjs";
 import { hostileReport, runHostile } from "../test/faults/hostile/run.mjs";
 import { networkReport, runNetwork } from "../test/faults/network/run.mjs";
+import { runTraining, trainingReport } from "../test/faults/training/run.mjs";
 import { writeProofSection } from "./proof-section.mjs";
 
-const FULL = { seeds: 50, kills: 50, requests: 20_000 };
+const FULL = { seeds: 50, kills: 50, "training-kills": 20, requests: 20_000 };
 const options = Object.fromEntries(
   [...Object.keys(FULL), "from", "steps", "samples"].map((name) => [name, { type: "string" }]),
 );
@@ -27,6 +28,11 @@ if (amount("kills") > 0) {
   log(`\nA killed backend: ${amount("kills")} times`);
   await run("crashes", () => runCrashes({ from, kills: amount("kills"), log }), crashesReport);
 }
+if (amount("training-kills") > 0) {
+  const kills = amount("training-kills");
+  log(`\nA supervised run whose trainer and server are killed: ${kills} times`);
+  await run("training", () => runTraining({ from, kills, log }), trainingReport);
+}
 if (amount("requests") > 0) {
   log(`\nHostile input: ${amount("requests")} requests`);
   await run("hostile", () => runHostile({ seed: from, requests: amount("requests"), log }), hostileReport);
@@ -40,6 +46,7 @@ const summary = {
   samples: network?.samples ?? 0,
   faults: network?.faults ?? {},
   kills: crashes?.kills ?? {},
+  trainingKills: results.training?.kills ?? {},
   requests: results.hostile?.requests ?? 0,
   differences,
 };

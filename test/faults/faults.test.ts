@@ -24,6 +24,7 @@ interface Summary {
   runs: number;
   faults: Record<string, number>;
   kills: Record<string, number>;
+  trainingKills: Record<string, number>;
   differences: string[];
 }
 
@@ -40,6 +41,13 @@ describe("npm run faults, in its short form", () => {
     const { code, output, summary } = await faults("--kills", "3");
     expect(summary.differences, output).toEqual([]);
     expect(Object.values(summary.kills).reduce((sum, each) => sum + each, 0)).toBe(3);
+    expect(code).toBe(0);
+  }, 120_000);
+
+  it("trains every batch once, whoever is killed", async () => {
+    const { code, output, summary } = await faults("--training-kills", "3");
+    expect(summary.differences, output).toEqual([]);
+    expect(Object.values(summary.trainingKills).reduce((sum, each) => sum + each, 0)).toBe(3);
     expect(code).toBe(0);
   }, 120_000);
 });

@@ -22,17 +22,10 @@ export class ServerProcess {
   #exited;
 
   /** Starts at once; `started` resolves when it listens. */
-  constructor({ dataDir, modelFolder }) {
-    const options = [
-      "--port",
-      "0",
-      "--threads",
-      "1",
-      "--model",
-      `${TINY_MODEL}=${modelFolder}`,
-      "--data-dir",
-      dataDir,
-    ];
+  constructor({ dataDir, modelFolder, port = 0 }) {
+    const options = ["--port", String(port), "--threads", "1", "--data-dir", dataDir];
+    // Without one it serves the model of the package.
+    if (modelFolder !== undefined) options.push("--model", `${TINY_MODEL}=${modelFolder}`);
     this.#child = spawn(process.execPath, [main, "serve", ...options], { stdio: ["ignore", "pipe", "pipe"] });
     this.#exited = once(this.#child, "close");
     let printed = "";
