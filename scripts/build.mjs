@@ -18,7 +18,7 @@ const ENTRIES = {
   cookbook: "cookbook/index.ts",
   jax: "training/jax.ts",
   local: "local/index.ts",
-  renderers: "cookbook/renderers/index.ts",
+  renderers: "renderers/index.ts",
   "run-log": "training/run-log.node.ts",
   tokenizers: "tokenizers/index.ts",
   training: "training/index.ts",

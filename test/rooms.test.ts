@@ -35,7 +35,7 @@ const ROOMS = [
   "local/engine",
   "local/engine/kernels",
   "local/tokenizer.ts",
-  "cookbook/renderers",
+  "renderers",
   "clients",
   "training",
   "tokenizers",

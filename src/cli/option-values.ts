@@ -1,5 +1,5 @@
 import { InvalidArgumentError, Option } from "commander";
-import type { TrainOn } from "../cookbook/renderers/index.js";
+import type { TrainOn } from "../renderers/index.js";
 
 /** Reads a whole number between two bounds, both included. */
 export function wholeNumber(lowest: number, highest: number): (text: string) => number {

@@ -1,12 +1,6 @@
 /** Seeded conversations for renderers, with whatever may go wrong in one. */
 import { crc32, deflateSync } from "node:zlib";
-import type {
-  ContentPart,
-  Message,
-  ToolCall,
-  ToolDeclaration,
-  TrainOn,
-} from "../../src/cookbook/renderers/index.js";
+import type { ContentPart, Message, ToolCall, ToolDeclaration, TrainOn } from "../../src/renderers/index.js";
 import { PLAIN_TOKENS, SPECIAL_TOKENS } from "../support/character-tokenizer.js";
 import type { Make, Random } from "./random.js";
 

@@ -1,6 +1,6 @@
 /** Where our renderers of DeepSeek's models and GLM differ from the Python cookbook's on purpose. */
-import type { Message } from "../../src/cookbook/renderers/index.js";
-import { hasThinking } from "../../src/cookbook/renderers/messages.js";
+import type { Message } from "../../src/renderers/index.js";
+import { hasThinking } from "../../src/renderers/messages.js";
 import { type AllowedDifference, type Difference, examplesOf } from "./renderer-differences.js";
 import { disagreement, type Outcome } from "./renderer-operations.js";
 

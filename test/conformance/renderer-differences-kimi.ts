@@ -1,6 +1,6 @@
 /** Where our renderers of Kimi, GPT-OSS and Inkling differ from the Python cookbook's on purpose. */
 import { isDeepStrictEqual } from "node:util";
-import type { RendererTokenizer } from "../../src/cookbook/renderers/index.js";
+import type { RendererTokenizer } from "../../src/renderers/index.js";
 import { type AllowedDifference, type Difference, examplesOf } from "./renderer-differences.js";
 import { comparable, merged } from "./renderer-operations.js";
 

@@ -1,8 +1,8 @@
 /** Where our renderers of Qwen's and Nemotron's models differ from the Python cookbook's on purpose. */
 import { isDeepStrictEqual } from "node:util";
-import type { ContentPart, Message } from "../../src/cookbook/renderers/index.js";
-import { hasThinking, textOf } from "../../src/cookbook/renderers/messages.js";
-import { strip } from "../../src/cookbook/renderers/python-text.js";
+import type { ContentPart, Message } from "../../src/renderers/index.js";
+import { hasThinking, textOf } from "../../src/renderers/messages.js";
+import { strip } from "../../src/renderers/python-text.js";
 import type { AllowedDifference, Difference } from "./renderer-differences.js";
 import { comparable, type Outcome } from "./renderer-operations.js";
 

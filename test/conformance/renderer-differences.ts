@@ -1,5 +1,5 @@
 /** Where our renderers differ from the Python cookbook's on purpose. */
-import type { RendererTokenizer } from "../../src/cookbook/renderers/index.js";
+import type { RendererTokenizer } from "../../src/renderers/index.js";
 import { DEEPSEEK_DIFFERENCES } from "./renderer-differences-deepseek.js";
 import { KIMI_DIFFERENCES } from "./renderer-differences-kimi.js";
 import { QWEN_DIFFERENCES } from "./renderer-differences-qwen.js";

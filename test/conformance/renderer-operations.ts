@@ -1,5 +1,6 @@
 /** What a renderer is asked, as both sides do it. */
 import { isDeepStrictEqual } from "node:util";
+import { TinkerError } from "../../src/errors.js";
 import type {
   Message,
   MessageDelta,
@@ -7,8 +8,7 @@ import type {
   SupervisedExample,
   ToolDeclaration,
   TrainOn,
-} from "../../src/cookbook/renderers/index.js";
-import { TinkerError } from "../../src/errors.js";
+} from "../../src/renderers/index.js";
 import { chunkLength, type ModelInput } from "../../src/wire/index.js";
 import type { Conversation } from "./conversations.js";
 

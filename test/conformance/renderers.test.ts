@@ -1,10 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import {
-  getRenderer,
-  type Message,
-  type Renderer,
-  rendererNames,
-} from "../../src/cookbook/renderers/index.js";
+import { getRenderer, type Message, type Renderer, rendererNames } from "../../src/renderers/index.js";
 import { answerText, conversation, damaged, flagged, illustrated, TRAIN_ON } from "./conversations.js";
 import { explainSkip, hasPythonModule, Judge } from "./judge.js";
 import { Random, shrink } from "./random.js";

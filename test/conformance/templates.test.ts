@@ -1,13 +1,7 @@
 import { describe, expect, it } from "vitest";
-import {
-  getRenderer,
-  type Message,
-  type ToolCall,
-  textOf,
-  thinkingOf,
-} from "../../src/cookbook/renderers/index.js";
-import { printPythonJson, readPythonJson } from "../../src/cookbook/renderers/python-json.js";
 import { TinkerError } from "../../src/errors.js";
+import { getRenderer, type Message, type ToolCall, textOf, thinkingOf } from "../../src/renderers/index.js";
+import { printPythonJson, readPythonJson } from "../../src/renderers/python-json.js";
 import { loadTokenizer, type Tokenizer } from "../../src/tokenizers/index.js";
 import { conversation } from "./conversations.js";
 import { explainSkip, hasPython } from "./judge.js";

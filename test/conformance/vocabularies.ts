@@ -12,7 +12,7 @@ import {
 } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import type { RendererTokenizer } from "../../src/cookbook/renderers/index.js";
+import type { RendererTokenizer } from "../../src/renderers/index.js";
 import { loadTokenizer } from "../../src/tokenizers/index.js";
 import { CharacterTokenizer, PLAIN_TOKENS, SPECIAL_TOKENS } from "../support/character-tokenizer.js";
 

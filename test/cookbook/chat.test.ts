@@ -9,7 +9,6 @@ import {
   isContextOverflow,
   rendererOf,
 } from "../../src/cookbook/chat/index.js";
-import { getRenderer, type Message, registerRenderer } from "../../src/cookbook/renderers/index.js";
 import {
   type SamplingClient,
   ServiceClient,
@@ -17,6 +16,7 @@ import {
   ValidationError,
 } from "../../src/index.js";
 import { defaultModel, type LocalBackend, startLocalBackend } from "../../src/local/index.js";
+import { getRenderer, type Message, registerRenderer } from "../../src/renderers/index.js";
 import { TalkingEngine, talkingServer } from "../cli/talking-engine.js";
 
 const user = (content: string): Message => ({ role: "user", content });

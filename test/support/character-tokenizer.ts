@@ -1,4 +1,4 @@
-import type { RendererTokenizer } from "../../src/cookbook/renderers/index.js";
+import type { RendererTokenizer } from "../../src/renderers/index.js";
 import type { EncodeOptions } from "../../src/tokenizers/index.js";
 
 const FIRST_ADDED = 0x110000;

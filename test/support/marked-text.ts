@@ -5,7 +5,7 @@ import type {
   RendererTokenizer,
   SupervisedExample,
   TrainOn,
-} from "../../src/cookbook/renderers/index.js";
+} from "../../src/renderers/index.js";
 
 /** The text of an example, with `⟦` and `⟧` around what is learnt. */
 export function markedText(tokenizer: RendererTokenizer, { input, weights }: SupervisedExample): string {

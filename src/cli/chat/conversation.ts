@@ -1,6 +1,6 @@
 import type { SamplingParams, StopReason } from "tinkerts";
 import { chat } from "../../cookbook/chat/index.js";
-import type { Message } from "../../cookbook/renderers/index.js";
+import type { Message } from "../../renderers/index.js";
 import type { Sampler } from "../sampling-options.js";
 
 /** What the model said. */

@@ -1,6 +1,6 @@
 import { createInterface } from "node:readline";
-import { knownRenderers } from "../../cookbook/renderers/index.js";
 import { APIUserAbortError, isUserError } from "../../errors.js";
+import { knownRenderers } from "../../renderers/index.js";
 import { type Answer, Conversation } from "../chat/conversation.js";
 import {
   type ChatState,

@@ -1,6 +1,6 @@
 import { checkRows } from "../../cookbook/data/check-rows.js";
 import { checkedRows } from "../../cookbook/data/conversations.js";
-import { getRenderer, knownRenderers, type TrainOn } from "../../cookbook/renderers/index.js";
+import { getRenderer, knownRenderers, type TrainOn } from "../../renderers/index.js";
 import { type Tokenizer, tokenizerForModel } from "../../tokenizers/index.js";
 import { type CommandContext, type CommandModule, UsageError } from "../context.js";
 import { printReport } from "../data-check/report.js";

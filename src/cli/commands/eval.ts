@@ -6,7 +6,7 @@ import { rendererFor, rendererOf } from "../../cookbook/chat/index.js";
 import { needsAnswers } from "../../cookbook/evaluation/graders.js";
 import { type EvaluateOptions, evaluate } from "../../cookbook/evaluation/index.js";
 import { readTasks, type Task, withSystem } from "../../cookbook/evaluation/tasks.js";
-import type { Renderer } from "../../cookbook/renderers/index.js";
+import type { Renderer } from "../../renderers/index.js";
 import { type CommandContext, type CommandModule, UsageError } from "../context.js";
 import { checkGrade, type GradeOptions, readGrade } from "../eval/grade-option.js";
 import { report, totalFailure } from "../eval/report.js";

@@ -1,5 +1,5 @@
 import type { PlacedProblem, RoleReport, RowsReport } from "../../cookbook/data/check-rows.js";
-import type { TrainOn } from "../../cookbook/renderers/index.js";
+import type { TrainOn } from "../../renderers/index.js";
 import type { CommandContext } from "../context.js";
 import {
   type Column,

@@ -1,8 +1,8 @@
 import type { ReadRow } from "../../cookbook/data/conversation.js";
 import { toExamples } from "../../cookbook/data/examples.js";
 import type { Rows } from "../../cookbook/data/rows.js";
-import type { Renderer, SupervisedExample, TrainOn } from "../../cookbook/renderers/index.js";
 import { TinkerError } from "../../errors.js";
+import type { Renderer, SupervisedExample, TrainOn } from "../../renderers/index.js";
 import { chunkLength } from "../../wire/index.js";
 import type { CommandContext } from "../context.js";
 import { printable, printableLines, type Styles, stylesFor } from "../output/index.js";

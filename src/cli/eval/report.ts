@@ -1,6 +1,6 @@
 import type { EvaluationResult, ExampleResult } from "../../cookbook/evaluation/index.js";
 import type { Task } from "../../cookbook/evaluation/tasks.js";
-import { textOf } from "../../cookbook/renderers/index.js";
+import { textOf } from "../../renderers/index.js";
 import type { CommandContext } from "../context.js";
 import { cutText, printable, printItem, printJson } from "../output/index.js";
 

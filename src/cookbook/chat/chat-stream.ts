@@ -1,6 +1,6 @@
+import type { Message } from "../../renderers/messages.js";
+import type { MessageDelta } from "../../renderers/stream-parser.js";
 import type { SampledSequence, SamplingParams } from "../../wire/index.js";
-import type { Message } from "../renderers/messages.js";
-import type { MessageDelta } from "../renderers/stream-parser.js";
 import { type ChatAnswer, type ChatOptions, type ChatSample, prepareChat } from "./chat.js";
 import type { ChatSampler } from "./renderer-of.js";
 

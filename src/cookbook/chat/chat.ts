@@ -1,8 +1,8 @@
 import { isUserError, messageOf } from "../../errors.js";
+import { type Message, type ToolDeclaration, textOf } from "../../renderers/messages.js";
+import type { ParseTermination, Renderer } from "../../renderers/renderer.js";
 import { checkKeys, wrongValue } from "../../wire/fields/check-keys.js";
 import type { ModelInput, SampledSequence, SamplingParams, StopReason } from "../../wire/index.js";
-import { type Message, type ToolDeclaration, textOf } from "../renderers/messages.js";
-import type { ParseTermination, Renderer } from "../renderers/renderer.js";
 import { type ChatSampler, rendererOf } from "./renderer-of.js";
 
 /**

@@ -1,9 +1,9 @@
 import type { SamplingClient } from "../../clients/index.js";
 import { TinkerError } from "../../errors.js";
+import { knownRenderers } from "../../renderers/models.js";
+import { getRenderer, rendererNames } from "../../renderers/registry.js";
+import type { Renderer } from "../../renderers/renderer.js";
 import type { Tokenizer } from "../../tokenizers/index.js";
-import { knownRenderers } from "../renderers/models.js";
-import { getRenderer, rendererNames } from "../renderers/registry.js";
-import type { Renderer } from "../renderers/renderer.js";
 
 /** What talking needs of a sampler: a SamplingClient has it. */
 export type ChatSampler = Pick<SamplingClient, "sample" | "getBaseModel" | "getTokenizer">;

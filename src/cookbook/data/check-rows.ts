@@ -1,6 +1,6 @@
 import { messageOf, TinkerError, ValidationError } from "../../errors.js";
-import { type Message, type Renderer, type TrainOn, textOf, thinkingOf } from "../renderers/index.js";
-import { printPythonJson } from "../renderers/python-json.js";
+import { type Message, type Renderer, type TrainOn, textOf, thinkingOf } from "../../renderers/index.js";
+import { printPythonJson } from "../../renderers/python-json.js";
 import type { Conversation, ReadRow, RowProblem } from "./conversation.js";
 import { datumFromExample, toExamples } from "./examples.js";
 import type { Rows } from "./rows.js";

@@ -1,4 +1,4 @@
-import type { Message, ToolDeclaration } from "../renderers/index.js";
+import type { Message, ToolDeclaration } from "../../renderers/index.js";
 
 /** What a model learns from: messages, and the tools that were at hand. */
 export interface Conversation {

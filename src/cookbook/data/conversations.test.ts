@@ -5,7 +5,7 @@ import { Readable } from "node:stream";
 import { fileURLToPath } from "node:url";
 import { gzipSync } from "node:zlib";
 import { afterAll, describe, expect, it } from "vitest";
-import { textOf } from "../renderers/index.js";
+import { textOf } from "../../renderers/index.js";
 import { type ConversationsFrom, conversations } from "./conversations.js";
 
 const folder = mkdtempSync(join(tmpdir(), "data-"));

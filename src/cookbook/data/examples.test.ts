@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
+import { getRenderer, type Message, type ToolDeclaration } from "../../renderers/index.js";
+import { RoleColonRenderer } from "../../renderers/role-colon.js";
 import { ModelInput, type ModelInputChunkLike } from "../../wire/index.js";
-import { getRenderer, type Message, type ToolDeclaration } from "../renderers/index.js";
-import { RoleColonRenderer } from "../renderers/role-colon.js";
 import { datumFromExample, toExamples } from "./examples.js";
 import { readLine } from "./read-row.js";
 

@@ -1,4 +1,6 @@
 import { ValidationError } from "../../errors.js";
+import type { Message, Renderer, SupervisedExample, TrainOn } from "../../renderers/index.js";
+import { textOf } from "../../renderers/index.js";
 import { tokensAt } from "../../training/datum-from.js";
 import {
   chunkLength,
@@ -7,8 +9,6 @@ import {
   ModelInput,
   type ModelInputChunk,
 } from "../../wire/index.js";
-import type { Message, Renderer, SupervisedExample, TrainOn } from "../renderers/index.js";
-import { textOf } from "../renderers/index.js";
 import type { Conversation } from "./conversation.js";
 import { checkWhole } from "./rows.js";
 

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { printPythonJson } from "../renderers/python-json.js";
+import { printPythonJson } from "../../renderers/python-json.js";
 import { readLine, readRow } from "./read-row.js";
 
 const line = (text: string) => readLine(new TextEncoder().encode(text));

@@ -1,7 +1,7 @@
 import { messageOf } from "../../errors.js";
+import type { ContentPart, Message, ToolCall, ToolDeclaration } from "../../renderers/index.js";
+import { JsonNumber, type JsonObject, printPythonJson, readPythonJson } from "../../renderers/python-json.js";
 import { closestName, describe, isRecord, subfield } from "../../wire/index.js";
-import type { ContentPart, Message, ToolCall, ToolDeclaration } from "../renderers/index.js";
-import { JsonNumber, type JsonObject, printPythonJson, readPythonJson } from "../renderers/python-json.js";
 import type { Conversation, ReadRow, RowProblem } from "./conversation.js";
 
 const UTF8 = new TextDecoder("utf-8", { fatal: true });

@@ -3,8 +3,8 @@ import { open, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { cannotWrite, writeFully } from "../../files.node.js";
+import { printPythonJson } from "../../renderers/python-json.js";
 import { bytesToBase64, isRecord } from "../../wire/index.js";
-import { printPythonJson } from "../renderers/python-json.js";
 import { openLines } from "./json-lines.node.js";
 import type { OpenRows } from "./rows.js";
 

@@ -1,5 +1,5 @@
+import { textOf } from "../../renderers/index.js";
 import { type ChatOptions, type ChatSampler, chat } from "../chat/index.js";
-import { textOf } from "../renderers/index.js";
 import type { Attempt, Grade } from "./graders.js";
 
 /** Who judges, and by what. */

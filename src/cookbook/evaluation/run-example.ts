@@ -7,6 +7,7 @@ import {
   TinkerError,
   ValidationError,
 } from "../../errors.js";
+import { type Renderer, thinkingOf } from "../../renderers/index.js";
 import { onAbort, systemClock, untilAborted } from "../../transport/index.js";
 import {
   type ChatOptions,
@@ -15,7 +16,6 @@ import {
   chat,
   isContextOverflow,
 } from "../chat/index.js";
-import { type Renderer, thinkingOf } from "../renderers/index.js";
 import type { Grade, Graded, Reward } from "./graders.js";
 import type { Answered } from "./result.js";
 import { type Task, withSystem } from "./tasks.js";

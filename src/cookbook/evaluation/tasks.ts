@@ -1,7 +1,7 @@
 import { messageOf, TinkerError, ValidationError } from "../../errors.js";
+import type { Message, ToolDeclaration } from "../../renderers/index.js";
 import { describe, isRecord } from "../../wire/index.js";
 import { readRow } from "../data/read-row.js";
-import type { Message, ToolDeclaration } from "../renderers/index.js";
 
 /** A task as it is given: a `prompt` or `messages`, with the `answer` where there is one. */
 export interface TaskLike {

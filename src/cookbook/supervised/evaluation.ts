@@ -1,7 +1,7 @@
 import type { SamplingClient, TrainingClient } from "../../clients/index.js";
+import type { RendererTokenizer } from "../../renderers/index.js";
 import type { Datum, ForwardBackwardOutput } from "../../wire/index.js";
 import type { Evaluator } from "../evaluation/index.js";
-import type { RendererTokenizer } from "../renderers/index.js";
 import type { BestKeeper } from "./best-weights.js";
 import { bitsPerByte, meanNll, type ScoredTokens } from "./likelihood.js";
 

@@ -1,4 +1,4 @@
-import type { RendererTokenizer } from "../renderers/index.js";
+import type { RendererTokenizer } from "../../renderers/index.js";
 
 /** What a model made of one example: the logprob of each target, and how much it counts. */
 export interface ScoredTokens {

@@ -1,10 +1,10 @@
 import type { ServiceClient } from "../../clients/index.js";
 import { ValidationError } from "../../errors.js";
+import type { Renderer, RendererTokenizer, TrainOn } from "../../renderers/index.js";
 import { type AdamParams, checkKeys, checkObject, wrongValue } from "../../wire/index.js";
 import type { ConversationSource } from "../data/index.js";
 import { checkWhole } from "../data/rows.js";
 import type { Evaluator } from "../evaluation/index.js";
-import type { Renderer, RendererTokenizer, TrainOn } from "../renderers/index.js";
 import type { TrainingLogger } from "./logger.js";
 import { SCHEDULES, type Schedule } from "./schedule.js";
 

@@ -1,8 +1,8 @@
 import type { ServiceClient } from "../../clients/index.js";
 import { ValidationError } from "../../errors.js";
+import { getRenderer, type Renderer, recommendedRenderer } from "../../renderers/index.js";
 import { tokenizerForModel } from "../../tokenizers/index.js";
 import { throwIfAborted } from "../../transport/index.js";
-import { getRenderer, type Renderer, recommendedRenderer } from "../renderers/index.js";
 import { checkOptions, type TrainSupervisedOptions } from "./options.js";
 import { configOf, describeRun, type RunSettings, runSettings } from "./run-settings.js";
 import { openTrainingData, type TrainingData } from "./training-data.js";

@@ -1,4 +1,5 @@
 import { messageOf, ValidationError } from "../../errors.js";
+import type { Renderer, TrainOn } from "../../renderers/index.js";
 import type { Datum } from "../../wire/index.js";
 import {
   batches,
@@ -11,7 +12,6 @@ import {
   toExamples,
 } from "../data/index.js";
 import { selectRows } from "../data/rows.js";
-import type { Renderer, TrainOn } from "../renderers/index.js";
 import { recommendedBatchSize } from "./hyperparameters.js";
 
 /** How conversations become what a model learns from. */
