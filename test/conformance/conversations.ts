@@ -1,6 +1,16 @@
 /** Seeded conversations for renderers, with whatever may go wrong in one. */
 import { crc32, deflateSync } from "node:zlib";
-import type { ContentPart, Message, ToolCall, ToolDeclaration, TrainOn } from "../../src/renderers/index.js";
+import {
+  type ContentPart,
+  type Message,
+  type ToolCall,
+  type ToolDeclaration,
+  type TrainOn,
+  textOf,
+  thinkingOf,
+} from "../../src/renderers/index.js";
+import { printPythonJson, readPythonJson } from "../../src/renderers/python-json.js";
+import { strip } from "../../src/renderers/python-text.js";
 import { PLAIN_TOKENS, SPECIAL_TOKENS } from "../support/character-tokenizer.js";
 import type { Make, Random } from "./random.js";
 
@@ -292,6 +302,69 @@ export const conversation: Make<Conversation> = (random) => {
     system: random.chance(0.5) ? "" : content(random),
   };
 };
+
+/**
+ * One without awkward texts: no signs in them and no white space around them, thoughts before text, arguments as Python
+ * prints them, everybody in turn. Renderers have no reason to write it in more than one way.
+ */
+export const ordinaryConversation: Make<Conversation> = (random) => {
+  for (;;) {
+    const messages = conversation(random).messages.flatMap((message): Message[] => {
+      const [text, thinking] = [clean(textOf(message)), clean(thinkingOf(message))];
+      const { toolCalls, ...rest } = message;
+      const calls = toolCalls?.filter((call) => isTame(call.arguments));
+      return [
+        {
+          ...rest,
+          content:
+            thinking === ""
+              ? text
+              : [
+                  { type: "thinking", thinking },
+                  { type: "text", text },
+                ],
+          ...(calls !== undefined && calls.length > 0 && { toolCalls: calls.map(plainCall) }),
+        },
+      ];
+    });
+    if (messages.length > 1 && isInOrder(messages)) return { messages };
+  }
+};
+
+const clean = (text: string): string => strip(text.replace(/[<>|｜\ufeff]/g, ""));
+
+/** An object of which no text could be taken for another value, and no value loses white space. */
+function isTame(json: string): boolean {
+  try {
+    const texts = JSON.stringify(JSON.parse(json)).match(/"(?:[^"\\]|\\.)*"/g) ?? [];
+    return json.startsWith("{") && texts.every((text) => /^"[a-zA-Z]{1,2}"$/.test(text));
+  } catch {
+    return false;
+  }
+}
+
+/** Names of other scripts are escaped in one format's JSON and stand as they are in another's. */
+const plainCall = (call: ToolCall): ToolCall => ({
+  ...call,
+  name: call.name.replace("ï", "i"),
+  arguments: printPythonJson(readPythonJson(call.arguments)),
+});
+
+/** Whom each of them may follow. */
+const BEFORE: Readonly<Record<string, readonly string[]>> = {
+  system: ["nobody"],
+  user: ["nobody", "system", "assistant"],
+  assistant: ["user", "tool"],
+  tool: ["calls", "tool"],
+};
+
+export function isInOrder(messages: readonly Message[]): boolean {
+  return messages.every(({ role }, index) => {
+    const previous = messages[index - 1];
+    const before = previous?.toolCalls === undefined ? (previous?.role ?? "nobody") : "calls";
+    return BEFORE[role]?.includes(before) === true;
+  });
+}
 
 const SIZES = [
   [1, 1],

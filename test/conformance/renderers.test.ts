@@ -265,7 +265,9 @@ function readable({ vocabulary }: Place, { operation, kind, ours: own, theirs }:
   const asked =
     "tokens" in operation
       ? `${JSON.stringify(vocabulary.tokenizer.decode(operation.tokens))}\n  tokens ${JSON.stringify(operation.tokens)}`
-      : JSON.stringify({ ...operation, operation: undefined });
+      : JSON.stringify({ ...operation, operation: undefined }, (_, value: unknown) =>
+          typeof value === "string" ? value.replace(/^data:image.*/, "data:image...") : value,
+        );
   const show = (outcome: Outcome, other: Outcome) =>
     outcome.error ?? around(outcome.ok, other.ok, vocabulary);
   return `${operation.operation}: ${kind}\n  ${asked}\n  ours   ${show(own, theirs)}\n  Python ${show(theirs, own)}`;
@@ -290,21 +292,28 @@ function around(result: unknown, other: unknown, vocabulary: Vocabulary): string
   return `…${JSON.stringify(text(place - 40, place))} then at token ${place} ${JSON.stringify(text(place, place + 40))}…`;
 }
 
-function asSequence(result: unknown): [token: number, weight: number][] | undefined {
+type Position = readonly [token: number | "image", weight: number];
+
+function asSequence(result: unknown): readonly Position[] | undefined {
   const { tokens, weights } = (Array.isArray(result) ? { tokens: result, weights: [] } : (result ?? {})) as {
-    tokens?: number[];
+    tokens?: (number | "image")[];
     weights?: number[];
   };
-  if (!tokens?.every((token) => typeof token === "number")) return undefined;
+  if (!tokens?.every((token) => typeof token === "number" || token === "image")) return undefined;
   return tokens.map((token, index) => [token, weights?.[index] ?? 0]);
 }
 
-function marked(sequence: readonly [token: number, weight: number][], { tokenizer }: Vocabulary): string {
+function marked(sequence: readonly Position[], { tokenizer }: Vocabulary): string {
   let text = "";
   let run: number[] = [];
   for (const [index, [token, weight]] of sequence.entries()) {
+    const [next, nextWeight] = sequence[index + 1] ?? [];
+    if (token === "image") {
+      if (next !== "image") text += "[image]";
+      continue;
+    }
     run.push(token);
-    if (sequence[index + 1]?.[1] === weight) continue;
+    if (nextWeight === weight && next !== "image") continue;
     const decoded = tokenizer.decode(run);
     text += weight > 0 ? `⟦${decoded}⟧` : decoded;
     run = [];

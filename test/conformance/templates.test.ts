@@ -1,9 +1,8 @@
 import { describe, expect, it } from "vitest";
 import { TinkerError } from "../../src/errors.js";
-import { getRenderer, type Message, type ToolCall, textOf, thinkingOf } from "../../src/renderers/index.js";
-import { printPythonJson, readPythonJson } from "../../src/renderers/python-json.js";
+import { getRenderer, type Message, textOf } from "../../src/renderers/index.js";
 import { loadTokenizer, type Tokenizer } from "../../src/tokenizers/index.js";
-import { conversation } from "./conversations.js";
+import { isInOrder, ordinaryConversation } from "./conversations.js";
 import { explainSkip, hasPython } from "./judge.js";
 import { Random } from "./random.js";
 import { folderOf } from "./vocabularies.js";
@@ -15,60 +14,21 @@ const FAMILIES = [
 ];
 type Family = (typeof FAMILIES)[number];
 
-/**
- * A conversation that is the same to a family's renderer and to a template: texts without signs, since a family may
- * split those, and without white space around them, since it encodes headers apart; arguments as Python prints them; and
- * thoughts in the last message alone of a turn with tools, since families drop those of earlier ones.
- */
-function plain(messages: readonly Message[], { hasThoughts, hasTools }: Family): Message[] {
-  const clean = (text: string) => text.replace(/[<>|｜]/g, "").trim();
+/** A conversation that is the same to a family's renderer and to a template. */
+function shared(messages: readonly Message[], { hasThoughts, hasTools }: Family): readonly Message[] {
   return messages.flatMap((message, index): Message[] => {
-    const { role, toolCalls } = message;
-    if (role === "tool" && !hasTools) return [];
-    const [text, thinking] = [clean(textOf(message)), clean(thinkingOf(message))];
-    const parts = [{ type: "thinking", thinking } as const, { type: "text", text } as const];
+    if (message.role === "tool" && !hasTools) return [];
+    // Families drop the thoughts of all answers but the last, templates those of earlier turns.
     const isLast = index === messages.length - 1 || messages[index + 1]!.role === "user";
+    const { toolCalls, ...rest } = message;
     return [
       {
-        role,
-        content: hasThoughts && isLast && thinking !== "" ? parts : text,
-        ...(hasTools && toolCalls !== undefined && { toolCalls: toolCalls.map(asPythonPrints) }),
+        ...rest,
+        content: hasThoughts && isLast ? message.content : textOf(message),
+        ...(hasTools && toolCalls !== undefined && { toolCalls }),
       },
     ];
   });
-}
-
-/** Names and texts of other scripts are escaped in a family's JSON; a template writes them as they are. */
-const asPythonPrints = (call: ToolCall): ToolCall => ({
-  ...call,
-  name: call.name.replace("ï", "i"),
-  arguments: printPythonJson(readPythonJson(call.arguments)),
-});
-
-/** Whom each of them may follow. */
-const BEFORE: Readonly<Record<string, readonly string[]>> = {
-  system: ["nobody"],
-  user: ["nobody", "system", "assistant"],
-  assistant: ["user", "tool"],
-  tool: ["calls", "tool"],
-};
-
-function isInOrder(messages: readonly Message[]): boolean {
-  return messages.every(({ role }, index) => {
-    const previous = messages[index - 1];
-    const before = previous?.toolCalls === undefined ? (previous?.role ?? "nobody") : "calls";
-    return BEFORE[role]?.includes(before) === true;
-  });
-}
-
-/** Arguments that are no JSON are for other tests. */
-function attempt<T>(action: () => T): T | undefined {
-  try {
-    return action();
-  } catch (error) {
-    if (error instanceof TinkerError) return undefined;
-    throw error;
-  }
 }
 
 explainSkip("templates.test.ts");
@@ -93,8 +53,8 @@ describe.skipIf(!hasPython)("chat templates of real models", () => {
       const readable = (tokens: Iterable<number>) =>
         [...tokens].map((token) => [token, tokenizer.decode([token])]);
       const compared = { prompts: 0, examples: 0, calls: 0 };
-      for (const { messages } of new Random(3).times(500, conversation)) {
-        const turns = attempt(() => plain(messages, each)) ?? [];
+      for (const { messages } of new Random(3).times(500, ordinaryConversation)) {
+        const turns = shared(messages, each);
         if (turns.length < 2 || !isInOrder(turns)) continue;
         const isAnswered = turns.at(-1)!.role === "assistant";
         compared[isAnswered ? "examples" : "prompts"]++;
