@@ -1,0 +1,160 @@
+// The cookbook beside the Python one, on the same rows and the same backend (tinkerts/nano, in a process of its own).
+//   rowsPerSecond  conversations rendered and tokenized to datums, the best of several rounds
+//   busy           the share of a supervised run in which the engine has work, evaluations and saves included
+//   seconds        that run from the call to its end
+// Bars: rendering at least 3 times the Python cookbook, the engine busy at least 95% of the time, the run no slower.
+// TINKERTS_PYTHON names a Python with tinker-cookbook; without it ours is measured alone.
+// Needs a build: npm run build.
+import { execFileSync, spawn } from "node:child_process";
+import { mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { createInterface } from "node:readline";
+import { fileURLToPath } from "node:url";
+import { conversations, datumFromExample, toExamples, trainSupervised } from "../dist/cookbook/index.js";
+import { getRenderer } from "../dist/cookbook/renderers/index.js";
+import { ServiceClient } from "../dist/index.js";
+import { loadTokenizer } from "../dist/tokenizers/index.js";
+
+const MODEL = "tinkerts/nano";
+const RENDER_BAR = 3;
+const BUSY_BAR = 0.95;
+const SETTINGS = {
+  rows: 168,
+  testSize: 8,
+  batchSize: 8,
+  epochs: 2,
+  rank: 16,
+  evaluateEvery: 20,
+  saveEvery: 20,
+  maxLength: 512,
+  rounds: 5,
+};
+
+const file = (name) => fileURLToPath(new URL(`./cookbook/${name}`, import.meta.url));
+const python = process.env.TINKERTS_PYTHON;
+const folder = mkdtempSync(join(tmpdir(), "tinkerts-bench-"));
+const rowsFile = join(folder, "rows.jsonl");
+const rows = Array.from({ length: SETTINGS.rows }, (_, row) => conversation(row));
+writeFileSync(rowsFile, rows.map((row) => `${JSON.stringify(row)}\n`).join(""));
+// Python takes a folder of the model's name for the model.
+mkdirSync(join(folder, "tinkerts"));
+symlinkSync(fileURLToPath(new URL("../models/nano", import.meta.url)), join(folder, MODEL));
+
+const server = spawn(process.execPath, [file("server.mjs")], { stdio: ["pipe", "pipe", "inherit"] });
+const answers = createInterface({ input: server.stdout })[Symbol.asyncIterator]();
+const answer = async () => JSON.parse((await answers.next()).value);
+try {
+  const backend = await answer();
+  const ours = { rowsPerSecond: await renderRate(), ...(await measured(() => train(backend))) };
+  const theirs = python && {
+    rowsPerSecond: runPython(backend, "render", rowsFile).rowsPerSecond,
+    ...(await measured(() => runPython(backend, "train", rowsFile, join(folder, "python")))),
+  };
+  const faster = theirs && ours.rowsPerSecond / theirs.rowsPerSecond;
+  const bars = {
+    [`the engine is busy ${100 * BUSY_BAR}% of the time`]: ours.busy >= BUSY_BAR,
+    ...(theirs && {
+      [`rendering is ${RENDER_BAR} times as fast as in Python`]: faster >= RENDER_BAR,
+      "a run takes no longer than in Python": ours.seconds <= theirs.seconds,
+    }),
+  };
+  const figures = ({ rowsPerSecond, busy, seconds }) => ({
+    rowsPerSecond: Math.round(rowsPerSecond),
+    busy: round(busy),
+    seconds: round(seconds),
+  });
+  console.log(
+    JSON.stringify({
+      bench: "cookbook",
+      steps: ours.steps,
+      tinkerts: figures(ours),
+      python: theirs ? figures(theirs) : null,
+      timesAsFastToRender: theirs ? round(faster) : null,
+      bars,
+      pass: Object.values(bars).every(Boolean),
+    }),
+  );
+} finally {
+  server.stdin.end();
+  rmSync(folder, { recursive: true, force: true });
+}
+
+function conversation(row) {
+  const sums = Array.from({ length: 12 }, (_, term) => `${row} + ${term} = ${row + term}.`);
+  return {
+    messages: [
+      { role: "system", content: "You are a patient teacher of arithmetic." },
+      { role: "user", content: `Count on from ${row}, in twelve sums.` },
+      { role: "assistant", content: sums.join(" ") },
+      { role: "user", content: "Was that all?" },
+      { role: "assistant", content: "Yes, that was all of it." },
+    ],
+  };
+}
+
+async function renderRate() {
+  const renderer = getRenderer("qwen3_instruct", await loadTokenizer(MODEL));
+  let bestMs = Number.POSITIVE_INFINITY;
+  for (let round = 0; round < SETTINGS.rounds; round += 1) {
+    const began = performance.now();
+    for (const row of rows) {
+      for (const example of toExamples(row, renderer, "all_assistant_messages")) {
+        datumFromExample(example, { maxLength: SETTINGS.maxLength, reduction: "mean" });
+      }
+    }
+    bestMs = Math.min(bestMs, performance.now() - began);
+  }
+  return (1000 * rows.length) / bestMs;
+}
+
+async function train({ baseURL, apiKey }) {
+  const { testSize, batchSize, epochs, rank, evaluateEvery, saveEvery, maxLength } = SETTINGS;
+  const service = new ServiceClient({ baseURL, apiKey });
+  const began = performance.now();
+  const run = await trainSupervised({
+    service,
+    model: MODEL,
+    data: conversations(rowsFile),
+    folder: join(folder, "tinkerts-run"),
+    ...{ testSize, batchSize, epochs, rank, evaluateEvery, maxLength },
+    learningRate: 1e-3,
+    save: { everySteps: saveEvery },
+    loggers: [],
+  });
+  const seconds = (performance.now() - began) / 1000;
+  await service.close();
+  return { seconds, steps: run.steps };
+}
+
+function runPython({ baseURL, apiKey }, ...args) {
+  const shims = fileURLToPath(new URL("../test/conformance/python/shims", import.meta.url));
+  const output = execFileSync(python, [file("client.py"), ...args], {
+    cwd: folder,
+    encoding: "utf8",
+    stdio: ["ignore", "pipe", "ignore"],
+    maxBuffer: 1 << 28,
+    env: {
+      ...process.env,
+      SHIMS: shims,
+      SETTINGS: JSON.stringify(SETTINGS),
+      TINKER_BASE_URL: baseURL,
+      TINKER_API_KEY: apiKey,
+    },
+  });
+  return JSON.parse(output.trim().split("\n").at(-1));
+}
+
+/** What the engine did meanwhile. */
+async function measured(work) {
+  server.stdin.write("\n");
+  await answer();
+  const result = await work();
+  server.stdin.write("\n");
+  const { busyMs, wallMs } = await answer();
+  return { ...result, busy: busyMs / wallMs };
+}
+
+function round(value) {
+  return Math.round(value * 1000) / 1000;
+}
