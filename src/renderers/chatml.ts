@@ -20,6 +20,10 @@ export abstract class ChatMlRenderer extends StopTokenRenderer {
     return "\n";
   }
 
+  protected override promptSuffix(role: string, { index }: RenderContext): readonly number[] {
+    return this.encode(roleHeader(role === "tool" ? "user" : role, index));
+  }
+
   /** Introduces a message. */
   protected header({ role }: Message, { index, previous }: RenderContext): string {
     if (role !== "tool") return roleHeader(role, index);

@@ -62,7 +62,7 @@ export const ALLOWED_DIFFERENCES: readonly AllowedDifference[] = [
     name: "what a prompt with images supplies is not learnt either",
     reason:
       "Python looks where the prompt ends in texts alone, so that with an image before it an answer learns the block of thoughts that its prompt opens, or thoughts behind a prompt that forbids them",
-    renderers: /^qwen3_(5|8)/,
+    renderers: /^(qwen3_[58]|kimi_k2[56])/,
     explains: ({ operation, kind, ours, theirs }) => {
       if (!JSON.stringify("messages" in operation && operation.messages).includes("data:image")) return false;
       if (kind === "only we refuse") return ours.error!.includes("tells the model not to think");
