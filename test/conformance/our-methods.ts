@@ -18,6 +18,7 @@ export interface MethodResult {
 
 /** Not calls to a server. */
 const LOCAL = new Set([
+  "ServiceClient.clone",
   "ServiceClient.createRestClient",
   "ServiceClient.onSessionLost",
   "ServiceClient.getConsoleUrl",
