@@ -1,4 +1,3 @@
-import { execFileSync } from "node:child_process";
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -6,26 +5,16 @@ import { expect, it } from "vitest";
 import { defaultModel } from "../../src/local/default-model.js";
 import { startLocalBackend } from "../../src/local/index.js";
 import { silent } from "../local/raw-client.js";
-import { explainSkip, hasPython, lastLine, python, runPython } from "./judge.js";
+import { explainSkip, hasPythonModule, lastLine, runPython } from "./judge.js";
 
 explainSkip("cookbook.test.ts");
-
-function hasCookbook(): boolean {
-  try {
-    execFileSync(python, ["-c", "import tinker_cookbook, torch"], { stdio: "ignore" });
-    return true;
-  } catch {
-    console.log("cookbook.test.ts is skipped: tinker-cookbook, or PyTorch, is not installed.");
-    return false;
-  }
-}
 
 interface Runs {
   readonly reinforced: { readonly rewards: number[]; readonly kl: number[] };
   readonly supervised: { readonly trained: number[]; readonly evaluated: number[] };
 }
 
-it.skipIf(!hasPython || !hasCookbook())(
+it.skipIf(!hasPythonModule("tinker_cookbook", "cookbook.test.ts"))(
   "the Python cookbook trains, supervised and by rewards, up to the end of the context that the server announces",
   async () => {
     await using backend = await startLocalBackend({ logger: silent });

@@ -8,6 +8,10 @@ import warnings
 
 warnings.simplefilter("ignore")
 
+import transformers  # noqa: F401
+
+# Without PyTorch a stand-in will do, which transformers must not see.
+sys.path.append(os.path.join(os.path.dirname(__file__), "shims"))
 import tinker
 from tinker_cookbook.recipes.math_rl.arithmetic_env import ArithmeticDatasetBuilder
 from tinker_cookbook.rl import train as rl
