@@ -32,7 +32,7 @@ const run = (command, args) => execFileSync(command, args, { cwd: root, stdio: "
 /** Old versions of the official package that must go on working: the newest patch of each. */
 const OLD_CLIENTS = ["0.18", "0.25", "0.30"];
 const TORCH_FOR_CPUS = "https://download.pytorch.org/whl/cpu";
-/** The Python cookbook that judges ours; it wants PyTorch and more, of which its renderers need little. */
+/** The Python cookbook that judges ours; it wants PyTorch and more, for which small stand-ins will do. */
 const COOKBOOK = "tinker-cookbook==0.5.8";
 const COOKBOOK_NEEDS = ["transformers<=5.5.4", "aiohttp", "chz", "numpy", "pillow", "termcolor", "tiktoken"];
 
@@ -61,7 +61,6 @@ function makeClients() {
   const hasTorch = installTorch(uv, Object.values(clients));
   if (!hasTorch) console.log("PyTorch could not be installed: custom losses of the Python SDK are left out.");
   if (!(hasTorch && install(uv, newest, [COOKBOOK]))) {
-    console.log("The Python cookbook is installed without what it needs to train: its runs are left out.");
     run(uv, ["pip", "install", "--quiet", "--python", newest, ...COOKBOOK_NEEDS]);
     run(uv, ["pip", "install", "--quiet", "--python", newest, "--no-deps", COOKBOOK, "tml-renderers"]);
   }
