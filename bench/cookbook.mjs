@@ -20,15 +20,16 @@ const MODEL = "tinkerts/nano";
 const RENDER_BAR = 3;
 const BUSY_BAR = 0.95;
 const SETTINGS = {
-  rows: 168,
+  rows: 128,
   testSize: 8,
   batchSize: 8,
   epochs: 2,
   rank: 16,
-  evaluateEvery: 20,
-  saveEvery: 20,
+  evaluateEvery: 10,
+  saveEvery: 10,
   maxLength: 512,
-  rounds: 5,
+  rounds: 20,
+  turns: 2,
 };
 
 const file = (name) => fileURLToPath(new URL(`./cookbook/${name}`, import.meta.url));
@@ -46,11 +47,19 @@ const answers = createInterface({ input: server.stdout })[Symbol.asyncIterator](
 const answer = async () => JSON.parse((await answers.next()).value);
 try {
   const backend = await answer();
-  const ours = { rowsPerSecond: await renderRate(), ...(await measured(() => train(backend))) };
+  const ours = { rowsPerSecond: await renderRate(), seconds: Number.POSITIVE_INFINITY };
   const theirs = python && {
     rowsPerSecond: runPython(backend, "render", rowsFile).rowsPerSecond,
-    ...(await measured(() => runPython(backend, "train", rowsFile, join(folder, "python")))),
+    seconds: Number.POSITIVE_INFINITY,
   };
+  // In turns, and the best of each: other work on the machine hits both alike.
+  for (let turn = 0; turn < SETTINGS.turns; turn += 1) {
+    takeBest(ours, await measured(() => train(backend, join(folder, `tinkerts-${turn}`))));
+    if (theirs) {
+      const args = ["train", rowsFile, join(folder, `python-${turn}`)];
+      takeBest(theirs, await measured(() => runPython(backend, ...args)));
+    }
+  }
   const faster = theirs && ours.rowsPerSecond / theirs.rowsPerSecond;
   const bars = {
     [`the engine is busy ${100 * BUSY_BAR}% of the time`]: ours.busy >= BUSY_BAR,
@@ -108,7 +117,11 @@ async function renderRate() {
   return (1000 * rows.length) / bestMs;
 }
 
-async function train({ baseURL, apiKey }) {
+function takeBest(figures, run) {
+  if (run.seconds < figures.seconds) Object.assign(figures, run);
+}
+
+async function train({ baseURL, apiKey }, runFolder) {
   const { testSize, batchSize, epochs, rank, evaluateEvery, saveEvery, maxLength } = SETTINGS;
   const service = new ServiceClient({ baseURL, apiKey });
   const began = performance.now();
@@ -116,7 +129,7 @@ async function train({ baseURL, apiKey }) {
     service,
     model: MODEL,
     data: conversations(rowsFile),
-    folder: join(folder, "tinkerts-run"),
+    folder: runFolder,
     ...{ testSize, batchSize, epochs, rank, evaluateEvery, maxLength },
     learningRate: 1e-3,
     save: { everySteps: saveEvery },
