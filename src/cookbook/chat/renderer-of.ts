@@ -2,7 +2,7 @@ import type { SamplingClient } from "../../clients/index.js";
 import { TinkerError } from "../../errors.js";
 import { knownRenderers } from "../../renderers/models.js";
 import { getRenderer, rendererNames } from "../../renderers/registry.js";
-import type { Renderer } from "../../renderers/renderer.js";
+import type { Renderer, RendererTokenizer } from "../../renderers/renderer.js";
 import type { Tokenizer } from "../../tokenizers/index.js";
 
 /** What talking needs of a sampler: a SamplingClient has it. */
@@ -25,13 +25,20 @@ export function rendererOf(sampler: ChatSampler, name?: string): Promise<Rendere
 
 /** The renderer that fits a base model: the recommended one, else its own chat template; or the one of a name. */
 export function rendererFor(baseModel: string, tokenizer: Tokenizer, name?: string): Renderer {
-  if (name !== undefined) return getRenderer(name, tokenizer);
+  return getRenderer(name ?? rendererNameFor(baseModel, tokenizer), tokenizer);
+}
+
+/** The name of that renderer. */
+export function rendererNameFor(
+  baseModel: string,
+  tokenizer: RendererTokenizer & { readonly hasChatTemplate?: boolean },
+): string {
   const names = rendererNames();
   const recommended = knownRenderers(baseModel);
   const best = recommended?.find((candidate) => names.includes(candidate));
-  if (best !== undefined) return getRenderer(best, tokenizer);
-  if (tokenizer.hasChatTemplate) return getRenderer("template", tokenizer);
-  if (recommended !== undefined) return getRenderer(recommended[0]!, tokenizer);
+  if (best !== undefined) return best;
+  if (tokenizer.hasChatTemplate) return "template";
+  if (recommended !== undefined) return recommended[0]!;
   throw new TinkerError(
     `${baseModel} has no chat format: it is in no table of renderers, and its tokenizer has no chat template. ` +
       `Name a renderer (role_colon suits base models), one of ${names.join(", ")}.`,

@@ -1,8 +1,9 @@
 import type { ServiceClient } from "../../clients/index.js";
 import { ValidationError } from "../../errors.js";
-import { getRenderer, type Renderer, recommendedRenderer } from "../../renderers/index.js";
+import { getRenderer, type Renderer } from "../../renderers/index.js";
 import { tokenizerForModel } from "../../tokenizers/index.js";
 import { throwIfAborted } from "../../transport/index.js";
+import { rendererNameFor } from "../chat/renderer-of.js";
 import { checkOptions, type TrainSupervisedOptions } from "./options.js";
 import { configOf, describeRun, type RunSettings, runSettings } from "./run-settings.js";
 import { openTrainingData, type TrainingData } from "./training-data.js";
@@ -56,8 +57,9 @@ async function findRenderer({
   tokenizer,
 }: TrainSupervisedOptions): Promise<{ renderer: Renderer; rendererName: string }> {
   if (typeof renderer === "object") return { renderer, rendererName: renderer.constructor.name };
-  const rendererName = renderer ?? recommendedRenderer(model);
-  const found = getRenderer(rendererName, tokenizer ?? (await tokenizerForModel({ modelName: model })));
+  const read = tokenizer ?? (await tokenizerForModel({ modelName: model }));
+  const rendererName = renderer ?? rendererNameFor(model, read);
+  const found = getRenderer(rendererName, read);
   return { renderer: found, rendererName };
 }
 
