@@ -12,8 +12,8 @@ import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 import { conversations, datumFromExample, toExamples, trainSupervised } from "../dist/cookbook/index.js";
-import { getRenderer } from "../dist/renderers/index.js";
 import { ServiceClient } from "../dist/index.js";
+import { getRenderer } from "../dist/renderers/index.js";
 import { loadTokenizer } from "../dist/tokenizers/index.js";
 
 const MODEL = "tinkerts/nano";
