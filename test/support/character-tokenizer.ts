@@ -50,11 +50,14 @@ export class CharacterTokenizer implements RendererTokenizer {
     text: string,
     { addSpecialTokens = true, splitSpecialTokens = false }: EncodeOptions = {},
   ): number[] {
-    const pieces = text.match(splitSpecialTokens ? this.#plainAdded : this.#anyAdded) ?? [];
-    const tokens = pieces.map((piece) => this.#ids.get(piece) ?? piece.codePointAt(0)!);
-    return addSpecialTokens && this.bosToken !== undefined
-      ? [this.#ids.get(this.bosToken)!, ...tokens]
-      : tokens;
+    const tokens = addSpecialTokens && this.bosToken !== undefined ? [this.#ids.get(this.bosToken)!] : [];
+    // A pattern in brackets keeps what it splits at: every second piece is an added token.
+    const pieces = text.split(splitSpecialTokens ? this.#plainAdded : this.#anyAdded);
+    for (const [index, piece] of pieces.entries()) {
+      if (index % 2 === 1) tokens.push(this.#ids.get(piece)!);
+      else for (const character of piece) tokens.push(character.codePointAt(0)!);
+    }
+    return tokens;
   }
 
   decode(tokens: ArrayLike<number>): string {
@@ -66,7 +69,8 @@ export class CharacterTokenizer implements RendererTokenizer {
 
 function pattern(texts: readonly string[]): RegExp {
   const longestFirst = [...texts].sort((left, right) => right.length - left.length);
-  return new RegExp([...longestFirst.map(escapeRegExp), "."].join("|"), "gsu");
+  const beginnings = [...new Set(texts.map((text) => escapeRegExp(text[0]!)))].join("");
+  return new RegExp(`(?=[${beginnings}])(${longestFirst.map(escapeRegExp).join("|")})`);
 }
 
 function escapeRegExp(text: string): string {
