@@ -10,6 +10,7 @@ import {
   type ForwardBackwardCall,
   type ForwardBackwardResult,
   type LoraSettings,
+  type OnToken,
   type ReplaceableEngine,
   type SampleCall,
   type SampleResult,
@@ -179,19 +180,19 @@ export class EngineCore implements ReplaceableEngine {
     }
   }
 
-  sample(call: SampleCall): Promise<SampleResult> {
+  sample(call: SampleCall, onToken?: OnToken): Promise<SampleResult> {
     return new Promise((resolve, reject) => {
       if (this.#closed) throw closedError();
       const { adapterId } = call;
       if (adapterId === undefined) {
         this.#model(call.baseModel);
-        resolve(this.#samplers.get(call.baseModel)!.submit(call, undefined));
+        resolve(this.#samplers.get(call.baseModel)!.submit(call, undefined, onToken));
       } else {
         const jobs = this.#jobsOf(adapterId);
         const start = async () => {
           try {
             const adapter = this.#adapterOf(jobs, adapterId);
-            resolve(await this.#samplers.get(adapter.model.info.name)!.submit(call, adapter));
+            resolve(await this.#samplers.get(adapter.model.info.name)!.submit(call, adapter, onToken));
           } catch (error) {
             reject(error);
           }

@@ -1,5 +1,5 @@
 import { parentPort, workerData } from "node:worker_threads";
-import type { EngineOptions, ReplaceableEngine } from "./engine.js";
+import type { EngineOptions, ReplaceableEngine, SampledToken } from "./engine.js";
 import { createEngineCore } from "./start-engine.js";
 import { type EngineAnswer, type EngineRequest, packError, transferables } from "./worker-messages.js";
 
@@ -22,7 +22,9 @@ port.on("message", (request: EngineRequest) => {
     engine.cancelSample(request.requestId);
     return;
   }
-  const { id, method, args } = request;
+  const { id, method, wantsTokens } = request;
+  const onToken = (token: SampledToken) => send({ kind: "token", id, token });
+  const args = wantsTokens ? [...request.args, onToken] : request.args;
   const call = engine[method] as (...values: unknown[]) => Promise<unknown>;
   Promise.resolve()
     .then(() => call.apply(engine, args))

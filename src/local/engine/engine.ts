@@ -140,6 +140,21 @@ export interface SampledSequence {
   topk?: TopTokens;
 }
 
+/** One token of a sample, as soon as it is drawn. */
+export interface SampledToken {
+  /** Which sample of the request. */
+  index: number;
+  /** Which token of the sample; those of a request that begins again come again. */
+  position: number;
+  token: number;
+  logprob: number;
+  /** One row, where top-k logprobs are asked for. */
+  topk?: TopTokens;
+}
+
+/** Hears of the tokens of a request while it runs. */
+export type OnToken = (token: SampledToken) => void;
+
 /** All samples of a request, and what was asked about its prompt. */
 export interface SampleResult {
   sequences: SampledSequence[];
@@ -169,7 +184,7 @@ export interface Engine {
   /** A frozen copy for a sampler: weights only. */
   cloneAdapter(fromId: string, toId: string): Promise<void>;
   removeAdapter(adapterId: string): Promise<void>;
-  sample(call: SampleCall): Promise<SampleResult>;
+  sample(call: SampleCall, onToken?: OnToken): Promise<SampleResult>;
   /** The sample call rejects with a `CancelledError` unless it has finished. */
   cancelSample(requestId: string): void;
   close(): Promise<void>;

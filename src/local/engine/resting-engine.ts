@@ -7,6 +7,7 @@ import type {
   ForwardBackwardCall,
   ForwardBackwardResult,
   LoraSettings,
+  OnToken,
   ReplaceableEngine,
   SampleCall,
   SampleResult,
@@ -80,8 +81,8 @@ export class RestingEngine implements Engine {
     return this.#call((engine) => engine.removeAdapter(adapterId));
   }
 
-  sample(call: SampleCall): Promise<SampleResult> {
-    return this.#call((engine) => engine.sample(call));
+  sample(call: SampleCall, onToken?: OnToken): Promise<SampleResult> {
+    return this.#call((engine) => engine.sample(call, onToken));
   }
 
   cancelSample(requestId: string): void {

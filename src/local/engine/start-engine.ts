@@ -3,7 +3,7 @@ import { existsSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { Worker } from "node:worker_threads";
 import { type Clock, systemClock } from "../../transport/clock.js";
-import type { AdapterCopy, Engine, EngineOptions, ReplaceableEngine } from "./engine.js";
+import type { AdapterCopy, Engine, EngineOptions, OnToken, ReplaceableEngine } from "./engine.js";
 import { EngineCore } from "./engine-core.js";
 import { createWasmKernels } from "./kernels/index.js";
 import { RestingEngine } from "./resting-engine.js";
@@ -57,7 +57,10 @@ function workerFile(): string {
 export function startWorker(options: EngineOptions): Promise<ReplaceableEngine> {
   // Without the program's own flags: `--input-type`, for one, is an error for a worker made from a file.
   const worker = new Worker(workerFile(), { workerData: options, execArgv: [] });
-  const pending = new Map<number, { resolve(value: unknown): void; reject(error: unknown): void }>();
+  const pending = new Map<
+    number,
+    { resolve(value: unknown): void; reject(error: unknown): void; onToken?: OnToken | undefined }
+  >();
   let nextId = 1;
   let ended: Error | undefined;
   const end = (error: Error) => {
@@ -67,15 +70,22 @@ export function startWorker(options: EngineOptions): Promise<ReplaceableEngine> 
     worker.unref();
   };
   const call = <T>(method: EngineMethod, ...args: unknown[]): Promise<T> => callWith([], method, args);
-  const callWith = <T>(transferred: ArrayBuffer[], method: EngineMethod, args: unknown[]): Promise<T> =>
+  const callWith = <T>(
+    transferred: ArrayBuffer[],
+    method: EngineMethod,
+    args: unknown[],
+    onToken?: OnToken,
+  ): Promise<T> =>
     new Promise((resolve, reject) => {
       if (ended) {
         reject(ended);
         return;
       }
       const id = nextId++;
-      pending.set(id, { resolve: resolve as (value: unknown) => void, reject });
-      worker.postMessage({ kind: "call", id, method, args } satisfies EngineRequest, transferred);
+      pending.set(id, { resolve: resolve as (value: unknown) => void, reject, onToken });
+      const wantsTokens = onToken !== undefined;
+      const request: EngineRequest = { kind: "call", id, method, args, wantsTokens };
+      worker.postMessage(request, transferred);
     });
   const engine: ReplaceableEngine = {
     models: () => call("models"),
@@ -86,7 +96,7 @@ export function startWorker(options: EngineOptions): Promise<ReplaceableEngine> 
     importAdapter: (...args) => call("importAdapter", ...args),
     cloneAdapter: (...args) => call("cloneAdapter", ...args),
     removeAdapter: (...args) => call("removeAdapter", ...args),
-    sample: (...args) => call("sample", ...args),
+    sample: (sampleCall, onToken) => callWith([], "sample", [sampleCall], onToken),
     memory: () => call("memory"),
     copyAdapters: () => call("copyAdapters"),
     placeAdapters: (copies: AdapterCopy[]) => callWith(transferables(copies), "placeAdapters", [copies]),
@@ -108,6 +118,9 @@ export function startWorker(options: EngineOptions): Promise<ReplaceableEngine> 
           return;
         case "failed":
           reject(unpackError(answer.error));
+          return;
+        case "token":
+          pending.get(answer.id)?.onToken?.(answer.token);
           return;
         case "value":
           pending.get(answer.id)?.resolve(answer.value);

@@ -1,11 +1,11 @@
-import { CancelledError, EngineInputError, type ReplaceableEngine } from "./engine.js";
+import { CancelledError, EngineInputError, type ReplaceableEngine, type SampledToken } from "./engine.js";
 
 /** The methods that are called across threads and answer with a promise. */
 export type EngineMethod = Exclude<keyof ReplaceableEngine, "cancelSample">;
 
 /** What goes to the worker thread. */
 export type EngineRequest =
-  | { kind: "call"; id: number; method: EngineMethod; args: unknown[] }
+  | { kind: "call"; id: number; method: EngineMethod; args: unknown[]; wantsTokens?: boolean }
   | { kind: "cancel"; requestId: string };
 
 /** An error on its way between threads. */
@@ -19,6 +19,7 @@ export interface PackedError {
 export type EngineAnswer =
   | { kind: "ready" }
   | { kind: "failed"; error: PackedError }
+  | { kind: "token"; id: number; token: SampledToken }
   | { kind: "value"; id: number; value: unknown }
   | { kind: "error"; id: number; error: PackedError };
 

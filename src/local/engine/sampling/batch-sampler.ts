@@ -1,4 +1,10 @@
-import { CancelledError, EngineInputError, type SampleCall, type SampleResult } from "../engine.js";
+import {
+  CancelledError,
+  EngineInputError,
+  type OnToken,
+  type SampleCall,
+  type SampleResult,
+} from "../engine.js";
 import type { Kernels } from "../kernels/kernels.js";
 import type { BaseModel } from "../model/base-model.js";
 import type { Adapter } from "../training/adapter.js";
@@ -76,13 +82,13 @@ export class BatchSampler {
     return this.#waiting.length + this.#active.length + this.#running.length > 0;
   }
 
-  submit(call: SampleCall, adapter: Adapter | undefined): Promise<SampleResult> {
+  submit(call: SampleCall, adapter: Adapter | undefined, onToken?: OnToken): Promise<SampleResult> {
     const { decode, freshSeed } = this.#options;
     const isShort = call.numSamples * call.maxTokens <= MAX_SHORT_TOKENS;
     const lane = this.#lanes.enter(call.session ?? "", adapter?.version ?? 0, isShort);
     let request: SampleProgress;
     try {
-      request = new SampleProgress(call, lane, adapter, this.#model.config, decode, freshSeed);
+      request = new SampleProgress(call, lane, adapter, this.#model.config, decode, freshSeed, onToken);
     } catch (error) {
       this.#lanes.leave(lane);
       throw error;
@@ -394,7 +400,9 @@ export class BatchSampler {
     const { request, record } = sample;
     if (request.settled) return;
     const token = request.choose(logits, sample.index, record.generated.length);
-    record.push(token, logits, logSumExp);
+    const position = record.generated.length;
+    const drawn = record.push(token, logits, logSumExp);
+    request.onToken?.({ index: sample.index, position, token, ...drawn });
     sample.tokens.push(token);
     request.tokensThisTurn += 1;
     const stopped = request.stop.reached(record.generated);

@@ -1,7 +1,9 @@
 import {
   EngineInputError,
+  type OnToken,
   type SampleCall,
   type SampledSequence,
+  type SampledToken,
   type SampleResult,
   type TopTokens,
 } from "../engine.js";
@@ -32,6 +34,7 @@ export class SampleProgress {
   readonly seed: number;
   readonly maxTokens: number;
   readonly promise: Promise<SampleResult>;
+  readonly onToken: OnToken | undefined;
   /** The first prompt row whose logits are wanted. */
   readonly logitsFrom: number;
   /** Prompt tokens whose keys and values are in `pages`. */
@@ -65,6 +68,7 @@ export class SampleProgress {
     config: ModelConfig,
     decode: Decode | undefined,
     freshSeed: () => number,
+    onToken?: OnToken,
   ) {
     if (call.stopStrings.length > 0 && !decode) {
       throw new EngineInputError(
@@ -74,6 +78,7 @@ export class SampleProgress {
     this.call = call;
     this.lane = lane;
     this.adapter = adapter;
+    this.onToken = onToken;
     this.stop = new StopCondition(call.stopTokens ?? config.eosTokenIds, call.stopStrings, decode);
     this.seed = call.seed ?? freshSeed();
     const length = call.prompt.length;
@@ -196,14 +201,16 @@ export class SequenceRecord {
     this.#topk = topkColumns > 0 ? { tokens: [], logprobs: [] } : undefined;
   }
 
-  push(token: number, logits: Float32Array, logSumExp: number): void {
+  push(token: number, logits: Float32Array, logSumExp: number): Pick<SampledToken, "logprob" | "topk"> {
+    const logprob = Math.fround(logits[token]! - logSumExp);
     this.generated.push(token);
-    this.#logprobs.push(Math.fround(logits[token]! - logSumExp));
-    if (!this.#topk) return;
-    const row = emptyTopTokens(1, this.#columns);
-    writeTopTokens(row, 0, logits, logSumExp);
-    this.#topk.tokens.push(...row.tokens);
-    this.#topk.logprobs.push(...row.logprobs);
+    this.#logprobs.push(logprob);
+    if (!this.#topk) return { logprob };
+    const topk = emptyTopTokens(1, this.#columns);
+    writeTopTokens(topk, 0, logits, logSumExp);
+    this.#topk.tokens.push(...topk.tokens);
+    this.#topk.logprobs.push(...topk.logprobs);
+    return { logprob, topk };
   }
 
   finish(stopReason: "stop" | "length"): SampledSequence {
