@@ -4,6 +4,8 @@ import type {
   EngineDatum,
   LoraSettings,
   SampleCall,
+  SampledToken,
+  SampleResult,
 } from "../../src/local/engine/engine.js";
 import { EngineCore } from "../../src/local/engine/engine-core.js";
 import { createWasmKernels } from "../../src/local/engine/kernels/index.js";
@@ -82,3 +84,30 @@ export const crossEntropy = (adapterId: string, data: EngineDatum[], forwardOnly
   lossFnConfig: {},
   forwardOnly,
 });
+
+/** What a listener heard, in the form of a result; a token that comes twice or out of order is an error. */
+export function listener() {
+  const heard: { tokens: number[]; logprobs: number[]; topk: number[] }[] = [];
+  return {
+    heard,
+    onToken({ index, position, token, logprob, topk }: SampledToken) {
+      heard[index] ??= { tokens: [], logprobs: [], topk: [] };
+      if (position !== heard[index].tokens.length) throw new Error(`token ${position} came out of order`);
+      heard[index].tokens.push(token);
+      heard[index].logprobs.push(logprob);
+      heard[index].topk.push(...(topk?.tokens ?? []), ...(topk?.logprobs ?? []));
+    },
+  };
+}
+
+/** A result in the form of what a listener hears. */
+export const asHeard = ({ sequences }: SampleResult) =>
+  sequences.map(({ tokens, logprobs, topk }) => ({
+    tokens: [...tokens],
+    logprobs: [...logprobs],
+    topk: [...tokens].flatMap((_, row) => {
+      const columns = topk?.columns ?? 0;
+      const cells = [row * columns, (row + 1) * columns] as const;
+      return [...(topk?.tokens.slice(...cells) ?? []), ...(topk?.logprobs.slice(...cells) ?? [])];
+    }),
+  }));

@@ -3,7 +3,16 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, describe, expect, it } from "vitest";
 import { CancelledError, EngineInputError, startEngine } from "../../src/local/engine/index.js";
-import { adam, crossEntropy, lora, randomTokens, sampleCall, trainingData } from "./engines.js";
+import {
+  adam,
+  asHeard,
+  crossEntropy,
+  listener,
+  lora,
+  randomTokens,
+  sampleCall,
+  trainingData,
+} from "./engines.js";
 import { fixture } from "./golden.js";
 
 const folder = mkdtempSync(join(tmpdir(), "engine-worker-"));
@@ -75,6 +84,37 @@ describe.each([
       await expect(cancelled).rejects.toBeInstanceOf(CancelledError);
       await engine.close();
       await expect(engine.sample(sampleCall(prompt))).rejects.toThrow("the engine was closed");
+    },
+  );
+
+  it.runIf(inThread || compiled)(
+    "tells of each token once, in order and before the end, also where others take a sample's pages",
+    async () => {
+      const models = [{ name: "qwen3", path: fixture("qwen3") }];
+      const cacheBytes = 16 * (2 * 4 * 2 * 16 * 16);
+      const engine = await startEngine({ models, threads: 1, inThread, cacheBytes });
+      let open = 0;
+      let heardBefore = 0;
+      const ask = async (session: string, seed: number, changes: object) => {
+        const { heard, onToken } = listener();
+        open += 1;
+        const call = sampleCall(randomTokens(18 + seed, seed), { session, seed, ...changes });
+        const result = await engine.sample(call, (token) => {
+          heardBefore = Math.max(heardBefore, open);
+          onToken(token);
+        });
+        open -= 1;
+        expect(heard).toEqual(asHeard(result));
+      };
+      const smaller = [1, 2, 3, 4, 5, 6].flatMap((seed) =>
+        ["x", "y", "z"].map((session) =>
+          ask(session, seed, { numSamples: 3, maxTokens: 70, topkSampleLogprobs: 2 }),
+        ),
+      );
+      // It needs nine of sixteen pages, so the others are interrupted.
+      await Promise.all([...smaller, ask("large", 2, { maxTokens: 109 })]);
+      expect(heardBefore).toBe(19);
+      await engine.close();
     },
   );
 

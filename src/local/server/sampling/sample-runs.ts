@@ -1,9 +1,15 @@
-import { randomUUID } from "node:crypto";
+import { randomInt, randomUUID } from "node:crypto";
 import type { Clock } from "../../../transport/clock.js";
 import { endpoints } from "../../../wire/endpoints/index.js";
 import { decodeSampleResponse, encodeSampleResponse } from "../../../wire/protobuf.js";
 import type { TensorData } from "../../../wire/tensors/tensor-data.js";
-import { CancelledError, type Engine, type SampleResult } from "../../engine/engine.js";
+import {
+  CancelledError,
+  type Engine,
+  type OnToken,
+  type SampledToken,
+  type SampleResult,
+} from "../../engine/engine.js";
 import type { Store } from "../../store/store.js";
 import { readCheckpoint } from "../checkpoints/find-checkpoint.js";
 import {
@@ -22,6 +28,8 @@ import type { AdapterLease, AdapterPool } from "./adapter-pool.js";
 import { type SampleWork, toSampleResponse } from "./sample-call.js";
 import type { SampledModel, SampledWeights } from "./sampling-sessions.js";
 
+const MAX_SEED = 2 ** 48 - 1;
+
 /** One sample request, checked. */
 export interface SampleJob {
   readonly requestId: string;
@@ -31,7 +39,9 @@ export interface SampleJob {
   readonly session: LiveSession | undefined;
   readonly weights: SampledWeights;
   readonly call: SampleWork;
-  readonly targets: TensorData | undefined;
+  readonly targets?: TensorData | undefined;
+  /** Hears each token of each sample once and in order, however often the engine begins again. */
+  readonly onToken?: OnToken | undefined;
   readonly onForgotten?: () => void;
   readonly onEnd?: (outcome: Outcome) => void;
 }
@@ -86,11 +96,11 @@ export class SampleRuns {
     identity: Identity,
     { info, weights }: SampledModel,
     call: SampleWork,
-    targets?: TensorData,
+    more: Pick<SampleJob, "targets" | "onToken"> = {},
   ): Future {
     const requestId = `sample-${randomUUID()}`;
     const { owner } = identity;
-    return this.start({ requestId, owner, track: info.name, session: undefined, weights, call, targets });
+    return this.start({ requestId, owner, track: info.name, session: undefined, weights, call, ...more });
   }
 
   /** Accepts a sample request; 429 when too many are waiting. */
@@ -175,6 +185,9 @@ export class SampleRuns {
     const { clock, engine } = this.#options;
     const { requestId, call } = job;
     const client = job.session ?? running.waiter;
+    // Chosen here and not by the engine, so that a sample that begins again draws what has been told already.
+    const seed = call.seed ?? (job.onToken && randomInt(MAX_SEED));
+    const onToken = job.onToken && this.#inOrder(requestId, running, job.onToken);
     for (;;) {
       await client?.absence?.over;
       running.isPaused = false;
@@ -185,13 +198,32 @@ export class SampleRuns {
         if (client?.absence !== undefined) continue;
         running.startedAt = clock.now();
         const session = running.turnOf;
-        return await engine.sample({ ...call, requestId, session, adapterId: lease?.adapterId });
+        return await engine.sample(
+          { ...call, seed, requestId, session, adapterId: lease?.adapterId },
+          onToken,
+        );
       } catch (error) {
         if (running.isCancelled || !running.isPaused) throw error;
       } finally {
         lease?.release();
       }
     }
+  }
+
+  /** Tells of each position once; a listener that throws ends its sample and nobody else's. */
+  #inOrder(requestId: string, running: Running, onToken: OnToken): OnToken {
+    const told = new Array<number>(running.sequences).fill(0);
+    return (token: SampledToken) => {
+      if (running.isCancelled || token.position !== told[token.index]) return;
+      told[token.index]! += 1;
+      try {
+        onToken(token);
+      } catch (error) {
+        running.isCancelled = true;
+        running.failure = describeFailure(error);
+        this.#options.engine.cancelSample(requestId);
+      }
+    };
   }
 
   async #lease({ weights, call }: SampleJob): Promise<AdapterLease | undefined> {

@@ -63,7 +63,7 @@ export function addSamplingRoutes(route: Route, services: SamplingServices): voi
       const choices = "samplingSessionId and seqId, or baseModel or modelPath";
       const model = findSampledModel(store, baseModels, identity, request, choices);
       const work = toSampleCall(request, model.info, limits);
-      return accepted(sampleRuns.startAlone(identity, model, work, targets), work);
+      return accepted(sampleRuns.startAlone(identity, model, work, { targets }), work);
     }
     const sampling = samplingSessions.use(identity, samplingSessionId);
     if (seqId === undefined) throw invalid("seqId", "is needed together with samplingSessionId");
