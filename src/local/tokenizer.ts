@@ -30,6 +30,16 @@ export function readTokenizer(folder: string): TextTokenizer | null {
   );
 }
 
+/** Reads the tokenizer in a model's folder when it is first asked for, and once. */
+export function tokenizersOf(): (model: { readonly tokenizerPath: string }) => TextTokenizer | null {
+  const known = new Map<string, TextTokenizer | null>();
+  return ({ tokenizerPath }) => {
+    const tokenizer = known.get(tokenizerPath) ?? readTokenizer(tokenizerPath);
+    known.set(tokenizerPath, tokenizer);
+    return tokenizer;
+  };
+}
+
 /** Writes conversations as the model was taught to read them; null where the folder has no chat template. */
 export async function readChatTemplate(folder: string, tokenizer: TextTokenizer): Promise<EncodeChat | null> {
   const settings = JSON.parse(readText(folder, "tokenizer_config.json") ?? "{}") as Record<string, unknown>;

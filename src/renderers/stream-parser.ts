@@ -1,4 +1,5 @@
 import { DecodeStream, type TextTokenizer } from "../tokenizers/index.js";
+import { beginningOf } from "../tokenizers/sample-text.js";
 import type { Message } from "./messages.js";
 import type { ParsedResponse, ParseTermination } from "./renderer.js";
 
@@ -168,13 +169,4 @@ function firstOf(
     .map((sign) => ({ sign, start: text.indexOf(sign) }))
     .filter(({ start }) => start !== -1);
   return found.sort((a, b) => a.start - b.start)[0];
-}
-
-/** How much of the end of a text may be the beginning of a sign. */
-function beginningOf(signs: readonly string[], text: string): number {
-  const longest = Math.max(...signs.map((sign) => sign.length));
-  for (let length = Math.min(longest - 1, text.length); length > 0; length--) {
-    if (signs.some((sign) => sign.length > length && text.endsWith(sign.slice(0, length)))) return length;
-  }
-  return 0;
 }

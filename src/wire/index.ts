@@ -16,6 +16,7 @@ export type * from "./records/rest-types.js";
 export * from "./records/session-types.js";
 export * from "./records/tinker-path.js";
 export * from "./sampling/model-input.js";
+export * from "./sampling/sample-events.js";
 export * from "./sampling/sample-json.js";
 export type * from "./sampling/sampling-types.js";
 export * from "./tensors/tensor-data.js";

@@ -87,11 +87,13 @@ export const crossEntropy = (adapterId: string, data: EngineDatum[], forwardOnly
 
 /** What a listener heard, in the form of a result; a token that comes twice or out of order is an error. */
 export function listener() {
-  const heard: { tokens: number[]; logprobs: number[]; topk: number[] }[] = [];
+  const heard: { tokens: number[]; logprobs: number[]; topk: number[]; stopReason?: string }[] = [];
   return {
     heard,
-    onToken({ index, position, token, logprob, topk }: SampledToken) {
+    onToken({ index, position, token, logprob, topk, stopReason }: SampledToken) {
       heard[index] ??= { tokens: [], logprobs: [], topk: [] };
+      if (heard[index].stopReason !== undefined) throw new Error("a token came behind the last one");
+      if (stopReason !== undefined) heard[index].stopReason = stopReason;
       if (position !== heard[index].tokens.length) throw new Error(`token ${position} came out of order`);
       heard[index].tokens.push(token);
       heard[index].logprobs.push(logprob);
@@ -102,7 +104,8 @@ export function listener() {
 
 /** A result in the form of what a listener hears. */
 export const asHeard = ({ sequences }: SampleResult) =>
-  sequences.map(({ tokens, logprobs, topk }) => ({
+  sequences.map(({ tokens, logprobs, topk, stopReason }) => ({
+    stopReason,
     tokens: [...tokens],
     logprobs: [...logprobs],
     topk: [...tokens].flatMap((_, row) => {

@@ -150,6 +150,8 @@ export interface SampledToken {
   logprob: number;
   /** One row, where top-k logprobs are asked for. */
   topk?: TopTokens;
+  /** On a sample's last token: why it ended. */
+  stopReason?: SampledSequence["stopReason"];
 }
 
 /** Hears of the tokens of a request while it runs. */

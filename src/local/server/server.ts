@@ -5,6 +5,7 @@ import { endpoints } from "../../wire/endpoints/index.js";
 import type { ClientConfig } from "../../wire/records/session-types.js";
 import type { Engine } from "../engine/engine.js";
 import type { Store } from "../store/store.js";
+import { tokenizersOf } from "../tokenizer.js";
 import { auditTrail } from "./access/audit-trail.js";
 import { addClientRoutes } from "./access/client-routes.js";
 import { Identities } from "./access/identity.js";
@@ -25,6 +26,7 @@ import { AdapterPool } from "./sampling/adapter-pool.js";
 import { SampleRuns } from "./sampling/sample-runs.js";
 import { addSamplingRoutes } from "./sampling/sampling-routes.js";
 import { SamplingSessions } from "./sampling/sampling-sessions.js";
+import { addStreamRoute } from "./sampling/stream-route.js";
 import { LiveModels } from "./sessions/live-models.js";
 import { type LiveSession, LiveSessions, sessionIdOf } from "./sessions/live-sessions.js";
 import { addSessionRoutes } from "./sessions/session-routes.js";
@@ -168,6 +170,7 @@ export async function createServer(options: ServerOptions): Promise<Server> {
     models,
     samplingSessions,
     sampleRuns,
+    tokenizerOf: tokenizersOf(),
     freeze: samplingSessions.freeze.bind(samplingSessions),
     maySend(identity: Identity, requestId: string) {
       const session = store.sessions.get(sessionIdOf(requestId));
@@ -193,6 +196,7 @@ export async function createServer(options: ServerOptions): Promise<Server> {
   addTrainingRoutes(app, route, services);
   addWeightsRoutes(route, services);
   addSamplingRoutes(route, services);
+  addStreamRoute(route, services);
   addFutureRoutes(route, services);
   addRunRoutes(app, route, services);
   addCopyRoute(route, services);

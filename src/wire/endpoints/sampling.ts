@@ -17,7 +17,7 @@ import {
   withDefault,
 } from "../fields/fields.js";
 import type { SamplerInfo } from "../records/session-types.js";
-import { modelInputField } from "../sampling/model-input.js";
+import { type ModelInput, modelInputField } from "../sampling/model-input.js";
 import { sampleFuture } from "../sampling/sample-json.js";
 import type { SamplingParams } from "../sampling/sampling-types.js";
 import type { TensorData } from "../tensors/tensor-data.js";
@@ -78,6 +78,50 @@ const newerCount: Field<number> = {
   write: (count) => (count === 0 ? undefined : count),
 };
 
+/** What a sample is asked with, whether its answer comes whole or token by token. */
+const sampleQuestion = {
+  tag: "sample",
+  fields: {
+    prompt: modelInputField,
+    numSamples: withDefault(positiveInteger, 1),
+    samplingParams: withDefault(samplingParams, { temperature: 1, topK: -1, topP: 1 }),
+    baseModel: optional(text),
+    modelPath: optional(tinkerPathText),
+    samplingSessionId: optional(anyText),
+    seqId: optional(sampleSeqId),
+    promptLogprobs: optional(boolean),
+    topkPromptLogprobs: withDefault(nonNegativeInteger, 0),
+    topkSampleLogprobs: optional(newerCount),
+    targetPromptLogprobs: optional(tensorField("int64")),
+    promptAltTokensK: optional(newerCount),
+    promptLogprobsLastN: optional(positiveInteger),
+    recordStabilityInfo: optional(boolean),
+  },
+  rule({
+    prompt,
+    promptLogprobs,
+    promptLogprobsLastN: lastN,
+    targetPromptLogprobs: targets,
+  }: {
+    readonly prompt: ModelInput;
+    readonly promptLogprobs?: boolean | undefined;
+    readonly promptLogprobsLastN?: number | undefined;
+    readonly targetPromptLogprobs?: TensorData | undefined;
+  }) {
+    const scored = prompt.isText ? prompt.length - 1 : undefined;
+    const field = "promptLogprobsLastN";
+    if (lastN !== undefined && promptLogprobs !== true)
+      throw new ValidationError(field, `${field} needs prompt logprobs to be asked for`);
+    if (lastN !== undefined && scored !== undefined && lastN > scored) {
+      throw new ValidationError(
+        field,
+        `${field} must be at most ${scored}, the prompt's length less one, got ${lastN}`,
+      );
+    }
+    if (targets !== undefined) checkTargets(targets, scored);
+  },
+};
+
 /** Samplers and samples. */
 export const samplingEndpoints = {
   createSamplingSession: endpoint("POST", "/api/v1/create_sampling_session", {
@@ -102,39 +146,12 @@ export const samplingEndpoints = {
     fields: { samplerId: text },
     answer: json<SamplerInfo>(),
   }),
-  sample: operation("/api/v1/asample", {
-    pool: "sample",
-    tag: "sample",
-    fields: {
-      prompt: modelInputField,
-      numSamples: withDefault(positiveInteger, 1),
-      samplingParams: withDefault(samplingParams, { temperature: 1, topK: -1, topP: 1 }),
-      baseModel: optional(text),
-      modelPath: optional(tinkerPathText),
-      samplingSessionId: optional(anyText),
-      seqId: optional(sampleSeqId),
-      promptLogprobs: optional(boolean),
-      topkPromptLogprobs: withDefault(nonNegativeInteger, 0),
-      topkSampleLogprobs: optional(newerCount),
-      targetPromptLogprobs: optional(tensorField("int64")),
-      promptAltTokensK: optional(newerCount),
-      promptLogprobsLastN: optional(positiveInteger),
-      recordStabilityInfo: optional(boolean),
-    },
-    rule({ prompt, promptLogprobs, promptLogprobsLastN: lastN, targetPromptLogprobs: targets }) {
-      const scored = prompt.isText ? prompt.length - 1 : undefined;
-      const field = "promptLogprobsLastN";
-      if (lastN !== undefined && promptLogprobs !== true)
-        throw new ValidationError(field, `${field} needs prompt logprobs to be asked for`);
-      if (lastN !== undefined && scored !== undefined && lastN > scored) {
-        throw new ValidationError(
-          field,
-          `${field} must be at most ${scored}, the prompt's length less one, got ${lastN}`,
-        );
-      }
-      if (targets !== undefined) checkTargets(targets, scored);
-    },
-    future: sampleFuture,
+  sample: operation("/api/v1/asample", { ...sampleQuestion, pool: "sample", future: sampleFuture }),
+  /** Answers with server-sent events, see `SampleEvent`; a connection is held for as long as by a poll. */
+  streamSample: endpoint("POST", "/api/v1/stream_sample", {
+    ...sampleQuestion,
+    pool: "retrieve",
+    answer: json<never>(),
   }),
 } as const;
 

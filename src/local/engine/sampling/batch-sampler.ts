@@ -402,14 +402,16 @@ export class BatchSampler {
     const token = request.choose(logits, sample.index, record.generated.length);
     const position = record.generated.length;
     const drawn = record.push(token, logits, logSumExp);
-    request.onToken?.({ index: sample.index, position, token, ...drawn });
     sample.tokens.push(token);
     request.tokensThisTurn += 1;
-    const stopped = request.stop.reached(record.generated);
-    if (!stopped && record.generated.length < request.maxTokens) return;
+    const isLast = record.generated.length >= request.maxTokens;
+    const stopReason = request.stop.reached(record.generated) ? "stop" : isLast ? "length" : undefined;
+    const { index } = sample;
+    request.onToken?.({ index, position, token, ...drawn, ...(stopReason && { stopReason }) });
+    if (stopReason === undefined) return;
     this.#running = this.#running.filter((other) => other !== sample);
     this.#drop(sample);
-    request.finishSample(sample.index, record.finish(stopped ? "stop" : "length"));
+    request.finishSample(index, record.finish(stopReason));
   }
 
   #drop(sample: RunningSample): void {

@@ -115,9 +115,14 @@ export class FutureStore {
     future.endedAt = this.#clock.now();
     this.#unfetched.set(future.requestId, future);
     this.#resultBytes += sizeOf(outcome);
-    for (const wake of [...future.waiters]) wake();
+    this.wake(future);
     future.waiters.clear();
     this.sweep();
+  }
+
+  /** Ends the waits for an operation before its end: there is something to see. */
+  wake(future: Future): void {
+    for (const wake of [...future.waiters]) wake();
   }
 
   /** Waits until the operation has ended, the time is over, the caller is gone or the server closes. */
@@ -168,7 +173,7 @@ export class FutureStore {
   /** Ends every wait; used when the server closes. */
   close(): void {
     this.#closed = true;
-    for (const future of this.#all.values()) for (const wake of [...future.waiters]) wake();
+    for (const future of this.#all.values()) this.wake(future);
   }
 }
 

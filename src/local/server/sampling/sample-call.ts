@@ -137,7 +137,8 @@ function toAltTokens({ tokens, logprobs, columns }: TopTokens, rows: number): Pr
 
 const EMPTY_CELL_LOGPROB = -99999;
 
-function toTopk(top: TopTokens): TopkLogprobs {
+/** Rows of the engine as they travel. */
+export function toTopk(top: TopTokens): TopkLogprobs {
   const rows = top.columns === 0 ? 0 : top.tokens.length / top.columns;
   return Array.from({ length: rows }, (_, row) => {
     const cells: [number, number][] = [];

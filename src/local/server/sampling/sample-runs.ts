@@ -96,7 +96,7 @@ export class SampleRuns {
     identity: Identity,
     { info, weights }: SampledModel,
     call: SampleWork,
-    more: Pick<SampleJob, "targets" | "onToken"> = {},
+    more: Pick<SampleJob, "targets" | "onToken" | "onEnd"> = {},
   ): Future {
     const requestId = `sample-${randomUUID()}`;
     const { owner } = identity;
