@@ -8,6 +8,7 @@ export {
   RestClient,
 } from "./rest/rest-client.js";
 export type { SampleArguments } from "./sampling/sample-arguments.js";
+export { SampleStream } from "./sampling/sample-stream.js";
 export {
   type SamplerHandle,
   type SamplerSource,

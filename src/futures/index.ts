@@ -3,7 +3,14 @@ export { APIFuture, type ResultOptions } from "./api-future.js";
 export { CancelQueue } from "./cancel-queue.js";
 export { combineForwardBackwardOutputs } from "./combine.js";
 export type { FutureContext } from "./context.js";
-export { type AttemptSettings, attemptOf, type Fate, valueOrThrow } from "./delivery.js";
+export {
+  type AttemptSettings,
+  attemptOf,
+  type DeliveryOptions,
+  deliver,
+  type Fate,
+  valueOrThrow,
+} from "./delivery.js";
 export {
   type Accepted,
   deliverPlain,

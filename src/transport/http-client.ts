@@ -126,11 +126,22 @@ export class HttpClient {
 
   /** Sends a request, retries it by the rules, and reads the answer to its end. */
   exchange(request: ApiRequest): Promise<ApiResponse> {
-    const { patienceMs } = request;
-    return patienceMs === undefined ? this.#exchange(request) : this.#exchangePatiently(request, patienceMs);
+    return this.#patiently(request, () => this.#exchange(request));
   }
 
-  async #exchangePatiently(request: ApiRequest, patienceMs: number): Promise<ApiResponse> {
+  /** Sends a request and retries it by the rules; the answer's body comes piece by piece, at the reader's pace. */
+  open(request: ApiRequest): Promise<Response> {
+    return this.#patiently(request, () =>
+      this.#call(request, async ({ answer, attempt, scope }) => ({
+        value: attempt.stream(answer, () => scope.end()),
+        keepOpen: true,
+      })),
+    );
+  }
+
+  async #patiently<T>(request: ApiRequest, send: () => Promise<T>): Promise<T> {
+    const { patienceMs } = request;
+    if (patienceMs === undefined) return send();
     const breaker = this.#breaker.value;
     const { clock, random } = this;
     const deadlineMs = clock.now() + patienceMs;
@@ -144,7 +155,7 @@ export class HttpClient {
           probe: this.#probe,
         });
       try {
-        return await this.#exchange(request);
+        return await send();
       } catch (error) {
         if (error instanceof HeldBack) continue;
         if (error instanceof APIConnectionError) breaker.failed(error);
@@ -223,11 +234,7 @@ export class HttpClient {
         const answer = await this.exchange(request);
         return { data: parseByContentType(answer) as T, response: toResponse(answer) };
       },
-      raw: () =>
-        this.#call(request, async ({ answer, attempt, scope }) => ({
-          value: attempt.stream(answer, () => scope.end()),
-          keepOpen: true,
-        })),
+      raw: () => this.open(request),
     });
   }
 

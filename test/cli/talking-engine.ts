@@ -1,7 +1,7 @@
-import type { BaseModelInfo, SampleCall, SampleResult } from "../../src/local/engine/engine.js";
+import type { BaseModelInfo, OnToken, SampleCall, SampleResult } from "../../src/local/engine/engine.js";
 import { defaultModel, type LocalBackend, startLocalBackend } from "../../src/local/index.js";
 import { loadTokenizer } from "../../src/tokenizers/index.js";
-import { FakeEngine, fakeModel } from "../local/fake-engine.js";
+import { FakeEngine, fakeModel, tellAll } from "../local/fake-engine.js";
 
 /** Says what it was told to say, in the tokens of `tinkerts/nano`, and remembers what it was asked. */
 export class TalkingEngine extends FakeEngine {
@@ -29,7 +29,7 @@ export class TalkingEngine extends FakeEngine {
     ];
   }
 
-  override async sample(call: SampleCall): Promise<SampleResult> {
+  override async sample(call: SampleCall, onToken?: OnToken): Promise<SampleResult> {
     const tokenizer = await loadTokenizer(defaultModel.name);
     this.requests.push(call);
     this.heard.push(tokenizer.decode(call.prompt));
@@ -43,6 +43,7 @@ export class TalkingEngine extends FakeEngine {
         stopReason: tokens.length < said.length ? ("length" as const) : ("stop" as const),
       };
     });
+    if (onToken !== undefined) tellAll({ sequences, promptCacheHitTokens }, onToken);
     return { sequences, promptCacheHitTokens };
   }
 }

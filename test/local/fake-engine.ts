@@ -8,6 +8,7 @@ import {
   type ForwardBackwardCall,
   type ForwardBackwardResult,
   type LoraSettings,
+  type OnToken,
   type SampleCall,
   type SampleResult,
 } from "../../src/local/engine/engine.js";
@@ -149,7 +150,7 @@ export class FakeEngine implements Engine {
     this.adapters.delete(adapterId);
   }
 
-  async sample(call: SampleCall): Promise<SampleResult> {
+  async sample(call: SampleCall, onToken?: OnToken): Promise<SampleResult> {
     const weight = call.adapterId === undefined ? 0 : this.#adapter(call.adapterId).weight[0]!;
     await new Promise<void>((resolve, reject) => {
       this.#cancelled.set(call.requestId, reject);
@@ -185,6 +186,7 @@ export class FakeEngine implements Engine {
       result.targetPrompt = Float32Array.from(call.targetPromptTokens.ids, (id) => (id < 0 ? 0 : -id / 10));
     }
     if (call.promptAltTokens > 0) result.alt = topTokens(call.prompt.length - 1, call.promptAltTokens);
+    if (onToken !== undefined) tellAll(result, onToken);
     return result;
   }
 
@@ -206,6 +208,26 @@ export class FakeEngine implements Engine {
     const adapter = this.adapters.get(adapterId);
     if (adapter === undefined) throw new EngineInputError(`there is no adapter ${adapterId}`);
     return adapter;
+  }
+}
+
+/** Tells of a whole result at once. */
+export function tellAll({ sequences }: SampleResult, onToken: OnToken): void {
+  for (const [index, { tokens, logprobs, topk, stopReason }] of sequences.entries()) {
+    for (const [position, token] of tokens.entries()) {
+      const columns = topk?.columns ?? 0;
+      const cells = [position * columns, (position + 1) * columns] as const;
+      onToken({
+        index,
+        position,
+        token,
+        logprob: logprobs[position]!,
+        ...(topk && {
+          topk: { columns, tokens: topk.tokens.slice(...cells), logprobs: topk.logprobs.slice(...cells) },
+        }),
+        ...(position === tokens.length - 1 && { stopReason }),
+      });
+    }
   }
 }
 

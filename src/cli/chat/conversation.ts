@@ -1,5 +1,5 @@
 import type { SamplingParams, StopReason } from "tinkerts";
-import { chat } from "../../cookbook/chat/index.js";
+import { chatStream } from "../../cookbook/chat/index.js";
 import type { Message } from "../../renderers/index.js";
 import type { Sampler } from "../sampling-options.js";
 
@@ -32,16 +32,28 @@ export class Conversation {
     this.#turns = [];
   }
 
-  async ask(content: string, signal: AbortSignal): Promise<Answer> {
+  /** Gives the text of the answer as it comes, without space around it, and at last the answer. */
+  async *ask(content: string, signal: AbortSignal): AsyncGenerator<string, Answer, undefined> {
     const question = { role: "user", content };
-    const answer = await chat(this.#sampler.sampling, [...this.messages, question], {
-      ...this.#params,
-      signal,
-    });
-    const { message, tokens, stopReason } = answer;
-    const text = answer.text.trim();
-    // Thoughts stay, for formats that keep them.
-    this.#turns.push(question, typeof message.content === "string" ? { ...message, content: text } : message);
-    return { text, tokens: tokens.length, stopReason };
+    const options = { ...this.#params, signal };
+    let said = "";
+    let shown = "";
+    for await (const delta of chatStream(this.#sampler.sampling, [...this.messages, question], options)) {
+      if (delta.type === "text") {
+        said += delta.text;
+        const fresh = said.trim().slice(shown.length);
+        shown += fresh;
+        if (fresh !== "") yield fresh;
+      } else if (delta.type === "message") {
+        const { message, tokens, stopReason } = delta;
+        const text = delta.text.trim();
+        if (text !== shown) yield text.startsWith(shown) ? text.slice(shown.length) : `\n${text}`;
+        // Thoughts stay, for formats that keep them.
+        const kept = typeof message.content === "string" ? { ...message, content: text } : message;
+        this.#turns.push(question, kept);
+        return { text, tokens: tokens.length, stopReason };
+      }
+    }
+    throw new Error("the answer has no end");
   }
 }

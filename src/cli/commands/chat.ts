@@ -69,12 +69,8 @@ async function chat(options: ChatOptions, context: CommandContext): Promise<void
         context.notify(reply);
       } else if (message.trim() !== "") {
         try {
-          const ask = (signal: AbortSignal) =>
-            conversation.ask(message, AbortSignal.any([signal, interrupted]));
-          show(
-            await input.during((signal) => whileWaiting(stderr, "answering", ask(signal))),
-            options,
-            context,
+          await input.during((signal) =>
+            show(conversation.ask(message, AbortSignal.any([signal, interrupted])), options, context),
           );
         } catch (error) {
           if (!isTerminal || interrupted.aborted) throw error;
@@ -89,23 +85,33 @@ async function chat(options: ChatOptions, context: CommandContext): Promise<void
   }
 }
 
-function show(
-  { text, tokens, stopReason }: Answer,
+async function show(
+  answering: AsyncGenerator<string, Answer, undefined>,
   { maxTokens }: ChatOptions,
   context: CommandContext,
-): void {
-  const { stdout, globals } = context;
-  const line =
-    globals().format === "json"
-      ? JSON.stringify({ role: "assistant", content: text, tokens, stopReason })
-      : stdout.isTTY
-        ? printableLines(text)
-        : text;
-  stdout.write(`${line}\n`);
-  if (stopReason !== "length") return;
+): Promise<void> {
+  const { stdout, stderr, globals } = context;
+  const isJson = globals().format === "json";
+  let isLineOpen = false;
+  let answer: Answer;
+  try {
+    let next = await whileWaiting(stderr, "answering", answering.next());
+    for (; !next.done; next = await answering.next()) {
+      if (isJson) continue;
+      stdout.write(stdout.isTTY ? printableLines(next.value) : next.value);
+      isLineOpen = true;
+    }
+    answer = next.value;
+    const { text: content, tokens, stopReason } = answer;
+    if (isJson) stdout.write(JSON.stringify({ role: "assistant", content, tokens, stopReason }));
+    isLineOpen = true;
+  } finally {
+    if (isLineOpen) stdout.write("\n");
+  }
+  if (answer.stopReason !== "length") return;
   const advice =
     maxTokens === undefined ? "there is no room for more; /reset makes some" : "see --max-tokens";
-  context.notify(`(cut off after ${tokens} tokens: ${advice})`);
+  context.notify(`(cut off after ${answer.tokens} tokens: ${advice})`);
 }
 
 async function whyNoAnswer(error: unknown, context: CommandContext): Promise<string> {

@@ -2,7 +2,7 @@ import { readFile } from "node:fs/promises";
 import { addAbortSignal } from "node:stream";
 import { text as readAll } from "node:stream/consumers";
 import { Option } from "commander";
-import type { SampledSequence } from "tinkerts";
+import type { SampledSequence, SampleStream } from "tinkerts";
 import type { Tokenizer } from "../../tokenizers/index.js";
 import { type CommandContext, type CommandModule, UsageError } from "../context.js";
 import type { Format } from "../global-options.js";
@@ -55,22 +55,18 @@ async function sample(options: SampleOptions, context: CommandContext): Promise<
   const model = modelName(options);
   const signal = context.interruption();
   const prompt = await readPrompt(options, context, signal);
-  const service = await context.serviceClient();
-  const answer = async () => {
-    const { sampling, tokenizer } = await openSampler(service, options, signal);
-    const promptTokens = tokenizer.encode(prompt);
-    const { sequences } = await sampling.sample(
-      { prompt: promptTokens, numSamples: options.numSamples, samplingParams: samplingParams(options) },
-      { signal },
-    );
-    return { tokenizer, promptTokens, samples: sequences.map((sequence) => readSample(sequence, tokenizer)) };
-  };
-  const { tokenizer, promptTokens, samples } = await whileWaiting(
-    context.stderr,
-    `waiting for ${model}`,
-    answer(),
-  );
   const { format } = context.globals();
+  const service = await context.serviceClient();
+  const { stderr } = context;
+  const waiting = `waiting for ${model}`;
+  const { sampling, tokenizer } = await whileWaiting(stderr, waiting, openSampler(service, options, signal));
+  const promptTokens = tokenizer.encode(prompt);
+  const { numSamples } = options;
+  const request = { prompt: promptTokens, numSamples, samplingParams: samplingParams(options) };
+  if (numSamples === 1 && format === "table" && !options.logprobs)
+    return printAsItComes(context, waiting, textOf(sampling.stream(request, { signal }), tokenizer));
+  const { sequences } = await whileWaiting(stderr, waiting, sampling.sample(request, { signal }));
+  const samples = sequences.map((sequence) => readSample(sequence, tokenizer));
   if (format === "json") printJson(context, { model, prompt, promptTokens, samples });
   else if (options.logprobs)
     printList(context, tokenRows(samples, tokenizer), tokenView(samples.length, format));
@@ -114,6 +110,29 @@ function readSample({ tokens, logprobs, stopReason }: SampledSequence, tokenizer
     logprobs: logprobs === null ? null : [...logprobs],
     stopReason,
   };
+}
+
+async function* textOf(stream: SampleStream, tokenizer: Tokenizer): AsyncGenerator<string, void, undefined> {
+  const text = tokenizer.decodeStream({ skipSpecialTokens: true });
+  for await (const { token } of stream) yield text.push(token);
+  yield text.end();
+}
+
+async function printAsItComes(
+  { stdout, stderr }: CommandContext,
+  waiting: string,
+  texts: AsyncGenerator<string, void, undefined>,
+): Promise<void> {
+  let last = "";
+  let next = await whileWaiting(stderr, waiting, texts.next());
+  try {
+    for (; !next.done; next = await texts.next()) {
+      stdout.write(stdout.isTTY ? printableLines(next.value) : next.value);
+      last = next.value || last;
+    }
+  } finally {
+    if (!last.endsWith("\n")) stdout.write("\n");
+  }
 }
 
 function printTexts({ stdout }: CommandContext, samples: readonly Sample[]): void {

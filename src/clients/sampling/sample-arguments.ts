@@ -1,11 +1,12 @@
 import { TinkerError, ValidationError } from "../../errors.js";
 import { checkKeys, checkObject } from "../../wire/fields/check-keys.js";
-import type {
-  ModelInputLike,
-  SampleRequest,
-  SampleResponse,
-  SamplingParams,
-  TensorData,
+import {
+  endpoints,
+  type ModelInputLike,
+  type SampleRequest,
+  type SampleResponse,
+  type SamplingParams,
+  type TensorData,
 } from "../../wire/index.js";
 
 /** What `sample` takes: a prompt, how to draw from it, and what else to return. */
@@ -49,14 +50,16 @@ const PARAMETER_KEYS: ReadonlySet<string> = new Set([
   "stop",
 ] satisfies (keyof SamplingParams)[]);
 
-/** Checks the names of the arguments; `checkSampleRequest` their values. */
-export function checkArgumentNames(request: SampleArguments): void {
+/** The arguments as they travel, names and values checked. */
+export function checkArguments(request: SampleArguments): SampleRequest {
   checkObject(request, "the argument of sample");
   for (const key of Object.keys(request)) {
     if (!PARAMETER_KEYS.has(key)) continue;
     throw new ValidationError(key, `unknown field ${key}; did you mean samplingParams.${key}?`);
   }
   checkKeys(request, ARGUMENT_KEYS, "");
+  const { includePromptLogprobs, ...rest } = request;
+  return endpoints.sample.request.check({ ...rest, promptLogprobs: includePromptLogprobs }, "");
 }
 
 /** Some servers leave the first prompt token, which has no logprob, out of the list; then all others would be off by one. */

@@ -4,23 +4,35 @@ import {
   type APIFuture,
   type AttemptSettings,
   attemptOf,
+  type DeliveryOptions,
+  deliver,
   deliverPlain,
+  type Fate,
   handIn,
   type QueueStateLogger,
   resultOf,
   SessionFuturesPoller,
   startOperation,
   valueOrThrow,
+  withSignals,
 } from "../../futures/index.js";
 import { type AttachOptions, Session } from "../../session/index.js";
 import type { LoadTokenizerOptions, Tokenizer } from "../../tokenizers/index.js";
-import { HttpClient, type RequestOptions, Semaphore } from "../../transport/index.js";
+import {
+  HttpClient,
+  linkSignals,
+  type RequestOptions,
+  Semaphore,
+  throwIfAborted,
+} from "../../transport/index.js";
 import {
   checkTinkerPath,
+  type EncodedRequest,
   encodeRequest,
   endpoints,
   estimateModelInputBytes,
   type ModelInputLike,
+  type SampledPiece,
   type SampleRequest,
   type SampleResponse,
   type SamplerInfo,
@@ -28,12 +40,9 @@ import {
 import { type ClientContext, createContext, queueLogger } from "../context.js";
 import type { ServiceClientOptions } from "../service/service-client.js";
 import { ProgressWatch } from "./progress-watch.js";
-import {
-  checkArgumentNames,
-  checkHonoured,
-  type SampleArguments,
-  withFirstToken,
-} from "./sample-arguments.js";
+import { checkArguments, checkHonoured, type SampleArguments, withFirstToken } from "./sample-arguments.js";
+import { SampleStream } from "./sample-stream.js";
+import { piecesOf, StreamReader, withText } from "./stream-reader.js";
 
 /** Settings of a sampler for all its samples. */
 export interface SamplingClientOptions {
@@ -74,6 +83,7 @@ export class SamplingClient {
   #joining: Promise<void> | undefined;
   #poller: SessionFuturesPoller | undefined;
   #ownsContext = false;
+  #cannotStream = false;
 
   /** Made by a ServiceClient or a TrainingClient. */
   constructor(context: ClientContext, samplingSessionId: string, options: SamplingClientOptions = {}) {
@@ -122,13 +132,99 @@ export class SamplingClient {
 
   /** Generates answers to a prompt. */
   sample(request: SampleArguments, options: RequestOptions = {}): APIFuture<SampleResponse> {
-    checkArgumentNames(request);
-    const { includePromptLogprobs, ...rest } = request;
-    const checked = endpoints.sample.request.check({ ...rest, promptLogprobs: includePromptLogprobs }, "");
+    const checked = checkArguments(request);
     return this.#start(checked, options, (response) => {
       checkHonoured(checked, response);
       return response;
     });
+  }
+
+  /**
+   * The same as `sample`, token by token as they are drawn. A server that cannot do this gives all tokens at the end.
+   * A connection that breaks is made again where `samplingParams.seed` is given, and fails the stream where it is not.
+   */
+  stream(request: SampleArguments, options: RequestOptions = {}): SampleStream {
+    const checked = checkArguments(request);
+    const progress = this.#progress.begin(options.signal);
+    return new SampleStream(async (tell, left) => {
+      const link = linkSignals(progress.signal, left);
+      try {
+        return await withSignals(this.#context, link.signal, (signal) =>
+          this.#stream(
+            checked,
+            { ...options, signal },
+            withText(checked, () => this.getTokenizer({ signal }), tell),
+          ),
+        );
+      } catch (error) {
+        if (!this.#context.closed.aborted && !link.signal.aborted)
+          this.#context.telemetry.logException(error);
+        throw error;
+      } finally {
+        link.release();
+        progress.end();
+      }
+    });
+  }
+
+  async #stream(
+    request: SampleRequest,
+    options: RequestOptions & { signal: AbortSignal },
+    tell: (piece: SampledPiece) => Promise<void>,
+  ): Promise<SampleResponse> {
+    const { signal } = options;
+    const streamed = this.#cannotStream ? undefined : await this.#read(request, options, tell);
+    const response =
+      streamed === undefined
+        ? await this.#start(request, options, (whole) => whole)
+        : withFirstToken(request, streamed);
+    checkHonoured(request, response);
+    if (streamed !== undefined) return response;
+    this.#cannotStream = true;
+    for (const piece of piecesOf(response)) {
+      throwIfAborted(signal);
+      await tell(piece);
+    }
+    return response;
+  }
+
+  /** Undefined where the server cannot stream. */
+  async #read(
+    request: SampleRequest,
+    options: RequestOptions & { signal: AbortSignal },
+    tell: (piece: SampledPiece) => Promise<void>,
+  ): Promise<SampleResponse | undefined> {
+    const { http } = this.#context;
+    const { signal } = options;
+    const encode = () =>
+      encodeRequest(endpoints.streamSample, {
+        ...request,
+        samplingSessionId: this.samplingSessionId,
+        recordStabilityInfo: this.#recordStabilityInfo || undefined,
+      });
+    const accept = "text/event-stream";
+    const leave = await this.#concurrency.acquire(signal);
+    try {
+      return await new StreamReader({
+        context: this.#context,
+        request,
+        signal,
+        timeoutMs: options.timeout ?? http.timeoutMs,
+        maxRetries: http.maxRetriesOf(options),
+        open: () =>
+          this.#withinLimits(request, options, encode, (encoded, delivery) => {
+            const send = (settings: AttemptSettings) =>
+              http.open({ ...attemptOf(encoded, settings), accept });
+            return deliver(this.#context, send, delivery);
+          }),
+        tell: (piece) => {
+          this.#progress.noteProgress();
+          return tell(piece);
+        },
+      }).read();
+    } finally {
+      leave();
+    }
   }
 
   /** The logprob of every prompt token given those before it; null for the first and for tokens not asked for. */
@@ -227,7 +323,6 @@ export class SamplingClient {
       });
     // The one part that may turn out not to fit into JSON: the caller hears of it before anything is sent.
     if (request.targetPromptLogprobs !== undefined) encode(0);
-    const requestBytes = estimateModelInputBytes(request.prompt);
     // One number for all attempts: a request sent twice is then one request.
     let number = this.#takeNumber();
     const progress = this.#progress.begin(options.signal);
@@ -243,7 +338,16 @@ export class SamplingClient {
         const seqId = number;
         const send = async () => {
           accepted = undefined;
-          accepted = await this.#handIn(() => encode(seqId), requestBytes, signal, options);
+          accepted = await this.#withinLimits(
+            request,
+            { ...options, signal },
+            () => encode(seqId),
+            (encoded, delivery) => {
+              const attempt = (settings: AttemptSettings) =>
+                this.#context.http.exchange(attemptOf(encoded, settings));
+              return handIn(this.#context, KIND.requestType, attempt, delivery);
+            },
+          );
           return accepted;
         };
         onAccepted(await send());
@@ -269,23 +373,23 @@ export class SamplingClient {
     });
   }
 
-  /** Hands a sample in, within the limits that all samplers of this server and key share. */
-  async #handIn(
-    encode: () => ReturnType<typeof encodeRequest>,
-    requestBytes: number,
-    signal: AbortSignal,
-    options: RequestOptions,
-  ): Promise<Accepted<SampleResponse>> {
-    const { samplingLimits, http } = this.#context;
+  /** Sends a request within the limits that all samplers of this server and key share. */
+  async #withinLimits<T>(
+    { prompt }: SampleRequest,
+    options: RequestOptions & { signal: AbortSignal },
+    encode: () => EncodedRequest,
+    send: (encoded: EncodedRequest, options: DeliveryOptions) => Promise<Fate<T>>,
+  ): Promise<T> {
+    const { samplingLimits } = this.#context;
+    const { signal } = options;
+    const requestBytes = estimateModelInputBytes(prompt);
     const release = await samplingLimits.acquire(requestBytes, signal);
     try {
-      const request = encode();
-      const send = (settings: AttemptSettings) => http.exchange(attemptOf(request, settings));
+      const encoded = encode();
       await samplingLimits.waitForBackOff(signal);
       return valueOrThrow(
-        await handIn(this.#context, KIND.requestType, send, {
+        await send(encoded, {
           ...options,
-          signal,
           headers: { "X-Tinker-Sampling-Backpressure": "1", ...options.headers },
           maxRetries: options.maxRetries ?? 0,
           onRateLimit: () => {

@@ -5,8 +5,9 @@ import { getRenderer, rendererNames } from "../../renderers/registry.js";
 import type { Renderer, RendererTokenizer } from "../../renderers/renderer.js";
 import type { Tokenizer } from "../../tokenizers/index.js";
 
-/** What talking needs of a sampler: a SamplingClient has it. */
-export type ChatSampler = Pick<SamplingClient, "sample" | "getBaseModel" | "getTokenizer">;
+/** What talking needs of a sampler: a SamplingClient has it. Without `stream`, answers come whole. */
+export type ChatSampler = Pick<SamplingClient, "sample" | "getBaseModel" | "getTokenizer"> &
+  Partial<Pick<SamplingClient, "stream">>;
 
 const found = new WeakMap<ChatSampler, Promise<Renderer>>();
 

@@ -18,6 +18,8 @@ import type { SampleJob } from "./sample-runs.js";
 import type { SamplingServices } from "./sampling-routes.js";
 import { findSampledModel } from "./sampling-sessions.js";
 
+/** What is refused sooner, before the first token, is an ordinary error. */
+const FIRST_TOKEN_MS = 1_000;
 /** Something goes over the wire at least this often. */
 const KEEP_ALIVE_MS = 15_000;
 /** Tokens that go out in one piece to a reader who is behind. */
@@ -111,10 +113,9 @@ class StreamedSample {
     });
   }
 
-  /** Waits for the first token, so that what is refused before it is an ordinary error. */
   async answer(signal: AbortSignal): Promise<Response> {
     this.#unsubscribe = onAbort(signal, () => this.#end());
-    await this.#wait(signal);
+    await this.#wait(FIRST_TOKEN_MS, signal);
     const { outcome } = this.#future;
     if (outcome?.type === "failed" && !this.#hasUnsent) {
       this.#end();
@@ -123,6 +124,10 @@ class StreamedSample {
     const encoder = new TextEncoder();
     const body = new ReadableStream<Uint8Array>(
       {
+        start: (controller) => {
+          // Makes the headers go out.
+          if (!this.#hasUnsent && outcome === undefined) controller.enqueue(encoder.encode(KEEP_ALIVE_EVENT));
+        },
         pull: async (controller) => {
           const piece = await this.#next(signal);
           if (piece !== undefined) return controller.enqueue(encoder.encode(piece));
@@ -145,15 +150,15 @@ class StreamedSample {
     return this.#told.length > this.#sent;
   }
 
-  #wait(signal: AbortSignal): Promise<void> {
+  #wait(timeoutMs: number, signal: AbortSignal): Promise<void> {
     if (this.#hasUnsent) return Promise.resolve();
-    return this.#whilePolling(() => this.#futures.wait(this.#future, KEEP_ALIVE_MS, signal));
+    return this.#whilePolling(() => this.#futures.wait(this.#future, timeoutMs, signal));
   }
 
   /** The next events as text; undefined at the end. */
   async #next(signal: AbortSignal): Promise<string | undefined> {
     if (this.#isOver) return undefined;
-    await this.#wait(signal);
+    await this.#wait(KEEP_ALIVE_MS, signal);
     if (this.#hasUnsent) return this.#tokens();
     const { outcome } = this.#future;
     if (outcome !== undefined) {
