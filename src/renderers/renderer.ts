@@ -75,12 +75,17 @@ export interface PromptOptions {
   readonly prefill?: string | undefined;
 }
 
+const MAX_HEADER_LENGTH = 64;
+const MAX_HEADERS = 256;
+
 /**
  * Writes conversations in the tokens of one family of models, says which of them are learnt, and reads answers back.
  * A format of your own extends this class: `renderMessage`, `parseResponse` and `stopSequences` are what it must have.
  */
 export abstract class Renderer {
   readonly tokenizer: RendererTokenizer;
+  /** Headers and other short texts come with every message. */
+  readonly #headers = new Map<string, readonly number[]>();
 
   constructor(tokenizer: RendererTokenizer) {
     this.tokenizer = tokenizer;
@@ -289,7 +294,11 @@ export abstract class Renderer {
 
   /** The tokens of a text; special tokens written out in it become those tokens. */
   protected encode(text: string): readonly number[] {
-    return this.tokenizer.encode(text, { addSpecialTokens: false });
+    const known = this.#headers.get(text);
+    if (known !== undefined) return known;
+    const tokens = this.tokenizer.encode(text, { addSpecialTokens: false });
+    if (text.length <= MAX_HEADER_LENGTH && this.#headers.size < MAX_HEADERS) this.#headers.set(text, tokens);
+    return tokens;
   }
 
   /** The one token of a special text. */
