@@ -2,7 +2,7 @@ import { TinkerError } from "../errors.js";
 import type { ContentPart, Message, ToolCall, UnparsedToolCall } from "./messages.js";
 import { thinkingAndToolBlocks, toolCallFields, unterminatedToolBlock } from "./parsing.js";
 import { isJsonObject, type JsonValue, printPythonJson, readPythonJson } from "./python-json.js";
-import { strip, stripStart } from "./python-text.js";
+import { strip, stripEnd, stripStart } from "./python-text.js";
 import type { RenderContext } from "./renderer.js";
 import { StopTokenRenderer } from "./stop-token-renderer.js";
 
@@ -50,10 +50,27 @@ export abstract class ChatMlRenderer extends StopTokenRenderer {
     const calls = [...(blocks?.calls ?? []), ...(unterminated === undefined ? [] : [unterminated])];
     return {
       role: "assistant",
-      content: blocks === undefined ? text : this.readParts(blocks.parts),
+      content: blocks === undefined ? text : this.#contentOf(blocks),
       ...toolCallFields(calls),
     };
   }
+
+  #contentOf({
+    parts,
+    calls,
+  }: NonNullable<ReturnType<typeof thinkingAndToolBlocks>>): readonly ContentPart[] {
+    const read = this.readParts(parts);
+    return calls.length > 0 ? unframed(read) : read;
+  }
+}
+
+/** Without the newlines around calls, which would otherwise grow each time that a message is read and written again. */
+function unframed(parts: readonly ContentPart[]): readonly ContentPart[] {
+  return parts.flatMap((part): ContentPart[] => {
+    if (part.type !== "text") return [part];
+    const text = stripEnd(part.text, "\n");
+    return text === "" ? [] : [{ type: "text", text }];
+  });
 }
 
 export function roleHeader(role: string, index: number): string {

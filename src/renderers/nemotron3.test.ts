@@ -177,8 +177,7 @@ You have access to the following functions:
           role: "assistant",
           content: [
             { type: "thinking", thinking: "Easy." },
-            { type: "text", text: "4\n" },
-            { type: "text", text: "\n" },
+            { type: "text", text: "4" },
           ],
           toolCalls: [{ name: "add", arguments: '{"a": 2, "b": "None"}' }],
         },

@@ -102,7 +102,7 @@ describe("qwen3", () => {
         role: "assistant",
         content: [
           { type: "thinking", thinking: "Easy." },
-          { type: "text", text: "4\n" },
+          { type: "text", text: "4" },
         ],
         toolCalls: [{ name: "add", arguments: '{"a": 1.0}' }],
       },

@@ -17,9 +17,6 @@ const names = rendererNames().filter((name) => name !== "template");
 
 /** Says that its prompts grow, since its models do not think; thoughts that they are given all the same are dropped. */
 const FORGETS_THOUGHTS = new Set(["qwen3_instruct"]);
-/** Reads the newline before a call as part of the text, as Python does, and writes another. */
-const KEEPS_NEWLINES = /^(qwen3(_disable_thinking|_instruct|_vl|_vl_instruct)?|nemotron3.*)$/;
-
 const rendererOf = (name: string): Renderer => getRenderer(name, characterVocabulary(name).tokenizer);
 
 /** What is undefined was refused; anything else than a refusal is a defect. */
@@ -88,9 +85,7 @@ describe.each(names)("%s", (name) => {
     for (const { messages, answer } of examples) {
       const parsed = attempt(() => renderer.parseResponse(answer));
       if (parsed === undefined || parsed.termination === "malformed") continue;
-      const { content, toolCalls, unparsedToolCalls } = parsed.message;
-      if (unparsedToolCalls !== undefined) continue;
-      if (KEEPS_NEWLINES.test(name) && toolCalls !== undefined && content.length > 0) continue;
+      if (parsed.message.unparsedToolCalls !== undefined) continue;
       const again = attempt(() =>
         renderer.buildSupervisedExample([...messages.slice(0, -1), parsed.message], "last_assistant_message"),
       );
