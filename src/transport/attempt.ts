@@ -87,7 +87,8 @@ export class Attempt {
       {
         pull: async (controller) => {
           try {
-            const chunk = await Promise.race([answer.read(), this.#interruption]);
+            // First in the race: where both have failed already, ours says why.
+            const chunk = await Promise.race([this.#interruption, answer.read()]);
             if (chunk !== undefined) return controller.enqueue(chunk);
             controller.close();
           } catch (error) {

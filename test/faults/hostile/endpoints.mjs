@@ -86,6 +86,7 @@ export function endpoints(who, index) {
     post("/join_sampling_session", { sampling_session_id: who.sampler }),
     get(`/samplers/${samplerId}`, { name: "/samplers/:id" }),
     post("/asample", sampleBody(who.sampler, index + 2)),
+    post("/stream_sample", sampleBody(who.sampler, index + 2)),
     post("/retrieve_future", { request_id: who.request, allow_metadata_only: index % 2 === 0 }),
     post("/retrieve_futures", {
       target: { type: "sampling_session", sampling_session_id: who.sampler, cloned_sampler_id: 0 },
