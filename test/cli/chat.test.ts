@@ -50,6 +50,20 @@ describe("tinkerts chat from a pipe", () => {
     expect(server.engine.requests[0]!.maxTokens).toBe(513 - server.engine.requests[0]!.prompt.length);
   });
 
+  it("shows an answer while it comes", async () => {
+    server.engine.answers = [" 12 is what I say. "];
+    server.engine.saysBefore = 6;
+    server.engine.hold();
+    try {
+      const command = start(chat, { env: server.env, input: "a\n" });
+      await command.seen(/^12./);
+      server.engine.open();
+      expect(await command.finished).toEqual({ code: 0, stdout: "12 is what I say.\n", stderr: "" });
+    } finally {
+      server.engine.saysBefore = 0;
+    }
+  });
+
   it("takes a system message, sampling options and commands", async () => {
     server.engine.answers = ["one", "two", "three"];
     const input =

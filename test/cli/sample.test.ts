@@ -38,6 +38,20 @@ describe("tinkerts sample", () => {
     expect(server.engine.heard).toEqual(["Say a word:"]);
   });
 
+  it("prints tokens as they come", async () => {
+    server.engine.answers = ["12 words"];
+    server.engine.saysBefore = 2;
+    server.engine.hold();
+    try {
+      const command = start([...nano, "--prompt", "x"], { env: server.env, cwd: folder });
+      await command.seen(/^12$/);
+      server.engine.open();
+      expect(await command.finished).toEqual({ code: 0, stdout: "12 words\n", stderr: "" });
+    } finally {
+      server.engine.saysBefore = 0;
+    }
+  });
+
   it("passes every option on", async () => {
     const args = [
       "--max-tokens",

@@ -1,4 +1,10 @@
-import type { BaseModelInfo, OnToken, SampleCall, SampleResult } from "../../src/local/engine/engine.js";
+import type {
+  BaseModelInfo,
+  OnToken,
+  SampleCall,
+  SampledToken,
+  SampleResult,
+} from "../../src/local/engine/engine.js";
 import { defaultModel, type LocalBackend, startLocalBackend } from "../../src/local/index.js";
 import { loadTokenizer } from "../../src/tokenizers/index.js";
 import { FakeEngine, fakeModel, tellAll } from "../local/fake-engine.js";
@@ -10,6 +16,8 @@ export class TalkingEngine extends FakeEngine {
   readonly heard: string[] = [];
   /** What it says next; when there is nothing left, "yes". */
   answers: string[] = [];
+  /** So many tokens come before `hold` holds it up. */
+  saysBefore = 0;
   readonly #name: string;
 
   constructor(name = defaultModel.name) {
@@ -33,7 +41,6 @@ export class TalkingEngine extends FakeEngine {
     const tokenizer = await loadTokenizer(defaultModel.name);
     this.requests.push(call);
     this.heard.push(tokenizer.decode(call.prompt));
-    const { promptCacheHitTokens } = await super.sample(call);
     const sequences = Array.from({ length: call.numSamples }, () => {
       const said = tokenizer.encode(`${this.answers.shift() ?? "yes"}<|im_end|>`);
       const tokens = Int32Array.from(said.slice(0, call.maxTokens));
@@ -43,7 +50,11 @@ export class TalkingEngine extends FakeEngine {
         stopReason: tokens.length < said.length ? ("length" as const) : ("stop" as const),
       };
     });
-    if (onToken !== undefined) tellAll({ sequences, promptCacheHitTokens }, onToken);
+    const drawn: SampledToken[] = [];
+    tellAll({ sequences, promptCacheHitTokens: 0 }, (token) => drawn.push(token));
+    for (const token of drawn.splice(0, this.saysBefore)) onToken?.(token);
+    const { promptCacheHitTokens } = await super.sample(call);
+    for (const token of drawn) onToken?.(token);
     return { sequences, promptCacheHitTokens };
   }
 }

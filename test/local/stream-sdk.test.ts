@@ -8,13 +8,14 @@ import {
   type SamplingClient,
   ServiceClient,
 } from "../../src/index.js";
-import type {
-  BaseModelInfo,
-  Engine,
-  OnToken,
-  SampleCall,
-  SampledToken,
-  SampleResult,
+import {
+  type BaseModelInfo,
+  CancelledError,
+  type Engine,
+  type OnToken,
+  type SampleCall,
+  type SampledToken,
+  type SampleResult,
 } from "../../src/local/engine/engine.js";
 import { startEngine } from "../../src/local/engine/index.js";
 import { StopCondition } from "../../src/local/engine/sampling/stop-condition.js";
@@ -89,14 +90,21 @@ describe("streams of the real engine", () => {
   let sampler: SamplingClient;
   let tokenizer: Tokenizer;
   let inFlight = 0;
+  let cancelled = 0;
   beforeAll(async () => {
     engine = await startEngine({ models: [defaultModel], threads: 2, inThread: true });
     const { sample } = engine;
     engine.sample = (...args) => {
       inFlight += 1;
-      return sample.apply(engine, args).finally(() => {
-        inFlight -= 1;
-      });
+      return sample
+        .apply(engine, args)
+        .catch((error: unknown) => {
+          if (error instanceof CancelledError) cancelled += 1;
+          throw error;
+        })
+        .finally(() => {
+          inFlight -= 1;
+        });
     };
     backend = await startLocalBackend({ engine, logger: silent });
     service = new ServiceClient(backend);
@@ -193,6 +201,7 @@ describe("streams of the real engine", () => {
     expect(outcomes.filter((one) => one === "left 20")).toHaveLength(50);
     expect(outcomes.filter((one) => one === "aborted")).toHaveLength(50);
     await vi.waitFor(() => expect(inFlight).toBe(0));
+    expect(cancelled).toBe(100);
     expect(getEventListeners(abort.signal, "abort")).toEqual([]);
     await vi.waitFor(() => expect(timers()).toBeLessThanOrEqual(timersBefore + 4), 5_000);
   }, 120_000);

@@ -1,3 +1,6 @@
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { afterEach, describe, expect, it, vi } from "vitest";
 import {
   CancelledError,
@@ -7,8 +10,16 @@ import {
   type SampleResult,
 } from "../../src/local/engine/engine.js";
 import { type LocalBackend, type LocalBackendOptions, startLocalBackend } from "../../src/local/index.js";
+import { FutureStore } from "../../src/local/server/futures/future-store.js";
+import { defaultLimits } from "../../src/local/server/http/limits.js";
+import { AdapterPool } from "../../src/local/server/sampling/adapter-pool.js";
+import { toSampleCall } from "../../src/local/server/sampling/sample-call.js";
+import { SampleRuns } from "../../src/local/server/sampling/sample-runs.js";
+import { openStore } from "../../src/local/store/index.js";
+import { systemClock } from "../../src/transport/clock.js";
+import { endpoints } from "../../src/wire/index.js";
 import { FakeClock } from "../support/fake-clock.js";
-import { FakeEngine } from "./fake-engine.js";
+import { FakeEngine, fakeModel } from "./fake-engine.js";
 import { RawClient, sampleBody, silent } from "./raw-client.js";
 
 interface Drawing {
@@ -310,4 +321,46 @@ describe("a streamed sample", () => {
     expect(parsed(await last)).toMatchObject({ name: "error", category: "server" });
     expect(await events.next()).toBeUndefined();
   });
+});
+
+it("a listener that throws ends its own sample, and nobody else's", async () => {
+  const folder = await mkdtemp(join(tmpdir(), "tinkerts-listener-"));
+  const store = await openStore(folder, systemClock);
+  try {
+    const engine = new SteeredEngine();
+    const futures = new FutureStore(systemClock, defaultLimits);
+    const adapters = new AdapterPool(engine, folder, 1);
+    const limits = defaultLimits;
+    const runs = new SampleRuns({
+      engine,
+      store,
+      clock: systemClock,
+      futures,
+      limits,
+      adapters,
+      timeoutMs: 60_000,
+    });
+    const start = (onToken: OnToken) =>
+      runs.startAlone(
+        { owner: "local", seesAll: true },
+        { info: fakeModel, weights: { type: "base" } },
+        toSampleCall(endpoints.sample.request.read(baseBody(), ""), fakeModel, limits),
+        { onToken },
+      );
+    const heard: number[] = [];
+    const clumsy = start(() => {
+      throw new Error("the listener tripped");
+    });
+    const careful = start(({ token }) => heard.push(token));
+    await vi.waitFor(() => expect(engine.drawings).toHaveLength(2));
+    for (const drawing of engine.drawings) drawing.draw(2);
+    engine.drawings[1]!.finish();
+    await vi.waitFor(() => expect([clumsy.outcome, careful.outcome]).not.toContain(undefined));
+    expect(clumsy.outcome).toEqual({ type: "failed", error: "the listener tripped", category: "server" });
+    expect(careful.outcome!.type).toBe("encoded");
+    expect(heard).toEqual([10, 11]);
+  } finally {
+    await store.close();
+    await rm(folder, { recursive: true });
+  }
 });
