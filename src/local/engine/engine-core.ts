@@ -18,6 +18,7 @@ import {
 import type { Kernels } from "./kernels/kernels.js";
 import { type BaseModel, loadBaseModel } from "./model/base-model.js";
 import { BatchSampler } from "./sampling/batch-sampler.js";
+import { jsonVocabulary } from "./sampling/json/json-sampling.js";
 import { tokenizerDecode } from "./sampling/stop-condition.js";
 import { Adapter } from "./training/adapter.js";
 import { MAX_STEP_TOKENS, trainingPass } from "./training/training-pass.js";
@@ -64,6 +65,7 @@ export class EngineCore implements ReplaceableEngine {
         cacheBytes,
         freshSeed,
         decode: tokenizerDecode(path),
+        json: jsonVocabulary(path, model.config.vocabSize),
       });
       // A longer one could not be sampled: callers are told before they try.
       model.info.maxContextLength = Math.min(model.config.maxPositions, sampler.maxSequenceTokens);

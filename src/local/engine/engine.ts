@@ -92,6 +92,9 @@ export interface AdapterState {
   };
 }
 
+/** What sampled text has to be: any JSON object, or JSON that fits a schema. */
+export type JsonConstraint = { type: "json_object" } | { type: "json_schema"; schema: unknown };
+
 /** One sampling request, checked against the model. */
 export interface SampleCall {
   requestId: string;
@@ -113,6 +116,8 @@ export interface SampleCall {
   /** Absent: the model's own end-of-sequence tokens; [] = none. */
   stopTokens?: number[] | undefined;
   stopStrings: string[];
+  /** What the text of every sample has to be; `checkJsonConstraint` tells whether it can be promised. */
+  constraint?: JsonConstraint | undefined;
   promptLogprobs: boolean;
   /** 0 = off, here and below. */
   topkPromptLogprobs: number;

@@ -8,6 +8,7 @@ import {
 import type { Kernels } from "../kernels/kernels.js";
 import type { BaseModel } from "../model/base-model.js";
 import type { Adapter } from "../training/adapter.js";
+import type { JsonVocabulary } from "./json/json-sampling.js";
 import { inTurns, type Lane, Lanes } from "./lanes.js";
 import { PAGE_SIZE, PagePool, type PrefixNode } from "./page-pool.js";
 import { PageReservations } from "./page-reservations.js";
@@ -20,6 +21,8 @@ export interface BatchSamplerOptions {
   cacheBytes: number;
   /** Absent where the model has no tokenizer. */
   decode: Decode | undefined;
+  /** Absent where the model has no tokenizer. */
+  json: JsonVocabulary | undefined;
   freshSeed: () => number;
 }
 
@@ -83,12 +86,11 @@ export class BatchSampler {
   }
 
   submit(call: SampleCall, adapter: Adapter | undefined, onToken?: OnToken): Promise<SampleResult> {
-    const { decode, freshSeed } = this.#options;
     const isShort = call.numSamples * call.maxTokens <= MAX_SHORT_TOKENS;
     const lane = this.#lanes.enter(call.session ?? "", adapter?.version ?? 0, isShort);
     let request: SampleProgress;
     try {
-      request = new SampleProgress(call, lane, adapter, this.#model.config, decode, freshSeed, onToken);
+      request = new SampleProgress(call, lane, adapter, this.#model.config, this.#options, onToken);
     } catch (error) {
       this.#lanes.leave(lane);
       throw error;
@@ -399,7 +401,7 @@ export class BatchSampler {
   #extend(sample: RunningSample, logits: Float32Array, logSumExp: number): void {
     const { request, record } = sample;
     if (request.settled) return;
-    const token = request.choose(logits, sample.index, record.generated.length);
+    const token = request.choose(logits, sample.index, record);
     const position = record.generated.length;
     const drawn = record.push(token, logits, logSumExp);
     sample.tokens.push(token);

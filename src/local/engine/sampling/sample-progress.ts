@@ -10,6 +10,7 @@ import {
 import type { ModelConfig } from "../model/model-config.js";
 import { uniform } from "../philox.js";
 import type { Adapter } from "../training/adapter.js";
+import { type JsonCursor, type JsonVocabulary, jsonStart } from "./json/json-sampling.js";
 import type { Lane } from "./lanes.js";
 import { PAGE_SIZE, type PrefixNode } from "./page-pool.js";
 import { type Decode, StopCondition } from "./stop-condition.js";
@@ -56,6 +57,8 @@ export class SampleProgress {
   settled = false;
   readonly #sequences: SampledSequence[] = [];
   readonly #result: SampleResult;
+  /** Where every sample of a request for JSON begins. */
+  readonly #json: (() => JsonCursor) | undefined;
   #startedSamples = 0;
   #remaining: number;
   #resolve!: (result: SampleResult) => void;
@@ -66,10 +69,10 @@ export class SampleProgress {
     lane: Lane,
     adapter: Adapter | undefined,
     config: ModelConfig,
-    decode: Decode | undefined,
-    freshSeed: () => number,
+    options: { decode: Decode | undefined; json: JsonVocabulary | undefined; freshSeed: () => number },
     onToken?: OnToken,
   ) {
+    const { decode, freshSeed } = options;
     if (call.stopStrings.length > 0 && !decode) {
       throw new EngineInputError(
         "stop strings need a tokenizer.json in the model's folder, and there is none",
@@ -84,6 +87,7 @@ export class SampleProgress {
     const length = call.prompt.length;
     // The last token is not read again, so it needs no position.
     this.maxTokens = Math.min(call.maxTokens, config.maxPositions + 1 - length);
+    this.#json = call.constraint && jsonStart(call, call.constraint, config, this.maxTokens, options.json);
     this.#remaining = call.numSamples;
     this.promise = new Promise((resolve, reject) => {
       this.#resolve = resolve;
@@ -137,7 +141,10 @@ export class SampleProgress {
     const interrupted = this.interrupted.shift();
     if (interrupted !== undefined) return interrupted;
     this.#startedSamples += 1;
-    return { index: this.#startedSamples - 1, record: new SequenceRecord(this.call.topkSampleLogprobs) };
+    return {
+      index: this.#startedSamples - 1,
+      record: new SequenceRecord(this.call.topkSampleLogprobs, this.#json?.()),
+    };
   }
 
   /** The logits behind prompt position `position` have been computed. */
@@ -169,9 +176,10 @@ export class SampleProgress {
     }
   }
 
-  /** The token that sample `index` takes as its `count`-th; depends on nothing but the logits, the seed and these. */
-  choose(logits: Float32Array, index: number, count: number): number {
-    return chooseToken(logits, this.call, () => uniform(this.seed, [count, index, 0, SAMPLE_STREAM]));
+  /** The next token of sample `index`; depends on nothing but the logits, the seed and the tokens so far. */
+  choose(logits: Float32Array, index: number, { generated, json }: SequenceRecord): number {
+    const random = () => uniform(this.seed, [generated.length, index, 0, SAMPLE_STREAM]);
+    return chooseToken(json?.mask(logits) ?? logits, this.call, random);
   }
 
   finishSample(index: number, sequence: SampledSequence): void {
@@ -192,11 +200,14 @@ export class SampleProgress {
 /** Logprobs and tokens of one sample while it grows. */
 export class SequenceRecord {
   readonly generated: number[] = [];
+  /** Where it is in the JSON that it has to be. */
+  readonly json: JsonCursor | undefined;
   readonly #logprobs: number[] = [];
   readonly #topk: { tokens: number[]; logprobs: number[] } | undefined;
   readonly #columns: number;
 
-  constructor(topkColumns: number) {
+  constructor(topkColumns: number, json?: JsonCursor) {
+    this.json = json;
     this.#columns = topkColumns;
     this.#topk = topkColumns > 0 ? { tokens: [], logprobs: [] } : undefined;
   }
@@ -204,6 +215,7 @@ export class SequenceRecord {
   push(token: number, logits: Float32Array, logSumExp: number): Pick<SampledToken, "logprob" | "topk"> {
     const logprob = Math.fround(logits[token]! - logSumExp);
     this.generated.push(token);
+    this.json?.take(token);
     this.#logprobs.push(logprob);
     if (!this.#topk) return { logprob };
     const topk = emptyTopTokens(1, this.#columns);

@@ -1,0 +1,66 @@
+import type { GrammarNode, LiteralNode } from "./grammar.js";
+import type { TokenTrie } from "./token-trie.js";
+
+/**
+ * How many tokens write each node of a grammar at the least; Infinity where no tokens can. Each part is counted for itself,
+ * so a token that spans two of them may make a text shorter than said, never longer: from every cost there is a token that
+ * leads to one less.
+ */
+export function closingCosts(root: GrammarNode, tokens: TokenTrie): (node: GrammarNode) => number {
+  const costs = new Map<GrammarNode, number>();
+  const costOf = (node: GrammarNode): number => {
+    // Repetitions are made while texts are read, so theirs is never looked up.
+    if (node.kind === "repeat") return node.min === 0 ? 0 : node.min * costOf(node.item);
+    return costs.get(node) ?? Number.POSITIVE_INFINITY;
+  };
+  const nodes = reachable(root);
+  for (const node of nodes) {
+    if (node.kind === "literal") setLiteral(node, tokens, costs);
+    else if (node.kind === "bytes" && node.set.some((isIn, byte) => isIn && tokens.hasByte(byte)))
+      costs.set(node, 1);
+  }
+  // Rules refer to each other: costs sink from Infinity until none changes.
+  const composed = nodes.filter(({ kind }) => kind !== "literal" && kind !== "bytes").reverse();
+  for (let changed = true; changed; ) {
+    changed = false;
+    for (const node of composed) {
+      const cost = composedCost(node, costOf);
+      if (cost >= costOf(node)) continue;
+      costs.set(node, cost);
+      changed = true;
+    }
+  }
+  return costOf;
+}
+
+function composedCost(node: GrammarNode, costOf: (node: GrammarNode) => number): number {
+  if (node.kind === "sequence") return node.parts.reduce((sum, part) => sum + costOf(part), 0);
+  if (node.kind === "choice")
+    return node.options.reduce((least, option) => Math.min(least, costOf(option)), Number.POSITIVE_INFINITY);
+  return node.kind === "rule" && node.body ? costOf(node.body) : costOf(node);
+}
+
+/** The fewest tokens for each rest of a fixed text, from its end. */
+function setLiteral(first: LiteralNode, tokens: TokenTrie, costs: Map<GrammarNode, number>): void {
+  const rests: LiteralNode[] = [];
+  for (let node: LiteralNode | undefined = first; node; node = node.next) rests.push(node);
+  const bytes = Uint8Array.from(rests, ({ byte }) => byte);
+  for (let at = rests.length - 1; at >= 0; at--) {
+    let least = Number.POSITIVE_INFINITY;
+    for (const end of tokens.endsFrom(bytes, at))
+      least = Math.min(least, 1 + (end === rests.length ? 0 : costs.get(rests[end]!)!));
+    costs.set(rests[at]!, least);
+  }
+}
+
+function reachable(root: GrammarNode): GrammarNode[] {
+  const nodes = new Set<GrammarNode>([root]);
+  // A set's iteration reaches what is added on the way.
+  for (const node of nodes) {
+    if (node.kind === "sequence") for (const part of node.parts) nodes.add(part);
+    else if (node.kind === "choice") for (const option of node.options) nodes.add(option);
+    else if (node.kind === "repeat") nodes.add(node.item);
+    else if (node.kind === "rule" && node.body) nodes.add(node.body);
+  }
+  return [...nodes];
+}

@@ -1,0 +1,81 @@
+/** The bytes of each token that is text; undefined for those that are not, such as the end of a turn. */
+export type TokenBytes = readonly (Uint8Array | undefined)[];
+
+/** A vocabulary ordered by bytes: whatever tokens have in common at their beginning is looked at once. */
+export class TokenTrie {
+  /** By node, each before its children: its last byte, how many bytes lead to it, and the first node that is not below it. */
+  readonly bytes: Uint8Array;
+  readonly depths: Uint16Array;
+  readonly ends: Int32Array;
+  /** Tokens of node i: `tokens` from `tokenStarts[i]` to `tokenStarts[i + 1]`. */
+  readonly tokenStarts: Int32Array;
+  readonly tokens: Int32Array;
+  /** One more than the highest token. */
+  readonly size: number;
+  readonly longestToken: number;
+
+  constructor(tokenBytes: TokenBytes) {
+    const order: number[] = [];
+    tokenBytes.forEach((bytes, token) => {
+      if (bytes && bytes.length > 0) order.push(token);
+    });
+    order.sort((a, b) => compareBytes(tokenBytes[a]!, tokenBytes[b]!) || a - b);
+    this.size = tokenBytes.length;
+    this.tokens = Int32Array.from(order);
+    const bytes: number[] = [];
+    const depths: number[] = [];
+    const ends: number[] = [];
+    const tokenStarts: number[] = [];
+    /** The nodes that lead to the last token. */
+    const path: number[] = [];
+    let previous: Uint8Array = new Uint8Array();
+    order.forEach((token, at) => {
+      const current = tokenBytes[token]!;
+      let shared = 0;
+      while (shared < previous.length && previous[shared] === current[shared]) shared += 1;
+      while (path.length > shared) ends[path.pop()!] = bytes.length;
+      for (let depth = shared; depth < current.length; depth++) {
+        path.push(bytes.length);
+        bytes.push(current[depth]!);
+        depths.push(depth + 1);
+        tokenStarts.push(at);
+      }
+      previous = current;
+    });
+    for (const node of path) ends[node] = bytes.length;
+    tokenStarts.push(order.length);
+    this.bytes = Uint8Array.from(bytes);
+    this.depths = Uint16Array.from(depths);
+    this.ends = Int32Array.from(ends);
+    this.tokenStarts = Int32Array.from(tokenStarts);
+    this.longestToken = depths.reduce((longest, depth) => Math.max(longest, depth), 0);
+  }
+
+  /** Some token is this byte alone. */
+  hasByte(byte: number): boolean {
+    return [...this.endsFrom(Uint8Array.of(byte), 0)].length > 0;
+  }
+
+  /** Where tokens end that are found in `text` from `at` on. */
+  *endsFrom(text: Uint8Array, at: number): Generator<number> {
+    let node = 0;
+    let last = this.bytes.length;
+    for (let end = at; end < text.length; end++) {
+      while (node < last && this.bytes[node] !== text[end]) node = this.ends[node]!;
+      if (node >= last) return;
+      if (this.#hasTokens(node)) yield end + 1;
+      last = this.ends[node]!;
+      node += 1;
+    }
+  }
+
+  #hasTokens(node: number): boolean {
+    return this.tokenStarts[node + 1]! > this.tokenStarts[node]!;
+  }
+}
+
+function compareBytes(a: Uint8Array, b: Uint8Array): number {
+  const shared = Math.min(a.length, b.length);
+  for (let i = 0; i < shared; i++) if (a[i] !== b[i]) return a[i]! - b[i]!;
+  return a.length - b.length;
+}
