@@ -57,7 +57,11 @@ const OTHER_FORMATS: Readonly<Record<string, string>> = {
   "cookbook/supervised/run-settings.ts": "the Python cookbook's config.json",
   "cookbook/supervised/supervised-loop.ts": "the Python cookbook's names of metrics",
   "local/engine/model/lora.ts": "PEFT's tensor names (base_model.model...)",
-  "local/server/chat/openai-routes.ts": "OpenAI's requests and answers",
+  "local/server/chat/chat-completions.ts": "OpenAI's requests",
+  "local/server/chat/chat-request.ts": "OpenAI's requests",
+  "local/server/chat/completions.ts": "OpenAI's requests",
+  "local/server/chat/openai-request.ts": "OpenAI's requests",
+  "local/server/chat/sample-work.ts": "OpenAI's requests",
 };
 
 const files = readdirSync(source, { recursive: true, encoding: "utf8" })

@@ -8,11 +8,25 @@ import { StopTokenRenderer } from "./stop-token-renderer.js";
 
 /** Ends a turn. */
 export const TURN_END = "<|im_end|>";
+const CALL_OPEN = "<tool_call>";
 
 /** `<|im_start|>role`, the text, `<|im_end|>`: the frame of Qwen's and Nemotron's turns, and their answers read back. */
 export abstract class ChatMlRenderer extends StopTokenRenderer {
   override get stopSequences(): readonly number[] {
     return [this.token(TURN_END)];
+  }
+
+  override get callSign(): string {
+    return CALL_OPEN;
+  }
+
+  override callOpening(name?: string): string | undefined {
+    return this.streamPrefix === "" ? `${CALL_OPEN}\n${this.callHead(name)}` : undefined;
+  }
+
+  /** How a call goes on behind its tag. */
+  protected callHead(name: string | undefined): string {
+    return name === undefined ? '{"name": "' : `{"name": ${JSON.stringify(name)}, "arguments": `;
   }
 
   /** Between results of tools in a row, which share one turn of the user's. */

@@ -101,10 +101,14 @@ export class DeepSeekV3Renderer extends StopTokenRenderer {
   }
 
   /** Behind a tool's result the prompt does not open thoughts. */
-  override streamParser(answered: readonly Message[] = []): StreamParser {
+  override streamParser(answered: readonly Message[] = [], stopTexts: readonly string[] = []): StreamParser {
     return this.#thinks && answered.at(-1)?.role === "tool"
-      ? new DeepSeekV3Renderer(this.tokenizer, { thinks: false }).streamParser()
-      : super.streamParser();
+      ? new DeepSeekV3Renderer(this.tokenizer, { thinks: false }).streamParser(answered, stopTexts)
+      : super.streamParser(answered, stopTexts);
+  }
+
+  override get callSign(): string {
+    return CALLS_OPEN;
   }
 
   protected override get streamPrefix(): string {

@@ -135,6 +135,10 @@ export class DeepSeekV41Renderer extends StopTokenRenderer {
     return { header: tokens.slice(0, end), output: [tokens.slice(end)] };
   }
 
+  override get callSign(): string {
+    return CALLS_OPEN;
+  }
+
   protected override get streamPrefix(): string {
     return this.#thinks ? "<think>" : "";
   }

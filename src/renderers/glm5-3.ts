@@ -89,6 +89,10 @@ export class Glm53Renderer extends StopTokenRenderer {
     return this.encode(role === "assistant" ? `${token}<think>` : token);
   }
 
+  override get callSign(): string {
+    return "<tool_call>";
+  }
+
   protected override get streamPrefix(): string {
     return "<think>";
   }

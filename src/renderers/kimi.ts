@@ -27,6 +27,7 @@ import { kimiToolsText } from "./typescript-tools.js";
 
 const DEFAULT_SYSTEM_PROMPT = "You are Kimi, an AI assistant created by Moonshot AI.";
 
+const CALLS_OPEN = "<|tool_calls_section_begin|>";
 const TOOL_DECLARATION = "tool_declare";
 
 /** Of Kimi's image processor. */
@@ -98,6 +99,10 @@ export class KimiK2Renderer extends StopTokenRenderer {
     return [...userTurns.slice(1), messages.length].map((end) =>
       this.buildSupervisedExample(messages.slice(0, end), mode),
     );
+  }
+
+  override get callSign(): string {
+    return CALLS_OPEN;
   }
 
   override declareTools(tools: readonly ToolDeclaration[], systemPrompt = ""): readonly Message[] {
@@ -213,7 +218,7 @@ function callsText(calls: readonly ToolCall[]): string {
   const texts = calls.map(({ id, name, arguments: given }, index) => {
     return `<|tool_call_begin|>${id || `functions.${name}:${index}`}<|tool_call_argument_begin|>${given}<|tool_call_end|>`;
   });
-  return `<|tool_calls_section_begin|>${texts.join("")}<|tool_calls_section_end|>`;
+  return `${CALLS_OPEN}${texts.join("")}<|tool_calls_section_end|>`;
 }
 
 function readCall([rawText, before, given]: RegExpMatchArray): ToolCall | UnparsedToolCall {

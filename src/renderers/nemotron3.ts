@@ -14,7 +14,7 @@ import { strip } from "./python-text.js";
 import { printArgument } from "./qwen3-5.js";
 import type { RenderContext, RenderedMessage, RendererTokenizer } from "./renderer.js";
 import { VisionRenderer } from "./vision-renderer.js";
-import { declareXmlTools, readXmlToolCall, writeXmlToolCall } from "./xml-tools.js";
+import { declareXmlTools, readXmlToolCall, writeXmlToolCall, xmlCallHead } from "./xml-tools.js";
 
 const EMPTY_BLOCK = "<think></think>";
 
@@ -105,6 +105,10 @@ export class Nemotron3Renderer extends VisionRenderer {
 
   protected override readParts(parts: readonly ContentPart[]): readonly ContentPart[] {
     return unframeThinking(parts);
+  }
+
+  protected override callHead(name: string | undefined): string {
+    return xmlCallHead(name);
   }
 
   protected override readToolCall(body: string, rawText: string): ToolCall | UnparsedToolCall {

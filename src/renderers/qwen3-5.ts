@@ -13,7 +13,7 @@ import { isJsonContainer, type JsonValue, printPythonJson, printPythonText } fro
 import { strip, stripEnd, stripStart } from "./python-text.js";
 import type { RenderContext, RendererTokenizer } from "./renderer.js";
 import { VisionRenderer } from "./vision-renderer.js";
-import { declareXmlTools, readXmlToolCall, writeXmlToolCall } from "./xml-tools.js";
+import { declareXmlTools, readXmlToolCall, writeXmlToolCall, xmlCallHead } from "./xml-tools.js";
 
 /** Whether the model thinks before it answers or is told not to, and whether earlier turns keep their thoughts. */
 export type Qwen35Thinking = "enabled" | "disabled" | "preserved";
@@ -71,6 +71,10 @@ export class Qwen35Renderer extends VisionRenderer {
 
   protected override readParts(parts: readonly ContentPart[]): readonly ContentPart[] {
     return unframeThinking(parts);
+  }
+
+  protected override callHead(name: string | undefined): string {
+    return xmlCallHead(name);
   }
 
   protected override readToolCall(body: string, rawText: string): ToolCall | UnparsedToolCall {

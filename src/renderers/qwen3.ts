@@ -68,6 +68,11 @@ export class Qwen3Renderer extends ChatMlRenderer {
     return { text, hasText: text !== "" };
   }
 
+  /** A turn that thinks begins with a block of thoughts, also where there are none. */
+  override callOpening(name?: string): string {
+    return (this.#thinking === "enabled" ? framed("") : "") + super.callOpening(name);
+  }
+
   protected override readParts(parts: readonly ContentPart[]): readonly ContentPart[] {
     return this.#thinking === "unknown" ? parts : unframeThinking(parts, stripNewlines);
   }

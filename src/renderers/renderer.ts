@@ -126,6 +126,19 @@ export abstract class Renderer {
     throw new TinkerError("This renderer's format has no tools.");
   }
 
+  /** The text that a model's calls begin with, where they stand within the text of an answer. */
+  get callSign(): string | undefined {
+    return undefined;
+  }
+
+  /**
+   * The beginning of an answer that is a call, to prefill: of one function, or of the one that the model chooses.
+   * Undefined where the format knows none, or lets the model think first.
+   */
+  callOpening(_name?: string): string | undefined {
+    return undefined;
+  }
+
   /** What a model reads before it answers. */
   buildPrompt(given: readonly Message[], { role = "assistant", prefill }: PromptOptions = {}): ModelInput {
     const messages = this.prepareMessages(given);
@@ -225,13 +238,13 @@ export abstract class Renderer {
 
   /**
    * For answers whose tokens come one by one. The conversation that is answered decides in some formats whether the
-   * answer begins with thoughts.
+   * answer begins with thoughts. Stop texts of one's own end the answer too, and are never part of it.
    */
-  streamParser(_answered: readonly Message[] = []): StreamParser {
+  streamParser(_answered: readonly Message[] = [], stopTexts: readonly string[] = []): StreamParser {
     return new StreamParser({
       tokenizer: this.tokenizer,
       endTokens: this.streamEndTokens,
-      endTexts: this.stopSequences.filter((stop) => typeof stop === "string"),
+      endTexts: [...this.stopSequences.filter((stop) => typeof stop === "string"), ...stopTexts],
       prefix: this.streamPrefix,
       format: this.streamFormat,
       parse: (tokens) => this.parseTruncated(tokens),

@@ -108,9 +108,9 @@ export class StreamParser {
   #hold(text: string): void {
     if (this.#isCut) return;
     this.#held += text;
-    const end = this.#parts.endTexts.map((sign) => this.#held.indexOf(sign)).find((place) => place !== -1);
+    const end = firstOf(this.#parts.endTexts, this.#held);
     if (end === undefined) return;
-    this.#held = this.#held.slice(0, end);
+    this.#held = this.#held.slice(0, end.start);
     this.#isCut = true;
   }
 
@@ -161,7 +161,8 @@ export class StreamParser {
   }
 }
 
-function firstOf(
+/** The first of some signs in a text. */
+export function firstOf(
   signs: readonly string[],
   text: string,
 ): { readonly sign: string; readonly start: number } | undefined {

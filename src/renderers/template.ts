@@ -126,6 +126,22 @@ class TemplateRenderer extends Renderer {
     throw new TinkerError("A chat template writes whole conversations, not single messages.");
   }
 
+  override get callSign(): string | undefined {
+    return this.#readsCalls ? CALL_OPEN : undefined;
+  }
+
+  /** As the template writes a call itself, up to the name or to the arguments. */
+  override callOpening(name?: string): string | undefined {
+    if (!this.#readsCalls || this.#opensThoughts) return undefined;
+    const { question, calling } = PROBE;
+    const [{ name: probe }] = calling.toolCalls;
+    const written = this.#format.write([question, calling], false);
+    const call = written.slice(written.lastIndexOf(CALL_OPEN, written.lastIndexOf(CALL_CLOSE)));
+    const [nameAt, argumentsAt] = [call.indexOf(probe), call.search(/\{\s*"probe_key"|<parameter=/)];
+    if (name === undefined) return call.slice(0, nameAt);
+    return call.slice(0, nameAt) + name + call.slice(nameAt + probe.length, argumentsAt);
+  }
+
   override declareTools(tools: readonly ToolDeclaration[], systemPrompt = ""): readonly Message[] {
     return [
       { role: TOOL_DECLARE, content: JSON.stringify(tools) },

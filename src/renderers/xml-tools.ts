@@ -16,6 +16,11 @@ export function writeXmlToolCall(call: ToolCall, writeValue: (value: JsonValue) 
   return `<tool_call>\n<function=${call.name}>\n${parameters.join("")}</function>\n</tool_call>`;
 }
 
+/** How a call goes on behind its tag: to the name that the model chooses, or to the arguments of one. */
+export function xmlCallHead(name: string | undefined): string {
+  return name === undefined ? "<function=" : `<function=${name}>\n`;
+}
+
 /** Reads a call in tags; one in JSON is understood too. */
 export function readXmlToolCall(body: string, rawText: string): ToolCall | UnparsedToolCall {
   const json = readJsonToolCall(body, rawText);

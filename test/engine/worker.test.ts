@@ -54,6 +54,7 @@ describe.each([
           name: "qwen3",
           maxContextLength: 128,
           vocabSize: 64,
+          eosTokenIds: expect.any(Array),
           tokenizerPath: path,
           arch: "qwen3",
           parameters: expect.any(Number),

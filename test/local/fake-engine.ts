@@ -28,6 +28,7 @@ export const fakeModel: BaseModelInfo = {
   name: "fake/tiny",
   maxContextLength: 64,
   vocabSize: 100,
+  eosTokenIds: [],
   tokenizerPath: "/nowhere",
   arch: "fake",
   parameters: 1,

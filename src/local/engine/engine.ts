@@ -6,6 +6,8 @@ export interface BaseModelInfo {
   /** The model's own, or what the key-value cache holds where that is less. */
   maxContextLength: number;
   vocabSize: number;
+  /** The tokens that end a text. */
+  eosTokenIds: readonly number[];
   /** The model's folder, which holds `tokenizer.json` where the model has one. */
   tokenizerPath: string;
   arch: string;

@@ -11,6 +11,7 @@ import { addClientRoutes } from "./access/client-routes.js";
 import { Identities } from "./access/identity.js";
 import { UrlSigner } from "./access/url-signer.js";
 import { addAdminRoutes } from "./admin/admin-routes.js";
+import { openAiDialect } from "./chat/openai-errors.js";
 import { addOpenAiRoutes } from "./chat/openai-routes.js";
 import { addCopyRoute } from "./checkpoints/copy-route.js";
 import { addDownloadRoutes } from "./checkpoints/download-routes.js";
@@ -184,6 +185,7 @@ export async function createServer(options: ServerOptions): Promise<Server> {
     keysRequired: identities.keysRequired,
     identify: (request) => identities.ofRequest(request),
     isClosing: () => futures.isClosed,
+    dialects: [openAiDialect],
     addOpenRoutes(open) {
       routesOf(open, services.reader)(endpoints.health, () => ({ status: "ok" }));
       addDownloadRoutes(open, services);

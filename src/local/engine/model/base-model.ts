@@ -38,6 +38,7 @@ export function loadBaseModel(kernels: Kernels, name: string, folder: string): B
       name,
       maxContextLength: config.maxPositions,
       vocabSize: config.vocabSize,
+      eosTokenIds: config.eosTokenIds,
       tokenizerPath: folder,
       arch: config.arch,
       parameters: layout.length,

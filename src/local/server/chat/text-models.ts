@@ -1,16 +1,35 @@
+import { TinkerError } from "../../../errors.js";
+import { loadTokenizer, type Tokenizer } from "../../../tokenizers/index.js";
 import type { BaseModelInfo } from "../../engine/engine.js";
-import { type EncodeChat, readChatTemplate, readTokenizer } from "../../tokenizer.js";
 import { HttpError } from "../http/http-error.js";
+import { ChatFormats } from "./chat-formats.js";
+import { TokenNames } from "./token-names.js";
 
-/** Text in and out of a model's tokens, special ones left out of the text. */
-export interface TextModel {
-  encode(text: string): number[];
-  decode(tokens: readonly number[]): string;
-  readonly encodeChat: EncodeChat;
+/** Text in and out of a model's tokens, and how it chats. */
+export class TextModel {
+  readonly info: BaseModelInfo;
+  readonly tokenizer: Tokenizer;
+  readonly formats: ChatFormats;
+  #tokenNames: TokenNames | undefined;
+
+  constructor(info: BaseModelInfo, tokenizer: Tokenizer) {
+    this.info = info;
+    this.tokenizer = tokenizer;
+    this.formats = new ChatFormats(info.name, tokenizer);
+  }
+
+  /** Read when they are first asked for: few requests want logprobs, and vocabularies are large. */
+  get tokenNames(): TokenNames {
+    this.#tokenNames ??= new TokenNames(this.info.tokenizerPath, this.tokenizer);
+    return this.#tokenNames;
+  }
 }
 
+/** Finds a model's text side. */
+export type TextModels = (model: BaseModelInfo) => Promise<TextModel>;
+
 /** Loads each model's tokenizer when it is first needed. */
-export function textModels(): (model: BaseModelInfo) => Promise<TextModel> {
+export function textModels(): TextModels {
   const loaded = new Map<string, Promise<TextModel>>();
   return (model) => {
     const known = loaded.get(model.name) ?? load(model);
@@ -20,17 +39,11 @@ export function textModels(): (model: BaseModelInfo) => Promise<TextModel> {
   };
 }
 
-async function load({ name, tokenizerPath }: BaseModelInfo): Promise<TextModel> {
-  const tokenizer = readTokenizer(tokenizerPath);
-  if (tokenizer === null)
-    throw new HttpError(422, `Model ${name} has no tokenizer.json, so it takes and gives tokens only.`);
-  const encodeChat = await readChatTemplate(tokenizerPath, tokenizer);
-  return {
-    encode: (text) => tokenizer.encode(text),
-    decode: (tokens) => tokenizer.decode(tokens, { skipSpecialTokens: true }),
-    encodeChat(messages) {
-      if (encodeChat !== null) return encodeChat(messages);
-      throw new HttpError(422, `Model ${name} has no chat template; use completions instead.`);
-    },
-  };
+async function load(info: BaseModelInfo): Promise<TextModel> {
+  try {
+    return new TextModel(info, await loadTokenizer(info.tokenizerPath, { offline: true }));
+  } catch (error) {
+    if (!(error instanceof TinkerError)) throw error;
+    throw new HttpError(422, `Model ${info.name} has no tokenizer, so it takes and gives tokens only.`);
+  }
 }

@@ -3,8 +3,12 @@ import type { Clock } from "../../../transport/clock.js";
 import type { Logger } from "../../../transport/logger.js";
 import { discardBody } from "./body.js";
 import { crossSite } from "./cross-site.js";
-import { HttpError, statusFor, toHttpError } from "./http-error.js";
-import type { App, AppEnv, Identity } from "./route.js";
+import { type ErrorDialect, HttpError, statusFor, toHttpError } from "./http-error.js";
+import type { App, AppEnv, Call, Identity } from "./route.js";
+
+/** What of the server is somebody's. */
+const NEEDS_KEY = /^\/(api\/v1|oai|v1|tokenize|detokenize|tokenizer_info)(\/|$)/;
+const UNFORESEEN = "The server met an unexpected error; its log says more.";
 
 /** What every request passes through, whatever its route. */
 export interface AppOptions {
@@ -15,6 +19,8 @@ export interface AppOptions {
   readonly origins: readonly string[];
   readonly identify: (request: Request) => Identity;
   readonly isClosing: () => boolean;
+  /** The first that speaks at a path words its errors; elsewhere they are `{ detail }`. */
+  readonly dialects: readonly ErrorDialect[];
   /** Routes that need no key. */
   readonly addOpenRoutes: (app: App) => void;
 }
@@ -24,23 +30,26 @@ export function createApp(options: AppOptions): App {
   const app = new Hono<AppEnv>();
 
   app.onError((error, call) => {
-    const known = toHttpError(error);
     // A client that went away while it was sending: nobody is there to be told, and nothing of ours is wrong.
     if (call.req.raw.signal.aborted) return call.body(null, 400);
-    if (known === undefined) {
+    const known = toHttpError(error);
+    if (known === undefined)
       options.logger.error(`${call.req.method} ${call.req.path} failed: ${error.stack ?? error.message}`);
-      return call.json({ detail: "The server met an unexpected error; its log says more." }, 500);
-    }
-    if (call.req.path.startsWith("/oai/")) {
-      const type = known.status < 500 ? "invalid_request_error" : "server_error";
-      return call.json({ error: { message: known.message, type } }, known.status, known.headers);
-    }
-    return call.json({ detail: known.detail }, statusFor(known, call.req.raw), known.headers);
+    return refuse(call, known ?? new HttpError(500, UNFORESEEN));
   });
 
   app.notFound((call) =>
-    call.json({ detail: `There is no ${call.req.method} ${call.req.path} on this server.` }, 404),
+    refuse(call, new HttpError(404, `There is no ${call.req.method} ${call.req.path} on this server.`)),
   );
+
+  function refuse(call: Call, error: HttpError): Response {
+    const dialect = options.dialects.find(({ speaksAt }) => speaksAt(call.req.path));
+    const { status, body } = dialect?.answer(error) ?? {
+      status: statusFor(error, call.req.raw),
+      body: { detail: error.detail },
+    };
+    return call.json(body, status, error.headers);
+  }
 
   app.use(async (call, next) => {
     await next();
@@ -56,7 +65,7 @@ export function createApp(options: AppOptions): App {
     await next();
   });
   app.use(async (call, next) => {
-    if (/^\/(api\/v1|oai)\//.test(call.req.path)) call.set("identity", options.identify(call.req.raw));
+    if (NEEDS_KEY.test(call.req.path)) call.set("identity", options.identify(call.req.raw));
     await next();
   });
   return app;

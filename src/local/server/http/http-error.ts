@@ -31,6 +31,12 @@ export interface FieldProblem {
   readonly type: string;
 }
 
+/** How errors are worded below some paths, whose clients expect a shape of their own. */
+export interface ErrorDialect {
+  speaksAt(path: string): boolean;
+  answer(error: HttpError): { readonly status: ContentfulStatusCode; readonly body: object };
+}
+
 /** The part of a request that a field stands in. */
 export type Place = "body" | "query";
 

@@ -1,0 +1,119 @@
+import { randomUUID } from "node:crypto";
+import type { Message, ToolCall } from "../../../renderers/messages.js";
+import type { MessageDelta, StreamParser } from "../../../renderers/stream-parser.js";
+import { HeldText } from "./held-text.js";
+
+/** A piece of an answer, in the order in which it was written. */
+export type AnswerPiece =
+  | { readonly type: "text"; readonly text: string }
+  | { readonly type: "reasoning"; readonly text: string }
+  | { readonly type: "calls"; readonly calls: readonly Required<ToolCall>[] };
+
+/** How an answer is read. */
+export interface AnswerFormat {
+  readonly parser: StreamParser;
+  /** Whether calls are looked for: only where functions are declared. */
+  readonly readsCalls: boolean;
+  /** What a call within the text begins with. */
+  readonly callSign: string | undefined;
+  readonly maxCalls: number;
+  /** What the prompt has written of the answer. */
+  readonly prefill: readonly number[];
+}
+
+/**
+ * Reads an answer from its tokens as they come. An answer that is not streamed is read in the same way, so that both
+ * say the same. The newlines between thoughts, text and calls belong to the format and are left out.
+ */
+export class AnswerReader {
+  readonly #format: AnswerFormat;
+  readonly #text: HeldText;
+  readonly #thoughts = new Framed();
+  readonly #shown = new Framed();
+  #tokens = 0;
+  #reasoningTokens = 0;
+  #first: AnswerPiece[];
+
+  constructor(format: AnswerFormat) {
+    this.#format = format;
+    this.#text = new HeldText(format.readsCalls && format.callSign !== undefined ? [format.callSign] : []);
+    this.#first = this.#read(format.parser.push(format.prefill));
+  }
+
+  /** How many tokens the thoughts took. */
+  get reasoningTokens(): number {
+    return this.#reasoningTokens;
+  }
+
+  push(token: number): AnswerPiece[] {
+    this.#tokens += 1;
+    const pieces = [...this.#first, ...this.#read(this.#format.parser.push(token))];
+    this.#first = [];
+    return pieces;
+  }
+
+  /** After the last token: what was held back, and the calls. */
+  end(): AnswerPiece[] {
+    const deltas = this.#format.parser.end();
+    const pieces = [...this.#first, ...this.#read(deltas)];
+    const last = deltas.at(-1);
+    const calls = last?.type === "message" ? this.#calls(last.message) : [];
+    if (calls.length > 0) return [...pieces, { type: "calls", calls }];
+    const rest = this.#shown.push(this.#text.rest, false) + this.#shown.end();
+    return rest === "" ? pieces : [...pieces, { type: "text", text: rest }];
+  }
+
+  #read(deltas: readonly MessageDelta[]): AnswerPiece[] {
+    return deltas.flatMap((delta): AnswerPiece[] => {
+      switch (delta.type) {
+        case "thinking": {
+          const text = this.#thoughts.push(delta.thinking, true);
+          if (text !== "") this.#reasoningTokens = this.#tokens;
+          return text === "" ? [] : [{ type: "reasoning", text }];
+        }
+        case "text": {
+          const text = this.#shown.push(this.#text.push(delta.text), delta.contentIndex > 0);
+          return text === "" ? [] : [{ type: "text", text }];
+        }
+        case "header":
+        case "message":
+          return [];
+        default:
+          return delta satisfies never;
+      }
+    });
+  }
+
+  #calls({ toolCalls = [] }: Message): Required<ToolCall>[] {
+    if (!this.#format.readsCalls) return [];
+    const taken = new Set<string | undefined>();
+    return toolCalls.slice(0, this.#format.maxCalls).map(({ id, name, arguments: given }) => {
+      const isFree = id !== undefined && id !== "" && !taken.has(id);
+      taken.add(id);
+      return { id: isFree ? id : `call_${randomUUID().replaceAll("-", "")}`, name, arguments: given };
+    });
+  }
+}
+
+/** Text without the newlines before and behind it. */
+class Framed {
+  #hasBegun = false;
+  #newlines = "";
+
+  push(text: string, isFramed: boolean): string {
+    const fresh = this.#hasBegun || !isFramed ? text : text.replace(/^\n+/, "");
+    if (fresh === "") return "";
+    this.#hasBegun = true;
+    const whole = this.#newlines + fresh;
+    const end = whole.search(/\n*$/);
+    this.#newlines = whole.slice(end);
+    return whole.slice(0, end);
+  }
+
+  /** The newlines behind the text, where they belong to it after all. */
+  end(): string {
+    const held = this.#newlines;
+    this.#newlines = "";
+    return held;
+  }
+}

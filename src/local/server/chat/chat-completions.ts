@@ -1,0 +1,139 @@
+import { randomUUID } from "node:crypto";
+import { TinkerError } from "../../../errors.js";
+import { type Message, textOf } from "../../../renderers/messages.js";
+import type { Renderer } from "../../../renderers/renderer.js";
+import type { Clock } from "../../../transport/clock.js";
+import type { BodyReader } from "../http/body.js";
+import type { App } from "../http/route.js";
+import { AnswerReader } from "./answer-reader.js";
+import { chatChunks, choiceEvents, type PreparedChat, wholeChoices } from "./chat-choices.js";
+import {
+  type ChatRequest,
+  chatSchema,
+  checkResponseFormat,
+  readMessages,
+  readTools,
+} from "./chat-request.js";
+import { eventStream } from "./event-stream.js";
+import { chatLogprobs, type ScoredPlace } from "./logprobs.js";
+import { findModel, type ModelServices } from "./models.js";
+import { invalidValue, OPENAI_PATHS, unsupported } from "./openai-errors.js";
+import { readRequest } from "./openai-request.js";
+import { sampleWork } from "./sample-work.js";
+import { type SampleServices, sampleEvents } from "./sampled-tokens.js";
+import type { TextModel, TextModels } from "./text-models.js";
+import { Usage } from "./usage.js";
+
+/** What completions need of the server. */
+export interface CompletionServices extends ModelServices, SampleServices {
+  readonly clock: Clock;
+  readonly reader: BodyReader;
+  readonly textModelOf: TextModels;
+}
+
+/** Conversations in, messages out, in the model's own format. */
+export function addChatRoutes(app: App, services: CompletionServices): void {
+  const { clock, reader, textModelOf } = services;
+  for (const path of OPENAI_PATHS) {
+    app.post(`${path}/chat/completions`, async (call) => {
+      const request = await readRequest(call, reader, chatSchema);
+      const identity = call.get("identity");
+      const model = findModel(services, identity, request.model);
+      const text = await textModelOf(model.info);
+      const prepared = prepareChat(request, text);
+      const gone = new AbortController();
+      const signal = AbortSignal.any([call.req.raw.signal, gone.signal]);
+      const works = [prepared.work];
+      const isLive = request.stream === true;
+      const usage = new Usage();
+      usage.promptTokens = prepared.work.prompt.length;
+      const samples = sampleEvents(services, { identity, model, works, isLive, signal });
+      const events = choiceEvents(samples, prepared, usage);
+      const created = Math.floor(clock.wallNow() / 1000);
+      const head = { id: `chatcmpl-${randomUUID()}`, created, model: request.model };
+      const logprobsOf = (places: readonly ScoredPlace[]) =>
+        request.logprobs ? chatLogprobs(text.tokenNames, places) : null;
+      if (isLive) {
+        const withUsage = request.stream_options?.include_usage === true;
+        return eventStream(chatChunks(events, { head, usage, withUsage, logprobsOf }), gone);
+      }
+      const choices = await wholeChoices(events, request.n ?? 1, logprobsOf);
+      return call.json({ ...head, object: "chat.completion", choices, usage: usage.toJson() });
+    });
+  }
+}
+
+function prepareChat(request: ChatRequest, { info, tokenizer, formats }: TextModel): PreparedChat {
+  checkResponseFormat(request);
+  const messages = readMessages(request);
+  const { tools, isForced, forcedName } = readTools(request);
+  const { reasoning_effort: effort, chat_template_kwargs: variables } = request;
+  const wish = { effort: effort ?? undefined, enabled: variables?.enable_thinking };
+  // The beginning of a call leaves no place for thoughts.
+  const renderer = isForced ? formats.chooseUnthinking() : formats.choose(wish);
+  const opening = isForced ? renderer.callOpening(forcedName) : "";
+  if (opening === undefined)
+    throw unsupported("tool_choice", `must be none or auto with ${info.name}: its format opens no call.`);
+  const conversation = withTools(renderer, messages, tools);
+  const prompt = promptTokens(renderer, conversation, opening);
+  const stopTexts = [request.stop ?? []].flat();
+  const [turnEnds, endTexts] = stopsOf(renderer);
+  const otherEnds = info.eosTokenIds.filter((token) => !turnEnds.includes(token));
+  const topLogprobs = request.logprobs ? (request.top_logprobs ?? 0) : 0;
+  const work = sampleWork(request, info, {
+    prompt,
+    promptParam: "messages",
+    maxTokens: request.max_completion_tokens ?? request.max_tokens ?? undefined,
+    stopTokens: [...turnEnds, ...otherEnds],
+    stopTexts: [...endTexts, ...stopTexts],
+    topLogprobs,
+    scoresPrompt: false,
+  });
+  const prefill = tokenizer.encode(opening, { addSpecialTokens: false });
+  return {
+    work,
+    turnEnds,
+    otherEnds,
+    newReader: () =>
+      new AnswerReader({
+        parser: renderer.streamParser(conversation, stopTexts),
+        readsCalls: tools.length > 0,
+        callSign: renderer.callSign,
+        maxCalls: request.parallel_tool_calls === false ? 1 : Number.POSITIVE_INFINITY,
+        prefill,
+      }),
+  };
+}
+
+/** Tools are declared before the conversation, together with what its system message says. */
+function withTools(
+  renderer: Renderer,
+  messages: readonly Message[],
+  tools: ReturnType<typeof readTools>["tools"],
+): readonly Message[] {
+  if (tools.length === 0) return messages;
+  const [first, ...rest] = messages;
+  const hasSystem = first?.role === "system";
+  try {
+    const declared = renderer.declareTools(tools, hasSystem ? textOf(first) : "");
+    return [...declared, ...(hasSystem ? rest : messages)];
+  } catch (error) {
+    if (!(error instanceof TinkerError)) throw error;
+    throw unsupported("tools", `cannot be given to this model: ${error.message}`);
+  }
+}
+
+function promptTokens(renderer: Renderer, messages: readonly Message[], prefill: string): readonly number[] {
+  try {
+    const { chunks } = renderer.buildPrompt(messages, prefill === "" ? {} : { prefill });
+    return chunks.flatMap((chunk) => (chunk.type === "encoded_text" ? [...chunk.tokens] : []));
+  } catch (error) {
+    if (!(error instanceof TinkerError)) throw error;
+    throw invalidValue("messages", `messages cannot be written in this model's format: ${error.message}`);
+  }
+}
+
+function stopsOf({ stopSequences }: Renderer): [tokens: number[], texts: string[]] {
+  const stops: readonly (number | string)[] = stopSequences;
+  return [stops.filter((stop) => typeof stop === "number"), stops.filter((stop) => typeof stop === "string")];
+}
