@@ -2,8 +2,8 @@
  * Tokenizers and chat templates: text to tokens and back, a conversation as the model was taught to read it, text as
  * it is sampled, and a large batch that leaves the program free for other things.
  *
- * `getTokenizer()` finds the tokenizer of a client's model: in the package for tinkerts/nano, else in a folder, in the
- * Hugging Face cache, or on the hub.
+ * `getTokenizer()` finds the tokenizer of a client's model: in the package for tinkerts/nano, else in the Hugging Face
+ * cache, on the server, or on the hub.
  *
  * Runs on the built-in backend; with TINKER_BASE_URL set (and TINKER_API_KEY, if it wants one) on that server.
  */

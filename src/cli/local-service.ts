@@ -10,8 +10,6 @@ export interface OpenedService extends AsyncDisposable {
   readonly service: ServiceClient;
   /** The model, by the name that this server has for it. */
   readonly baseModel: string | undefined;
-  /** Where the built-in backend has its model from. */
-  readonly modelFolder: string | undefined;
 }
 
 /**
@@ -24,7 +22,7 @@ export async function openService(
 ): Promise<OpenedService> {
   if (hasServer(context)) {
     const service = await context.serviceClient();
-    return { service, baseModel, modelFolder: undefined, [Symbol.asyncDispose]: async () => {} };
+    return { service, baseModel, [Symbol.asyncDispose]: async () => {} };
   }
   const { checkModel } = await import("../local/engine/model/base-model.js");
   const { defaultModel } = await import("../local/default-model.js");
@@ -41,7 +39,6 @@ export async function openService(
   return {
     service,
     baseModel: baseModel === undefined ? undefined : model.name,
-    modelFolder: model.path,
     [Symbol.asyncDispose]: async () => {
       await service.close();
       await backend.close();

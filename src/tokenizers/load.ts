@@ -1,5 +1,5 @@
 import { TinkerError } from "../errors.js";
-import { platform } from "../transport/index.js";
+import { HOSTED_BASE_URL, platform, untilAborted } from "../transport/index.js";
 import { SDK_VERSION } from "../version.js";
 import { compileChatTemplate, findChatTemplates, specialTokensOf } from "./chat-template.js";
 import { createTextTokenizer, readSettings, type TokenizerFileName, type TokenizerFiles } from "./files.js";
@@ -8,6 +8,7 @@ import { downloadFromHub } from "./hub.js";
 import { hubCacheFolder, readCache, writeCache } from "./hub-cache.js";
 import { node, packageFile } from "./node-builtins.js";
 import { resolveTokenizerId, type TokenizerModel, type TokenizerReference } from "./resolve-id.js";
+import { downloadFromServer, type TokenizerServer } from "./server.js";
 import { Tokenizer } from "./tokenizer.js";
 
 /** Where a tokenizer is looked for: the cache, the hub, a revision. */
@@ -57,17 +58,91 @@ export function tokenizerForModel(
 export function loadTokenizer(idOrFolder: string, options: LoadTokenizerOptions = {}): Promise<Tokenizer> {
   return attempt(() => {
     const settings = withDefaults(options);
-    const { endpoint, cacheFolder, revision, offline } = settings;
-    const key = JSON.stringify([idOrFolder, revision, endpoint, cacheFolder, offline]);
+    const key = keyOf(idOrFolder, settings);
     const loaded = loadedTokenizers();
     let tokenizer = loaded.get(key);
     if (tokenizer === undefined) {
-      tokenizer = load({ id: idOrFolder, revision }, settings);
+      tokenizer = load({ id: idOrFolder, revision: settings.revision }, settings);
       loaded.set(key, tokenizer);
       tokenizer.catch(() => loaded.delete(key));
     }
     return tokenizer;
   });
+}
+
+/**
+ * The tokenizer of a model of a server. What is in the package or in the cache is at hand; else the server is asked,
+ * which has the model's files where it runs the model itself; else it is looked for as `tokenizerForModel` does.
+ */
+export async function tokenizerOfServer(
+  server: TokenizerServer,
+  model: TokenizerModel,
+  { signal, ...options }: LoadTokenizerOptions & { readonly signal?: AbortSignal | undefined } = {},
+): Promise<Tokenizer> {
+  // A revision is the hub's, and the hosted service gives no files.
+  const isAsked = options.revision === undefined && server.baseURL !== HOSTED_BASE_URL;
+  if (model.modelName === NANO.id && packageFile(NANO.folder)) return await loadTokenizer(NANO.id);
+  if (!isAsked || (await isCached(model, options))) {
+    return await untilAborted(tokenizerForModel(model, options), signal);
+  }
+  const given = await untilAborted(fromServer(server, model.modelName), signal);
+  if (typeof given !== "string") return given;
+  const found = tokenizerForModel(model, options).catch((error: unknown) => {
+    if (!(error instanceof TinkerError)) throw error;
+    const asked = `The server at ${server.baseURL} was asked for it first: ${given}.`;
+    throw new TinkerError(`${error.message} ${asked}`, { cause: error });
+  });
+  return await untilAborted(found, signal);
+}
+
+/** A tokenizer, or why the server gives none. */
+type FromServer = Promise<Tokenizer | string>;
+
+const byAddress = new Map<string, Map<string, FromServer>>();
+const byFetch = new WeakMap<typeof fetch, Map<string, FromServer>>();
+
+function fromServer(server: TokenizerServer, modelName: string): FromServer {
+  const models = modelsOf(server);
+  const known = models.get(modelName);
+  if (known !== undefined) return known;
+  const asking = askServer(server, modelName);
+  models.set(modelName, asking);
+  asking.catch(() => models.delete(modelName));
+  return asking;
+}
+
+async function askServer(server: TokenizerServer, modelName: string): FromServer {
+  const { files, refusal } = await downloadFromServer(server, modelName);
+  return files === undefined ? refusal : await fromFiles(modelName, { files, place: server.baseURL });
+}
+
+function modelsOf({ server }: TokenizerServer): Map<string, FromServer> {
+  const known = typeof server === "string" ? byAddress.get(server) : byFetch.get(server);
+  if (known !== undefined) return known;
+  const models = new Map<string, FromServer>();
+  if (typeof server === "string") byAddress.set(server, models);
+  else byFetch.set(server, models);
+  return models;
+}
+
+/** Whether a tokenizer of the hub is in memory or on disk. */
+async function isCached(model: TokenizerModel, options: LoadTokenizerOptions): Promise<boolean> {
+  let reference: TokenizerReference;
+  try {
+    reference = resolveTokenizerId(model);
+  } catch {
+    // Not public, which the server may not mind.
+    return false;
+  }
+  const { id, revision } = reference;
+  const settings = withDefaults({ ...options, revision });
+  if (!HUB_ID.test(id) || settings.cacheFolder === undefined) return false;
+  if (loadedTokenizers().has(keyOf(id, settings))) return true;
+  return isUsable((await readCache(settings.cacheFolder, reference)).files);
+}
+
+function keyOf(id: string, { revision, endpoint, cacheFolder, offline }: Settings): string {
+  return JSON.stringify([id, revision, endpoint, cacheFolder, offline]);
 }
 
 /** What goes wrong at once is a rejection as well. */
@@ -92,12 +167,15 @@ function withDefaults(options: LoadTokenizerOptions) {
 }
 
 async function load(reference: TokenizerReference, settings: Settings): Promise<Tokenizer> {
-  const { files, place } = await find(reference, settings);
+  return await fromFiles(reference.id, await find(reference, settings));
+}
+
+async function fromFiles(name: string, { files, place }: Found): Promise<Tokenizer> {
   const tokenizerSettings = readSettings(files, place);
   const templates = findChatTemplates(tokenizerSettings, files["chat_template.jinja"]);
   const specialTokens = specialTokensOf(tokenizerSettings);
   return new Tokenizer({
-    name: reference.id,
+    name,
     text: createTextTokenizer(files, place),
     renderChat: await compileChatTemplate(templates, tokenizerSettings),
     bosToken: specialTokens["bos_token"],

@@ -112,6 +112,11 @@ export class HttpClient {
     return this.#options.apiKey ?? platform.env("TINKER_API_KEY");
   }
 
+  /** Tells servers apart: the address, or the caller's `fetch`, behind which any server may be. */
+  get server(): string | typeof fetch {
+    return this.#options.fetch ?? this.baseURL;
+  }
+
   /** The credential this client was given or finds around it; before any exchange for a JWT. */
   resolveAuth(options: { enforceCommand?: boolean } = {}): AuthProvider {
     return resolveAuth({ apiKey: this.#options.apiKey, baseURL: this.baseURL, platform, ...options });

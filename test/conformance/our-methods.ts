@@ -92,6 +92,8 @@ export async function runOurMethods(
   await attempt("RestClient.getServerCapabilities", () => rest.getServerCapabilities());
   const offered = await attempt("ServiceClient.getServerCapabilities", () => service.getServerCapabilities());
   const baseModel = wantedModel ?? offered?.supportedModels[0]?.modelName ?? "";
+  await attempt("RestClient.getTokenizer", () => rest.getTokenizer(baseModel));
+  await attempt("ServiceClient.getTokenizer", () => service.getTokenizer(baseModel));
   const session = await attempt("ServiceClient.getSessionId", () => service.getSessionId());
 
   // --- training

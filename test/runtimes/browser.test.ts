@@ -6,6 +6,8 @@ import { join } from "node:path";
 import { chromium } from "playwright-core";
 import { build, type Rolldown } from "vite";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { startLocalBackend } from "../../src/local/index.js";
+import { loadTokenizer } from "../../src/tokenizers/index.js";
 import { newcomerFolder } from "../support/newcomer.js";
 import { SAMPLED_LOGPROBS, SAMPLED_TOKENS, samplingServer } from "./sampling-server.js";
 
@@ -51,6 +53,16 @@ export async function sampleOnce(baseURL) {
 }
 `;
 
+/** For a model that no hub has. */
+const TOKENIZER_SCRIPT = `
+export async function encodeWith(baseURL, text) {
+  const service = new ServiceClient({ baseURL, apiKey: "tml-page" });
+  const tokenizer = await service.getTokenizer("tinkerts/nano", { endpoint: "http://127.0.0.1:9" });
+  await service.close();
+  return tokenizer.encode(text);
+}
+`;
+
 const PAGE = `<!doctype html><title>tinkerts</title><script type="module">
 import * as entry from "/bundle.js";
 window.tinkerts = entry;
@@ -58,7 +70,7 @@ window.tinkerts = entry;
 
 /** The chunks of the bundle, the entry first; parts that load when used are chunks of their own. */
 async function bundleForBrowser(folder: string): Promise<Rolldown.OutputChunk[]> {
-  writeFileSync(join(folder, "page.js"), PAGE_SCRIPT);
+  writeFileSync(join(folder, "page.js"), PAGE_SCRIPT + TOKENIZER_SCRIPT);
   const result = await build({
     root: folder,
     configFile: false,
@@ -139,6 +151,24 @@ describe("a browser bundle", () => {
       expect(sample?.headers["x-api-key"]).toBe("tml-page");
       expect(sample?.headers["x-stainless-runtime"]).toBe("browser");
       expect(tinker.requestsTo("POST /api/v1/sessions/*/finish")).toHaveLength(1);
+    },
+  );
+
+  it.skipIf(skipReason !== undefined)(
+    `has the tokenizer of tinkerts/nano from the server that runs it${skipReason ? ` (${skipReason})` : ""}`,
+    { timeout: 60_000 },
+    async () => {
+      await using backend = await startLocalBackend({ threads: 1 });
+      await using site = await serveSite(chunks);
+      await using browser = await chromium.launch({ executablePath: browserPath!, args: BROWSER_FLAGS });
+      const page = await browser.newPage();
+      await page.goto(site.origin);
+      await page.waitForFunction("window.tinkerts !== undefined");
+      const text = "naïve 😀 <|im_end|>";
+      const tokens = await page.evaluate(
+        `window.tinkerts.encodeWith(${JSON.stringify(backend.baseURL)}, ${JSON.stringify(text)})`,
+      );
+      expect(tokens).toEqual((await loadTokenizer("tinkerts/nano")).encode(text));
     },
   );
 });

@@ -5,6 +5,7 @@ import { type Tokenizer, tokenizerForModel } from "../../tokenizers/index.js";
 import { type CommandContext, type CommandModule, UsageError } from "../context.js";
 import { printReport } from "../data-check/report.js";
 import { showRows } from "../data-check/shown-rows.js";
+import { hasServer } from "../local-service.js";
 import { trainOnOption, wholeNumber } from "../option-values.js";
 import { progressBar } from "../output/index.js";
 import { whileWaiting } from "../output/waiting.js";
@@ -65,7 +66,10 @@ function rendererName({ model, renderer, maxLength }: DataCheckOptions): string 
   return undefined;
 }
 
-async function openTokenizer({ stderr }: CommandContext, model: string): Promise<Tokenizer> {
-  const loading = tokenizerForModel({ modelName: model });
-  return await whileWaiting(stderr, `loading the tokenizer of ${model}`, loading);
+/** A server that is named may have the model's files; the check itself needs none. */
+async function openTokenizer(context: CommandContext, model: string): Promise<Tokenizer> {
+  const loading = hasServer(context)
+    ? (await context.restClient()).getTokenizer(model)
+    : tokenizerForModel({ modelName: model });
+  return await whileWaiting(context.stderr, `loading the tokenizer of ${model}`, loading);
 }

@@ -2,7 +2,7 @@ import { basename } from "node:path";
 import { Option } from "commander";
 import type { SamplingClient } from "tinkerts";
 import { prepareChat } from "../../cookbook/chat/chat.js";
-import { rendererFor, rendererOf } from "../../cookbook/chat/index.js";
+import { rendererOf } from "../../cookbook/chat/index.js";
 import { needsAnswers } from "../../cookbook/evaluation/graders.js";
 import { type EvaluateOptions, evaluate } from "../../cookbook/evaluation/index.js";
 import { readTasks, type Task, withSystem } from "../../cookbook/evaluation/tasks.js";
@@ -76,7 +76,7 @@ async function evaluateTasks(file: string, options: EvalOptions, context: Comman
   const signal = context.interruption();
   const source = checkpoint === undefined ? { baseModel } : { modelPath: checkpoint };
   const sampler = await service.createSamplingClient({ ...source, signal });
-  const renderer = await openRenderer(sampler, server.modelFolder, options.renderer);
+  const renderer = await rendererOf(sampler, options.renderer);
   if (options.dryRun) await showPlan(context, { sampler, renderer }, wanted, options);
   else {
     const settings = { ...grading.settings, renderer: options.renderer };
@@ -147,17 +147,6 @@ function whatIsKept(folder: string | undefined, done: number, total: number): st
 function nameOf(file: string): string {
   const name = basename(file).replace(/\.(?:jsonl|json|parquet)(?:\.gz)?$/i, "");
   return name.replaceAll(/[^\w.-]+/g, "-").replace(/^\W+$/, "tasks") || "tasks";
-}
-
-/** A model in a folder has its tokenizer there, and no hub knows it. */
-async function openRenderer(
-  sampler: SamplingClient,
-  folder: string | undefined,
-  name: string | undefined,
-): Promise<Renderer> {
-  if (folder === undefined) return await rendererOf(sampler, name);
-  const { loadTokenizer } = await import("../../tokenizers/index.js");
-  return rendererFor(await sampler.getBaseModel(), await loadTokenizer(folder), name);
 }
 
 async function showPlan(

@@ -1,7 +1,9 @@
 import { TinkerError, ValidationError } from "../../errors.js";
 import { Metrics } from "../../session/index.js";
+import type { LoadTokenizerOptions, Tokenizer } from "../../tokenizers/index.js";
 import {
   APIPromise,
+  type ApiRequest,
   callEndpoint,
   type EndpointOptions,
   type HttpClientOptions,
@@ -98,6 +100,17 @@ export class RestClient {
   /** The models a server offers. */
   getServerCapabilities(options: RequestOptions = {}): APIPromise<ServerCapabilities> {
     return this.#rest.call(endpoints.getServerCapabilities, {}, options);
+  }
+
+  /** The tokenizer of a base model of the server, as the clients that train it and sample from it have it. */
+  async getTokenizer(
+    baseModel: string,
+    options: LoadTokenizerOptions & Pick<RequestOptions, "signal"> = {},
+  ): Promise<Tokenizer> {
+    const { baseURL, server } = this.#rest.http;
+    const { tokenizerOfServer } = await import("../../tokenizers/load.js");
+    const exchange = (request: ApiRequest) => this.#rest.exchange(request);
+    return await tokenizerOfServer({ baseURL, server, exchange }, { modelName: baseModel }, options);
   }
 
   /** Who the credential belongs to. Needs a server that exchanges credentials for tokens, or a token as the key. */

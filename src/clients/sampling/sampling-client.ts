@@ -253,12 +253,12 @@ export class SamplingClient {
     return (await this.getInfo(options)).baseModel;
   }
 
-  /** The tokenizer of the base model, loaded once for the process. */
+  /** The tokenizer of the base model: from the package, the cache, the server or the hub. Loaded once for the process. */
   async getTokenizer(options: LoadTokenizerOptions & RequestOptions = {}): Promise<Tokenizer> {
     const { signal, timeout, maxRetries, headers, ...loading } = options;
     const modelName = await this.getBaseModel({ signal, timeout, maxRetries, headers });
-    const { tokenizerForModel } = await import("../../tokenizers/index.js");
-    return await tokenizerForModel({ modelName }, loading);
+    const { tokenizerOfServer } = await import("../../tokenizers/load.js");
+    return await tokenizerOfServer(this.#context.http, { modelName }, { ...loading, signal });
   }
 
   /** What the server knows of this sampler. */

@@ -9,6 +9,7 @@ import {
   valueOrThrow,
 } from "../../futures/index.js";
 import { Metrics, Session, type SessionOptions, type Telemetry } from "../../session/index.js";
+import type { LoadTokenizerOptions, Tokenizer } from "../../tokenizers/index.js";
 import {
   type APIPromise,
   type EndpointOptions,
@@ -118,6 +119,14 @@ export class ServiceClient {
   /** The models a server offers. Needs no session. */
   async getServerCapabilities(options: RequestOptions = {}): Promise<ServerCapabilities> {
     return this.createRestClient().getServerCapabilities(options);
+  }
+
+  /** The tokenizer of a base model, before anything is trained or sampled. Needs no session. */
+  async getTokenizer(
+    baseModel: string,
+    options: LoadTokenizerOptions & Pick<RequestOptions, "signal"> = {},
+  ): Promise<Tokenizer> {
+    return this.createRestClient().getTokenizer(baseModel, options);
   }
 
   /** A training client for a new LoRA adapter on a base model. Waits until the server has made the model. */

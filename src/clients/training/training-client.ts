@@ -273,13 +273,14 @@ export class TrainingClient {
     return deliverPlain(this.#context, endpoints.getInfo, { modelId: this.modelId }, options);
   }
 
-  /** The tokenizer of the model, loaded once for the process. */
+  /** The tokenizer of the model: from the package, the cache, the server or the hub. Loaded once for the process. */
   async getTokenizer(options: LoadTokenizerOptions & RequestOptions = {}): Promise<Tokenizer> {
     const { signal, timeout, maxRetries, headers, ...loading } = options;
     const info = await this.getInfo({ signal, timeout, maxRetries, headers });
     const { modelName, tokenizerId } = info.modelData;
-    const { tokenizerForModel } = await import("../../tokenizers/index.js");
-    return await tokenizerForModel({ modelName: modelName ?? info.modelName ?? "", tokenizerId }, loading);
+    const { tokenizerOfServer } = await import("../../tokenizers/load.js");
+    const model = { modelName: modelName ?? info.modelName ?? "", tokenizerId };
+    return await tokenizerOfServer(this.#context.http, model, { ...loading, signal });
   }
 
   /** Frees the model on the server, after the calls made so far. It cannot be used afterwards. */

@@ -1,7 +1,6 @@
 import type { ServiceClient } from "../../clients/index.js";
 import { ValidationError } from "../../errors.js";
 import { getRenderer, type Renderer } from "../../renderers/index.js";
-import { tokenizerForModel } from "../../tokenizers/index.js";
 import { throwIfAborted } from "../../transport/index.js";
 import { rendererNameFor } from "../chat/renderer-of.js";
 import { checkOptions, type TrainSupervisedOptions } from "./options.js";
@@ -36,8 +35,8 @@ export async function prepareRun(options: TrainSupervisedOptions): Promise<Prepa
   const { service, model, trainOn = "all_assistant_messages", reduction = "mean", seed = 0 } = options;
   // Before the first step there is nothing to save: both end it at once.
   const signal = AbortSignal.any([options.signal, options.pauseSignal].filter((each) => each !== undefined));
-  const { renderer, rendererName } = await findRenderer(options);
   const maxLength = options.maxLength ?? (await longestInput(service, model, signal));
+  const { renderer, rendererName } = await findRenderer(options, signal);
   const data = await openTrainingData({ ...options, renderer, trainOn, maxLength, reduction, seed, signal });
   try {
     throwIfAborted(signal, "The run");
@@ -51,16 +50,14 @@ export async function prepareRun(options: TrainSupervisedOptions): Promise<Prepa
   }
 }
 
-async function findRenderer({
-  model,
-  renderer,
-  tokenizer,
-}: TrainSupervisedOptions): Promise<{ renderer: Renderer; rendererName: string }> {
+async function findRenderer(
+  { service, model, renderer, tokenizer }: TrainSupervisedOptions,
+  signal: AbortSignal,
+): Promise<{ renderer: Renderer; rendererName: string }> {
   if (typeof renderer === "object") return { renderer, rendererName: renderer.constructor.name };
-  const read = tokenizer ?? (await tokenizerForModel({ modelName: model }));
+  const read = tokenizer ?? (await service.getTokenizer(model, { signal }));
   const rendererName = renderer ?? rendererNameFor(model, read);
-  const found = getRenderer(rendererName, read);
-  return { renderer: found, rendererName };
+  return { renderer: getRenderer(rendererName, read), rendererName };
 }
 
 /** What the server says that the model can read; undefined where it does not say. */
