@@ -177,6 +177,43 @@ describe("chat", () => {
 });
 
 describe("chatStream", () => {
+  it("gives text while the rest is still being drawn", async () => {
+    server.engine.answers = ["12 is what I say."];
+    server.engine.saysBefore = 2;
+    server.engine.hold();
+    try {
+      const deltas = chatStream(sampler, [user("Hi!")]);
+      const early = [];
+      while (early.join("") !== "12") {
+        const { value } = await deltas.next();
+        if (value?.type === "text") early.push(value.text);
+      }
+      server.engine.open();
+      let last: ChatDelta | undefined;
+      for await (const delta of deltas) last = delta;
+      expect(last).toMatchObject({ type: "message", text: "12 is what I say." });
+    } finally {
+      server.engine.saysBefore = 0;
+      server.engine.open();
+    }
+  });
+
+  it("makes the server stop where its loop is left", async () => {
+    server.engine.answers = ["12 is what I say."];
+    server.engine.saysBefore = 2;
+    server.engine.hold();
+    server.engine.calls.length = 0;
+    try {
+      for await (const delta of chatStream(sampler, [user("Hi!")])) if (delta.type === "text") break;
+      await vi.waitFor(() =>
+        expect(server.engine.calls).toContainEqual(expect.stringMatching(/^cancel .*stream-/)),
+      );
+    } finally {
+      server.engine.saysBefore = 0;
+      server.engine.open();
+    }
+  });
+
   it("gives text and thoughts as they come, and the whole answer last", async () => {
     server.engine.answers = ["<think>Hm.</think>Hello."];
     const deltas: ChatDelta[] = [];

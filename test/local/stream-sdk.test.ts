@@ -210,14 +210,18 @@ describe("streams of the real engine", () => {
 /** Says texts of many bytes a character, token by token, and stops as the real engine does. */
 class SayingEngine extends FakeEngine {
   readonly #tokenizer: Tokenizer;
+  readonly #tokenizerPath: string;
 
-  constructor(tokenizer: Tokenizer) {
+  constructor(tokenizer: Tokenizer, tokenizerPath: string) {
     super();
     this.#tokenizer = tokenizer;
+    this.#tokenizerPath = tokenizerPath;
   }
 
   override async models(): Promise<BaseModelInfo[]> {
-    return [{ ...fakeModel, vocabSize: 512, maxContextLength: 4096, tokenizerPath: defaultModel.path }];
+    const { name } = defaultModel;
+    const sizes = { vocabSize: 512, maxContextLength: 4096 };
+    return [{ ...fakeModel, ...sizes, name, tokenizerPath: this.#tokenizerPath }];
   }
 
   override async sample(call: SampleCall, onToken?: OnToken): Promise<SampleResult> {
@@ -245,20 +249,41 @@ class SayingEngine extends FakeEngine {
   }
 }
 
-it("characters of many bytes and stop texts among them come whole or not at all", async () => {
-  const tokenizer = await loadTokenizer(defaultModel.name);
-  const engine = new SayingEngine(tokenizer);
-  await using backend = await startLocalBackend({ engine, logger: silent, listen: false });
-  await using service = new ServiceClient(backend);
-  const sampler = await service.createSamplingClient({ baseModel: fakeModel.name });
-  await inTurns(300, 8, async (index) => {
-    const { next, of } = dice(index + 77);
-    const stops = ["本語", "🙂é", "b日", "👧", "ab\n", "とう ", "aß", "zz"];
-    const stop = Array.from({ length: next(3) }, () => of(stops));
-    const samplingParams = { seed: next(1e6), maxTokens: 1 + next(80), ...(stop.length > 0 && { stop }) };
-    await compare(sampler, tokenizer, { prompt: [1 + next(50)], samplingParams });
-    const { pieces } = await read(sampler.stream({ prompt: [1], samplingParams }));
-    for (const { text, stopReason } of pieces)
-      if (stopReason === undefined) expect(text).not.toContain("\uFFFD");
-  });
-}, 120_000);
+it.each([
+  ["from the server", defaultModel.path, 200],
+  ["from the client's tokenizer, where the server has none", "/nowhere", 200],
+  ["from the client's tokenizer, where the server cannot stream", defaultModel.path, 404],
+])(
+  "characters of many bytes and stop texts among them come whole or not at all: %s",
+  async (_, tokenizerPath, status) => {
+    const tokenizer = await loadTokenizer(defaultModel.name);
+    const engine = new SayingEngine(tokenizer, tokenizerPath);
+    await using backend = await startLocalBackend({ engine, logger: silent, listen: false });
+    const paths: string[] = [];
+    await using service = new ServiceClient({
+      ...backend,
+      fetch: async (input, init) => {
+        const { pathname } = new URL(String(input));
+        paths.push(pathname);
+        return pathname.endsWith("/stream_sample") && status === 404
+          ? Response.json({ detail: "no such route" }, { status })
+          : backend.fetch(input, init);
+      },
+    });
+    const sampler = await service.createSamplingClient({ baseModel: defaultModel.name });
+    await inTurns(200, 8, async (index) => {
+      const { next, of } = dice(index + 77);
+      const stops = ["本語", "🙂é", "b日", "👧", "ab\n", "とう ", "aß", "zz"];
+      const stop = Array.from({ length: next(3) }, () => of(stops));
+      const samplingParams = { seed: next(1e6), maxTokens: 1 + next(80), ...(stop.length > 0 && { stop }) };
+      await compare(sampler, tokenizer, { prompt: [1 + next(50)], samplingParams });
+      const { pieces } = await read(sampler.stream({ prompt: [1], samplingParams }));
+      for (const { text, stopReason } of pieces)
+        if (stopReason === undefined) expect(text).not.toContain("\uFFFD");
+    });
+    const streams = paths.filter((path) => path.endsWith("/stream_sample")).length;
+    if (status === 404) expect(streams).toBeLessThanOrEqual(8);
+    else expect(streams).toBe(400);
+  },
+  120_000,
+);

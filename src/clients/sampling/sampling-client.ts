@@ -4,16 +4,13 @@ import {
   type APIFuture,
   type AttemptSettings,
   attemptOf,
-  type DeliveryOptions,
   deliver,
   deliverPlain,
-  type Fate,
   handIn,
   type QueueStateLogger,
   resultOf,
   SessionFuturesPoller,
   startOperation,
-  valueOrThrow,
   withSignals,
 } from "../../futures/index.js";
 import { type AttachOptions, Session } from "../../session/index.js";
@@ -27,10 +24,8 @@ import {
 } from "../../transport/index.js";
 import {
   checkTinkerPath,
-  type EncodedRequest,
   encodeRequest,
   endpoints,
-  estimateModelInputBytes,
   type ModelInputLike,
   type SampledPiece,
   type SampleRequest,
@@ -194,7 +189,7 @@ export class SamplingClient {
     options: RequestOptions & { signal: AbortSignal },
     tell: (piece: SampledPiece) => Promise<void>,
   ): Promise<SampleResponse | undefined> {
-    const { http } = this.#context;
+    const { http, samplingLimits } = this.#context;
     const { signal } = options;
     const encode = () =>
       encodeRequest(endpoints.streamSample, {
@@ -212,7 +207,7 @@ export class SamplingClient {
         timeoutMs: options.timeout ?? http.timeoutMs,
         maxRetries: http.maxRetriesOf(options),
         open: () =>
-          this.#withinLimits(request, options, encode, (encoded, delivery) => {
+          samplingLimits.send(request, options, encode, (encoded, delivery) => {
             const send = (settings: AttemptSettings) =>
               http.open({ ...attemptOf(encoded, settings), accept });
             return deliver(this.#context, send, delivery);
@@ -338,7 +333,7 @@ export class SamplingClient {
         const seqId = number;
         const send = async () => {
           accepted = undefined;
-          accepted = await this.#withinLimits(
+          accepted = await this.#context.samplingLimits.send(
             request,
             { ...options, signal },
             () => encode(seqId),
@@ -371,36 +366,6 @@ export class SamplingClient {
         progress.end();
       }
     });
-  }
-
-  /** Sends a request within the limits that all samplers of this server and key share. */
-  async #withinLimits<T>(
-    { prompt }: SampleRequest,
-    options: RequestOptions & { signal: AbortSignal },
-    encode: () => EncodedRequest,
-    send: (encoded: EncodedRequest, options: DeliveryOptions) => Promise<Fate<T>>,
-  ): Promise<T> {
-    const { samplingLimits } = this.#context;
-    const { signal } = options;
-    const requestBytes = estimateModelInputBytes(prompt);
-    const release = await samplingLimits.acquire(requestBytes, signal);
-    try {
-      const encoded = encode();
-      await samplingLimits.waitForBackOff(signal);
-      return valueOrThrow(
-        await send(encoded, {
-          ...options,
-          headers: { "X-Tinker-Sampling-Backpressure": "1", ...options.headers },
-          maxRetries: options.maxRetries ?? 0,
-          onRateLimit: () => {
-            samplingLimits.backOff(requestBytes);
-            return samplingLimits.waitForBackOff(signal);
-          },
-        }),
-      );
-    } finally {
-      release();
-    }
   }
 
   #takeNumber(): number | undefined {

@@ -1,4 +1,12 @@
-import { ByteBudget, type Clock, Semaphore, SharedByServer } from "../../transport/index.js";
+import { type DeliveryOptions, type Fate, valueOrThrow } from "../../futures/index.js";
+import {
+  ByteBudget,
+  type Clock,
+  type RequestOptions,
+  Semaphore,
+  SharedByServer,
+} from "../../transport/index.js";
+import { type EncodedRequest, estimateModelInputBytes, type SampleRequest } from "../../wire/index.js";
 
 const MAX_DISPATCHES = 400;
 const MAX_DISPATCHES_AFTER_BACKOFF = 10;
@@ -25,7 +33,7 @@ export class SamplingLimits {
   }
 
   /** Waits for a place to send a request of about this size; the returned function gives it back. */
-  async acquire(requestBytes: number, signal: AbortSignal): Promise<() => void> {
+  async #acquire(requestBytes: number, signal: AbortSignal): Promise<() => void> {
     const releases: (() => void)[] = [];
     const release = () => {
       for (const each of releases.splice(0).reverse()) each();
@@ -42,8 +50,37 @@ export class SamplingLimits {
     }
   }
 
+  /** Sends a request when there is a place for it, and backs off where the server says so. */
+  async send<T>(
+    { prompt }: SampleRequest,
+    options: RequestOptions & { signal: AbortSignal },
+    encode: () => EncodedRequest,
+    send: (encoded: EncodedRequest, options: DeliveryOptions) => Promise<Fate<T>>,
+  ): Promise<T> {
+    const { signal } = options;
+    const requestBytes = estimateModelInputBytes(prompt);
+    const release = await this.#acquire(requestBytes, signal);
+    try {
+      const encoded = encode();
+      await this.#waitForBackOff(signal);
+      return valueOrThrow(
+        await send(encoded, {
+          ...options,
+          headers: { "X-Tinker-Sampling-Backpressure": "1", ...options.headers },
+          maxRetries: options.maxRetries ?? 0,
+          onRateLimit: () => {
+            this.#backOff(requestBytes);
+            return this.#waitForBackOff(signal);
+          },
+        }),
+      );
+    } finally {
+      release();
+    }
+  }
+
   /** Waits while the server asked everybody to back off. */
-  async waitForBackOff(signal: AbortSignal): Promise<void> {
+  async #waitForBackOff(signal: AbortSignal): Promise<void> {
     for (;;) {
       const waitMs = this.#backOffUntil - this.#clock.now();
       if (waitMs <= 0) return;
@@ -52,7 +89,7 @@ export class SamplingLimits {
   }
 
   /** The server answered 429 to a request of this size. */
-  backOff(requestBytes: number): void {
+  #backOff(requestBytes: number): void {
     const durationMs = requestBytes <= LARGE_REQUEST_BYTES ? 1_000 : 5_000;
     this.#backOffUntil = Math.max(this.#backOffUntil, this.#clock.now() + durationMs);
   }

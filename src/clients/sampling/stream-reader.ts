@@ -21,11 +21,14 @@ import type { ClientContext } from "../context.js";
 /** Statuses of servers that do not know the route. */
 const CANNOT_STREAM: readonly number[] = [404, 405];
 
+/** Servers send something every 15 s; an impatient timeout must not break what is merely slow. */
+const MIN_SILENCE_MS = 30_000;
+
 /** What reading a stream needs of its client. */
 export interface StreamReaderOptions {
   readonly context: Pick<ClientContext, "http" | "clock" | "logger">;
   readonly request: SampleRequest;
-  /** Without anything to read for this long, the connection counts as broken. */
+  /** Without anything to read for this long, half a minute at least, the connection counts as broken. */
   readonly timeoutMs: number;
   readonly maxRetries: number;
   readonly signal: AbortSignal;
@@ -171,7 +174,8 @@ export class StreamReader {
   }
 
   #inTime<T>(reading: Promise<T>): Promise<T> {
-    const { context, timeoutMs } = this.#options;
+    const { context } = this.#options;
+    const timeoutMs = Math.max(this.#options.timeoutMs, MIN_SILENCE_MS);
     if (!Number.isFinite(timeoutMs)) return reading;
     return new Promise((resolve, reject) => {
       const cancelTimer = context.clock.setTimer(
