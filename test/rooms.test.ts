@@ -27,6 +27,7 @@ const ROOMS = [
   "local/server/sessions",
   "local/server/futures",
   "local/server/access",
+  "local/server/activity.ts",
   "local/server/http",
   "local/model-source.ts",
   "local/hub-model.ts",

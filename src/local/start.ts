@@ -13,7 +13,7 @@ import { type Engine, startEngine } from "./engine/index.js";
 import { checkModel } from "./engine/model/base-model.js";
 import type { HubModelOptions } from "./hub-model.js";
 import { type ModelSource, resolveModel } from "./model-source.js";
-import { createServer, type Limits, refuseForeignHost } from "./server/index.js";
+import { createServer, type Limits, refuseForeignHost, type ServerActivity } from "./server/index.js";
 import { openStore } from "./store/index.js";
 
 /** What a built-in backend serves, where, and to whom. */
@@ -61,6 +61,11 @@ export interface LocalBackend extends AsyncDisposable {
   /** Answers a request without a socket. */
   readonly fetch: typeof fetch;
   readonly dataDir: string;
+  /**
+   * What happens in it, for those who show it.
+   * @internal
+   */
+  readonly activity: ServerActivity;
   close(): Promise<void>;
 }
 
@@ -130,6 +135,7 @@ export async function startLocalBackend(options: LocalBackendOptions = {}): Prom
       baseURL,
       apiKey: apiKeys[0] ?? PLACEHOLDER_KEY,
       dataDir: store.folder.path,
+      activity: server.activity,
       fetch: (input, init) => handle(new Request(input, init)),
       close: closeAll,
       [Symbol.asyncDispose]: closeAll,

@@ -6,9 +6,11 @@ import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import { ServiceClient } from "../../src/index.js";
 import { FakeHub } from "../support/fake-hub.js";
 import { run, start } from "./command.js";
+import { noTerminal, openTerminal } from "./terminal.js";
 
 const tiny = fileURLToPath(new URL("../fixtures/engine/qwen3", import.meta.url));
-const serveTiny = ["serve", "--port", "0", "--threads", "1", "--model", `test/tiny=${tiny}`];
+const serve = ["serve", "--port", "0", "--threads", "1"];
+const serveTiny = [...serve, "--no-nano", "--model", `test/tiny=${tiny}`];
 
 describe("tinkerts serve", () => {
   let folder: string;
@@ -89,7 +91,7 @@ describe("tinkerts serve", () => {
     const files = Object.fromEntries(names.map((name) => [name, readFileSync(join(tiny, name))]));
     const hub = await FakeHub.start("some-org/tiny", files);
     const env = { HF_ENDPOINT: hub.url, HF_HUB_CACHE: join(folder, "cache") };
-    const serveHub = ["serve", "--port", "0", "--threads", "1", "--model", "some-org/tiny"];
+    const serveHub = [...serve, "--no-nano", "--model", "some-org/tiny"];
     hub.holdAfter("model.safetensors", 1000);
     const interrupted = start(serveHub, { cwd: folder, env });
     const partial = join(folder, "cache/models--some-org--tiny/snapshots", FakeHub.COMMIT);
@@ -135,4 +137,102 @@ describe("tinkerts serve", () => {
     first.child.kill("SIGINT");
     expect((await first.finished).code).toBe(0);
   });
+
+  it("adds models to nano, which can be declined, and lets named web origins in", async () => {
+    const args = [...serve, "--model", `test/tiny=${tiny}`, "--cors", "https://one.example"];
+    const server = start([...args, "--cors", "https://two.example:8443"], { cwd: folder });
+    const [, baseURL] = await server.seen(/TINKER_BASE_URL=(\S+)/);
+    {
+      await using service = new ServiceClient({ baseURL: baseURL!, apiKey: "tml-local" });
+      const { supportedModels } = await service.getServerCapabilities();
+      expect(supportedModels.map(({ modelName }) => modelName)).toEqual(["tinkerts/nano", "test/tiny"]);
+    }
+    const statusFrom = async (origin: string) =>
+      (await fetch(`${baseURL}/api/v1/healthz`, { headers: { origin } })).status;
+    const origins = ["https://one.example", "https://two.example:8443", "https://other.example"];
+    expect(await Promise.all([...origins, "http://localhost:3000"].map(statusFrom))).toEqual([
+      200, 200, 403, 200,
+    ]);
+    server.child.kill("SIGINT");
+    await server.finished;
+    for (const [wrong, why] of [
+      [["--no-nano"], /^error: --no-nano leaves no model to serve: give --model\n/],
+      [["--cors", "https://one.example/page"], /^error: .*--cors.* It must be an origin such as https:/],
+    ] as const) {
+      const { code, stderr } = await run([...serve, ...wrong], { cwd: folder });
+      expect(code).toBe(2);
+      expect(stderr).toMatch(why);
+    }
+  });
+
+  const batch = [{ modelInput: [1, 2, 3], lossFnInputs: { targetTokens: [2, 3, 4], weights: [0, 1, 1] } }];
+
+  async function trainAndSample(baseURL: string, name: string) {
+    await using service = new ServiceClient({ baseURL, apiKey: "tml-local", displayName: name });
+    const training = await service.createLoraTrainingClient({ baseModel: "test/tiny", rank: 4, seed: 1 });
+    const own = { baseModel: "test/tiny", rank: 2, userMetadata: { name: "my \x1b[31mown" } };
+    await (await service.createLoraTrainingClient(own)).unloadModel();
+    const losses: string[] = [];
+    for (let step = 0; step < 3; step += 1) {
+      const { metrics } = await training.forwardBackward(batch, "cross_entropy");
+      await training.optimStep({ learningRate: 1e-2 });
+      losses.push((metrics["loss:sum"]! / 2).toPrecision(4));
+    }
+    await training.saveState("last");
+    const sampler = await training.saveWeightsAndGetSamplingClient();
+    await sampler.sample({ prompt: [1, 2], samplingParams: { maxTokens: 20, stop: [] } });
+    return losses;
+  }
+
+  it("tells of each run in plain lines where there is no terminal", async () => {
+    const server = start(serveTiny, { cwd: folder });
+    const [, baseURL] = await server.seen(/TINKER_BASE_URL=(\S+)/);
+    const losses = await trainAndSample(baseURL!, "evening run");
+    server.child.kill("SIGINT");
+    const { code, stderr } = await server.finished;
+    expect(code).toBe(0);
+    const time = "\\d\\d:\\d\\d:\\d\\d  ";
+    const told = [
+      "evening run: begun, rank 4 on test/tiny",
+      "my \ufffd\\[31mown: begun, rank 2 on test/tiny",
+      "my \ufffd\\[31mown: unloaded after 0 steps",
+      `evening run: step 1, loss ${losses[0]}`,
+      "evening run: saved tinker://\\S+/weights/last",
+      `evening run: finished after 3 steps, loss ${losses[2]}`,
+    ].map((line) => `${time}${line}\n`);
+    expect(stderr).toMatch(new RegExp(`\\n\\n${told.join("")}$`));
+  });
+
+  it("prints nothing but the address when it is to be quiet", async () => {
+    const server = start([...serveTiny, "--quiet"], { cwd: folder });
+    const [, baseURL] = await server.seen(/TINKER_BASE_URL=(\S+)/);
+    await trainAndSample(baseURL!, "quiet run");
+    server.child.kill("SIGINT");
+    expect(await server.finished).toEqual({
+      code: 0,
+      stdout: `export TINKER_BASE_URL=${baseURL}\nexport TINKER_API_KEY=tml-local\n`,
+      stderr: "",
+    });
+  });
+
+  it.skipIf(noTerminal !== undefined)(
+    `has a line for each run and one for all at a terminal${noTerminal ? ` (${noTerminal})` : ""}`,
+    async () => {
+      const terminal = openTerminal(serveTiny, { cwd: folder, columns: 70 });
+      const [, baseURL] = await terminal.seen(/TINKER_BASE_URL=(\S+)\r\n/);
+      await terminal.seen(/idle/);
+      await using service = new ServiceClient({ baseURL: baseURL!, apiKey: "tml-local", displayName: "one" });
+      const training = await service.createLoraTrainingClient({ baseModel: "test/tiny", rank: 4, seed: 1 });
+      await terminal.seen(/\d\d:\d\d:\d\d {2}one: begun, rank 4 on test\/tiny\r\n {2}one: no step yet\r\n/);
+      await training.forwardBackward(batch, "cross_entropy");
+      await training.optimStep({ learningRate: 1e-2 });
+      await terminal.seen(/ {2}one: step 1, loss \d\.\d{3}\r\ntraining: 0 in the queue, \d+ tokens\/s/);
+      // Drawn over what was there, not below it.
+      expect(terminal.text()).toContain("\x1b[1A\r\x1b[J  one: step 1");
+      await service.close();
+      await terminal.seen(/one: finished after 1 step, loss \d\.\d{3}\r\n/);
+      terminal.type("\x03");
+      expect(await terminal.ended).toBe(0);
+    },
+  );
 });

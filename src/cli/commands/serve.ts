@@ -10,9 +10,12 @@ interface ServeOptions {
   readonly host: string;
   readonly dataDir: string;
   readonly model?: readonly ModelSource[];
+  readonly nano: boolean;
   readonly apiKey?: readonly string[];
   readonly tokens?: boolean;
   readonly threads?: number;
+  readonly cors?: readonly string[];
+  readonly quiet?: boolean;
 }
 
 export const define: CommandModule["define"] = (command, context) => {
@@ -22,9 +25,10 @@ export const define: CommandModule["define"] = (command, context) => {
     .option("--data-dir <folder>", "where runs and checkpoints are kept", ".tinkerts")
     .option(
       "--model <model>",
-      `a Hugging Face id, a folder, or NAME=FOLDER; may be repeated (default: ${defaultModel.name})`,
+      `a Hugging Face id, a folder, or NAME=FOLDER, besides ${defaultModel.name}; may be repeated`,
       gathered(readModel),
     )
+    .option("--no-nano", `without ${defaultModel.name}`)
     .option(
       "--api-key <key>",
       "a key (tml-...) that clients must send; may be repeated",
@@ -32,6 +36,12 @@ export const define: CommandModule["define"] = (command, context) => {
     )
     .option("--tokens", "let clients exchange their key for tokens that end after an hour")
     .option("--threads <number>", "threads for the training (default: one per core)", wholeNumber(1, 64))
+    .option(
+      "--cors <origin>",
+      "let pages of this web origin in, besides those of this machine; may be repeated",
+      gathered(readOrigin),
+    )
+    .option("--quiet", "print nothing but the address")
     .action((options: ServeOptions) => serve(options, context));
 };
 
@@ -40,10 +50,13 @@ async function serve(
     port,
     host,
     dataDir,
-    model: sources = [defaultModel],
+    model: given = [],
+    nano,
     apiKey: apiKeys = [],
     tokens = false,
     threads,
+    cors: corsOrigins = [],
+    quiet = false,
   }: ServeOptions,
   context: CommandContext,
 ): Promise<void> {
@@ -54,27 +67,48 @@ async function serve(
       `listening on ${host} lets other machines in, which needs an API key: give --api-key, or leave --host out to stay on this machine`,
     );
   }
+  const sources = modelSources(given, nano);
   const interrupted = context.interruption();
   const { checkModel } = await import("../../local/engine/model/base-model.js");
   const { findModel } = await import("./find-model.js");
   const models: LocalModel[] = [];
   // One after the other: there is one line to show a download in.
   for (const source of sources) models.push(await findModel(context, source, checkModel));
-  const backend = await start({ port, host, dataDir, models, apiKeys, tokens, ...(threads && { threads }) });
+  const where = { port, host, dataDir, corsOrigins };
+  const backend = await start({ ...where, models, apiKeys, tokens, ...(threads && { threads }) });
+  let endShow = () => {};
   try {
-    context.notify(`Serving ${models.map(({ name }) => name).join(", ")} at ${backend.baseURL}`);
-    context.notify(`Runs and checkpoints are kept in ${backend.dataDir}. Ctrl-C ends the server.`);
-    context.notify("To use it from another terminal:\n");
+    if (!quiet) {
+      context.notify(`Serving ${models.map(({ name }) => name).join(", ")} at ${backend.baseURL}`);
+      context.notify(`Runs and checkpoints are kept in ${backend.dataDir}. Ctrl-C ends the server.`);
+      context.notify("To use it from another terminal:\n");
+    }
     stdout.write(`export TINKER_BASE_URL=${backend.baseURL}\n`);
     // A server with keys of its own does not show them.
     stdout.write(`export TINKER_API_KEY=${apiKeys.length === 0 ? backend.apiKey : "'one of your keys'"}\n`);
+    if (!quiet) {
+      const { showActivity } = await import("../serve/show-activity.js");
+      if (context.stderr.isTTY) context.stderr.write("\n");
+      endShow = showActivity(backend.activity, context.stderr);
+    }
     await new Promise<void>((resolve) => {
       if (interrupted.aborted) resolve();
       interrupted.addEventListener("abort", () => resolve(), { once: true });
     });
   } finally {
+    endShow();
     await backend.close();
   }
+}
+
+/** The model of the package is there unless it is declined, or given in another shape. */
+function modelSources(given: readonly ModelSource[], nano: boolean): readonly ModelSource[] {
+  const isGiven = given.some(
+    (source) => defaultModel.name === (typeof source === "string" ? source : source.name),
+  );
+  if (nano && !isGiven) return [defaultModel, ...given];
+  if (given.length > 0) return given;
+  throw new UsageError("--no-nano leaves no model to serve: give --model");
 }
 
 async function start(options: LocalBackendOptions): Promise<LocalBackend> {
@@ -101,4 +135,9 @@ function readModel(text: string): ModelSource {
   const [name, path] = [text.slice(0, at), text.slice(at + 1)];
   if (name === "" || path === "") throw new InvalidArgumentError("It must be NAME=FOLDER.");
   return { name, path };
+}
+
+function readOrigin(text: string): string {
+  if (text === "*" || (URL.canParse(text) && new URL(text).origin === text)) return text;
+  throw new InvalidArgumentError("It must be an origin such as https://app.example, without a path, or *.");
 }

@@ -60,7 +60,7 @@ export class SupervisedLoop {
   async run(): Promise<SupervisedRunResult> {
     const { options, prepared, folder, tokens } = this.#parts;
     const { settings } = prepared;
-    const userMetadata = { renderer_name: settings.rendererName };
+    const userMetadata = { renderer_name: settings.rendererName, ...runName(options.folder) };
     const { signal, pauseSignal } = options;
     const supervised = superviseRun<ServiceClient, TrainingClient>({
       service: () => options.service.clone(),
@@ -222,4 +222,10 @@ export class SupervisedLoop {
 
 function countLossTokens(batch: readonly Datum[]): number {
   return batch.reduce((sum, datum) => sum + lossTokens(datum), 0);
+}
+
+/** A server that lists its runs shows this one by the name of its folder. */
+function runName(folder: string | undefined): { name?: string } {
+  const name = folder?.split(/[\\/]/).findLast((part) => !/^\.{0,2}$/.test(part));
+  return name === undefined ? {} : { name };
 }

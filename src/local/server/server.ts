@@ -10,6 +10,7 @@ import { auditTrail } from "./access/audit-trail.js";
 import { addClientRoutes } from "./access/client-routes.js";
 import { Identities } from "./access/identity.js";
 import { UrlSigner } from "./access/url-signer.js";
+import { Activity, runEndOf, type ServerActivity } from "./activity.js";
 import { addAdminRoutes } from "./admin/admin-routes.js";
 import { openAiDialect } from "./chat/openai-errors.js";
 import { addOpenAiRoutes } from "./chat/openai-routes.js";
@@ -54,6 +55,7 @@ export interface ServerOptions {
 /** A server without a socket. */
 export interface Server {
   fetch(request: Request): Response | Promise<Response>;
+  readonly activity: ServerActivity;
   close(): Promise<void>;
 }
 
@@ -91,16 +93,20 @@ export async function createServer(options: ServerOptions): Promise<Server> {
     onPause: (session) => sampleRuns.pauseSession(session),
     onEnd: (session, failure) => endSession(session, failure),
   });
-  const models = new LiveModels({ sessions, store, clock, futures, limits });
+  const activity = new Activity(clock);
+  const models = new LiveModels({ sessions, store, clock, futures, limits, activity });
   const adapters = new AdapterPool(engine, spillFolder, limits.loadedSamplers);
   const samplingSessions = new SamplingSessions({ store, clock, limits, sessions, adapters });
   const timeoutMs = options.sessionTimeoutMs;
-  const sampleRuns = new SampleRuns({ engine, store, clock, futures, limits, adapters, timeoutMs });
+  const sampleRuns = new SampleRuns({ engine, store, clock, futures, limits, adapters, timeoutMs, activity });
   const audit = auditTrail(store.audit, clock);
 
   /** The engine frees a model behind what it is doing; a server that is being closed does not wait for that. */
   async function endSession(session: LiveSession, failure: Failure): Promise<void> {
-    for (const model of session.models.values()) model.turns.close(failure);
+    for (const model of session.models.values()) {
+      model.turns.close(failure);
+      activity.ended(model.run.id, runEndOf(session.record.status, isClosed));
+    }
     await Promise.race([free(session, failure), graceOver]);
     session.models.clear();
   }
@@ -158,6 +164,7 @@ export async function createServer(options: ServerOptions): Promise<Server> {
     engine,
     store,
     clock,
+    activity,
     random: options.random,
     limits,
     reader: { limits, clock, bodies: { bytes: 0 } },
@@ -206,6 +213,14 @@ export async function createServer(options: ServerOptions): Promise<Server> {
   addOpenAiRoutes(app, services);
   return {
     fetch: (request) => app.fetch(request),
+    activity: {
+      status: () =>
+        activity.status({
+          trainingRequests: () => sessions.trainingRequests,
+          sequences: () => sampleRuns.sequences,
+        }),
+      subscribe: (listener) => activity.subscribe(listener),
+    },
     async close() {
       if (isClosed) return;
       isClosed = true;

@@ -11,6 +11,7 @@ import {
   type SampleResult,
 } from "../../engine/engine.js";
 import type { Store } from "../../store/store.js";
+import type { Activity } from "../activity.js";
 import { readCheckpoint } from "../checkpoints/find-checkpoint.js";
 import {
   EncodedResult,
@@ -56,6 +57,7 @@ export interface SampleRunsOptions {
   readonly adapters: AdapterPool;
   /** A request without a session that nobody has asked for in this time is given up. */
   readonly timeoutMs: number;
+  readonly activity: Activity;
 }
 
 /** Who waits for a request that is of no session: its polls are all there is to see of them. */
@@ -89,6 +91,11 @@ export class SampleRuns {
 
   constructor(options: SampleRunsOptions) {
     this.#options = options;
+  }
+
+  /** How many sequences are being drawn or wait for it. */
+  get sequences(): number {
+    return this.#queuedSequences;
   }
 
   /** Accepts a request that is of no session; every one of them is new. */
@@ -256,6 +263,7 @@ export class SampleRuns {
     const shared = cacheHits + prompt.length * (numSamples - 1);
     usage.add(at, { ...common, kind: "cached_prefill", count: shared });
     usage.add(at, { ...common, kind: "sample", count: sampledTokens });
+    this.#options.activity.sampled(sampledTokens);
   }
 
   /** Somebody asks for a request; where it is of no session, that is the only sign of life. */

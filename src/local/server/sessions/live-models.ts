@@ -4,6 +4,7 @@ import { readRequestNumber } from "../../../wire/endpoints/training.js";
 import type { BaseModelInfo, LoraSettings } from "../../engine/engine.js";
 import type { RunRecord } from "../../store/run-store.js";
 import type { Store } from "../../store/store.js";
+import type { Activity } from "../activity.js";
 import {
   type EncodedResult,
   type Future,
@@ -25,6 +26,7 @@ export interface LiveModelsOptions {
   readonly clock: Clock;
   readonly futures: FutureStore;
   readonly limits: Limits;
+  readonly activity: Activity;
 }
 
 /** What a new model is made from. */
@@ -74,6 +76,7 @@ export class LiveModels {
         try {
           const result = await create(model);
           await this.#options.store.runs.save(model.run);
+          this.#options.activity.created(model.run, session.record);
           return outcomeOf(endpoint, result);
         } catch (error) {
           session.models.delete(modelId);
@@ -145,6 +148,7 @@ export class LiveModels {
     return this.#submit(model, endpoint, {}, { fingerprint: nameOf(endpoint) }, async () => {
       const result = await remove();
       model.session.models.delete(model.run.id);
+      this.#options.activity.ended(model.run.id, "unloaded");
       const unloaded = { error: `Model ${model.run.id} was unloaded.`, category: "user" } as const;
       queueMicrotask(() => model.turns.close(unloaded));
       return result;

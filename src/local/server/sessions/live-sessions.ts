@@ -136,6 +136,14 @@ export class LiveSessions {
     throw new HttpError(404, `There is no session ${sessionId}.`);
   }
 
+  /** Requests of all models that are being executed or wait. */
+  get trainingRequests(): number {
+    let sum = 0;
+    for (const { models } of this.#live.values())
+      for (const { turns } of models.values()) sum += turns.length;
+    return sum;
+  }
+
   /** Over, but what it held is not free yet, nor its trace written. */
   isEnding(sessionId: string): boolean {
     return this.#ending.has(sessionId);

@@ -16,9 +16,10 @@ import type {
   OptimizerConfig,
   OptimParams,
 } from "../../../wire/training/training-types.js";
-import type { AdamSettings, BaseModelInfo, Engine } from "../../engine/engine.js";
+import type { AdamSettings, BaseModelInfo, Engine, EngineDatum } from "../../engine/engine.js";
 import { modelCacheFolder } from "../../hub-model.js";
 import type { Store } from "../../store/store.js";
+import type { Activity } from "../activity.js";
 import { EncodedResult } from "../futures/future-store.js";
 import { type BodyReader, BodyTooLargeError, contentType, readBody } from "../http/body.js";
 import { isAskedLocally } from "../http/cross-site.js";
@@ -44,11 +45,12 @@ export interface TrainingServices {
   readonly limits: Limits;
   readonly reader: BodyReader;
   readonly random: () => number;
+  readonly activity: Activity;
 }
 
 /** Models and what trains them: create, forward, backward, optimizer step, unload. */
 export function addTrainingRoutes(app: App, route: Route, services: TrainingServices): void {
-  const { engine, baseModels, sessions, models, store, clock, limits, reader, random } = services;
+  const { engine, baseModels, sessions, models, store, clock, limits, reader, random, activity } = services;
   const numbered = models.numbered(route);
 
   route(endpoints.createModel, (request, call) => {
@@ -145,6 +147,12 @@ export function addTrainingRoutes(app: App, route: Route, services: TrainingServ
         kind: "training",
         count: batch.tokens,
       });
+      activity.trained(model.run.id, {
+        lossSum: metrics["loss:sum"] ?? 0,
+        weight: weightOf(batch.data),
+        tokens: batch.tokens,
+        isForward: forwardOnly,
+      });
       const bytes = encodeForwardBackwardOutput({
         lossFnOutputType: "ArrayRecord",
         lossFnOutputs: logprobs.map((values, index) => ({
@@ -167,6 +175,7 @@ export function addTrainingRoutes(app: App, route: Route, services: TrainingServ
       );
       const metrics = convertKeys(step.metrics, "snake");
       await checkFinite(models, model, metrics);
+      activity.stepped(model.run.id);
       return { metrics };
     });
   });
@@ -177,6 +186,13 @@ export function addTrainingRoutes(app: App, route: Route, services: TrainingServ
 }
 
 type Pass = Omit<ForwardBackwardRequest, "seqId"> & { readonly seqId?: number | undefined };
+
+function weightOf(data: readonly EngineDatum[]): number {
+  let sum = 0;
+  for (const { weights, targetTokens } of data)
+    sum += weights === undefined ? targetTokens.length : weights.reduce((all, weight) => all + weight, 0);
+  return sum;
+}
 
 /** Clients on other machines look for the name, on the hub or in their folder; a folder of ours is for those on this one. */
 function tokenizerId({ name, tokenizerPath }: BaseModelInfo, request: Request): string {

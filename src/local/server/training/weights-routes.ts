@@ -8,6 +8,7 @@ import { checkName } from "../../store/names.js";
 import type { Store } from "../../store/store.js";
 import type { AuditTrail } from "../access/audit-trail.js";
 import type { Identities } from "../access/identity.js";
+import type { Activity } from "../activity.js";
 import { checkpointByPath, expiryOf, readCheckpoint, tinkerPath } from "../checkpoints/find-checkpoint.js";
 import type { ResultOf } from "../futures/future-store.js";
 import { HttpError, invalid } from "../http/http-error.js";
@@ -28,6 +29,7 @@ export interface WeightsServices {
   readonly clock: Clock;
   readonly identities: Identities;
   readonly audit: AuditTrail;
+  readonly activity: Activity;
   /** Makes a sampling session of a model's weights as they are now. */
   readonly freeze: (model: LiveModel, samplingSessionSeqId: number) => Promise<{ readonly id: string }>;
 }
@@ -43,7 +45,8 @@ interface SaveRequest {
 
 /** Weights in and out of models: save, save for sampling, export, load. */
 export function addWeightsRoutes(route: Route, services: WeightsServices): void {
-  const { engine, baseModels, sessions, models, store, clock, identities, audit, freeze } = services;
+  const { engine, baseModels, sessions, models, store, clock, identities, audit, freeze, activity } =
+    services;
   const numbered = models.numbered(route);
 
   numbered(endpoints.saveWeights, (request, call) =>
@@ -110,6 +113,7 @@ export function addWeightsRoutes(route: Route, services: WeightsServices): void 
         modelId: run.id,
         tinkerPath: tinkerPath(record),
       });
+      activity.saved(run.id, tinkerPath(record));
       return resultOf(record);
     };
     return models.submit(model, endpoint, request, execute, { check });

@@ -1,0 +1,177 @@
+import type { Clock } from "../../transport/clock.js";
+import type { RunRecord } from "../store/run-store.js";
+import type { SessionRecord } from "../store/session-store.js";
+
+/** A run that is being trained. */
+export interface RunStatus {
+  readonly id: string;
+  /** As people named it, else the beginning of its id. */
+  readonly name: string;
+  readonly baseModel: string;
+  readonly rank: number;
+  /** Optimizer steps since it was created. */
+  readonly steps: number;
+  /** Of the last step, for each unit of weight: with weights of one, the mean over the tokens. */
+  readonly loss: number | undefined;
+}
+
+/** How a run ended. */
+export type RunEnd = "finished" | "errored" | "interrupted" | "expired" | "unloaded" | "server closed";
+
+/** Something that happened to a run. */
+export type RunEvent =
+  | { readonly type: "created" | "step"; readonly run: RunStatus }
+  | { readonly type: "saved"; readonly run: RunStatus; readonly path: string }
+  | { readonly type: "ended"; readonly run: RunStatus; readonly end: RunEnd };
+
+/** What a server does at this moment. */
+export interface ServerStatus {
+  readonly runs: readonly RunStatus[];
+  /** Training requests that are being executed or wait for their turn. */
+  readonly trainingRequests: number;
+  /** Sequences that are being sampled or wait for it. */
+  readonly sequences: number;
+  /** Over the last 10 seconds. */
+  readonly trainedTokensPerSecond: number;
+  readonly sampledTokensPerSecond: number;
+}
+
+/** What others may see of a server's activity. */
+export interface ServerActivity {
+  status(): ServerStatus;
+  /** Calls back for each event; the returned function ends that. */
+  subscribe(listener: (event: RunEvent) => void): () => void;
+}
+
+/** What is not counted here but asked for. */
+export type ActivitySources = {
+  readonly [Name in "trainingRequests" | "sequences"]: () => number;
+};
+
+interface RunTally {
+  status: RunStatus;
+  /** Of the passes since the last step. */
+  lossSum: number;
+  weight: number;
+}
+
+const RATE_SECONDS = 10;
+const ID_LENGTH = 8;
+
+/** Keeps account of what a server does, for those who show it. Holds nothing of what is over. */
+export class Activity {
+  readonly #clock: Clock;
+  readonly #runs = new Map<string, RunTally>();
+  readonly #listeners = new Set<(event: RunEvent) => void>();
+  readonly #trained = new TokenRate();
+  readonly #sampled = new TokenRate();
+
+  constructor(clock: Clock) {
+    this.#clock = clock;
+  }
+
+  subscribe(listener: (event: RunEvent) => void): () => void {
+    this.#listeners.add(listener);
+    return () => void this.#listeners.delete(listener);
+  }
+
+  status({ trainingRequests, sequences }: ActivitySources): ServerStatus {
+    const second = this.#second();
+    return {
+      runs: [...this.#runs.values()].map(({ status }) => status),
+      trainingRequests: trainingRequests(),
+      sequences: sequences(),
+      trainedTokensPerSecond: this.#trained.at(second),
+      sampledTokensPerSecond: this.#sampled.at(second),
+    };
+  }
+
+  created(run: RunRecord, session: SessionRecord): void {
+    const { id, baseModel, lora } = run;
+    const status = { id, name: nameOf(run, session), baseModel, rank: lora.rank, steps: 0, loss: undefined };
+    this.#runs.set(id, { status, lossSum: 0, weight: 0 });
+    this.#tell({ type: "created", run: status });
+  }
+
+  /** A pass over training data; its loss belongs to the next step. */
+  trained(
+    runId: string,
+    pass: { lossSum: number; weight: number; tokens: number; isForward: boolean },
+  ): void {
+    this.#trained.add(this.#second(), pass.tokens);
+    const run = this.#runs.get(runId);
+    if (run === undefined || pass.isForward) return;
+    run.lossSum += pass.lossSum;
+    run.weight += pass.weight;
+  }
+
+  stepped(runId: string): void {
+    const run = this.#runs.get(runId);
+    if (run === undefined) return;
+    const loss = run.weight > 0 ? run.lossSum / run.weight : undefined;
+    run.status = { ...run.status, steps: run.status.steps + 1, loss };
+    run.lossSum = 0;
+    run.weight = 0;
+    this.#tell({ type: "step", run: run.status });
+  }
+
+  saved(runId: string, path: string): void {
+    const run = this.#runs.get(runId)?.status;
+    if (run !== undefined) this.#tell({ type: "saved", run, path });
+  }
+
+  ended(runId: string, end: RunEnd): void {
+    const run = this.#runs.get(runId)?.status;
+    if (run === undefined) return;
+    this.#runs.delete(runId);
+    this.#tell({ type: "ended", run, end });
+  }
+
+  sampled(tokens: number): void {
+    this.#sampled.add(this.#second(), tokens);
+  }
+
+  #second(): number {
+    return Math.floor(this.#clock.now() / 1000);
+  }
+
+  #tell(event: RunEvent): void {
+    for (const listener of this.#listeners) listener(event);
+  }
+}
+
+/** How the end of a session reads as the end of its runs. */
+export function runEndOf(status: SessionRecord["status"], isClosing: boolean): RunEnd {
+  if (status.type === "client_finished") return status.reason === "success" ? "finished" : status.reason;
+  return isClosing ? "server closed" : "expired";
+}
+
+/** A session may have several runs; the first goes by the session's name alone. */
+function nameOf({ id, userMetadata }: RunRecord, session: SessionRecord): string {
+  const own = userMetadata?.["name"];
+  if (own) return own;
+  const named = session.userMetadata?.["name"] || session.displayName;
+  const index = Number(id.slice(id.lastIndexOf(":") + 1));
+  if (named) return index === 0 ? named : `${named} ${index + 1}`;
+  const short = id.slice(0, ID_LENGTH);
+  return index === 0 ? short : `${short}:${index}`;
+}
+
+/** Tokens in each of the last seconds. */
+class TokenRate {
+  readonly #seconds = new Map<number, number>();
+
+  add(second: number, tokens: number): void {
+    this.#forgetBefore(second);
+    this.#seconds.set(second, (this.#seconds.get(second) ?? 0) + tokens);
+  }
+
+  at(second: number): number {
+    this.#forgetBefore(second);
+    return [...this.#seconds.values()].reduce((sum, tokens) => sum + tokens, 0) / RATE_SECONDS;
+  }
+
+  #forgetBefore(second: number): void {
+    for (const old of this.#seconds.keys()) if (old <= second - RATE_SECONDS) this.#seconds.delete(old);
+  }
+}
