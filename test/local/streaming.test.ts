@@ -10,6 +10,7 @@ import {
   type SampleResult,
 } from "../../src/local/engine/engine.js";
 import { type LocalBackend, type LocalBackendOptions, startLocalBackend } from "../../src/local/index.js";
+import { Activity } from "../../src/local/server/activity.js";
 import { FutureStore } from "../../src/local/server/futures/future-store.js";
 import { defaultLimits } from "../../src/local/server/http/limits.js";
 import { AdapterPool } from "../../src/local/server/sampling/adapter-pool.js";
@@ -339,6 +340,7 @@ it("a listener that throws ends its own sample, and nobody else's", async () => 
       limits,
       adapters,
       timeoutMs: 60_000,
+      activity: new Activity(systemClock),
     });
     const start = (onToken: OnToken) =>
       runs.startAlone(
