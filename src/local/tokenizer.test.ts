@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { defaultModel } from "./default-model.js";
-import { readChatTemplate, readTokenizer } from "./tokenizer.js";
+import { readTokenizer } from "./tokenizer.js";
 
 /** One token for each letter, a first token `<s>` for every text, and `<e>` as a special one. */
 const lettersJson = {
@@ -52,28 +52,10 @@ describe("the tokenizer of a model's folder", () => {
     expect(tokenizer.decode([])).toBe("");
   });
 
-  it("writes conversations with the model's chat template", async () => {
-    const tokenizer = readTokenizer(defaultModel.path)!;
-    const encodeChat = (await readChatTemplate(defaultModel.path, tokenizer))!;
-    const tokens = encodeChat([{ role: "user", content: "Spell cat." }]);
-    const text = "<|im_start|>user\nSpell cat.<|im_end|>\n<|im_start|>assistant\n";
-    expect(tokenizer.decode(tokens)).toBe(text);
-    expect(tokenizer.decode(tokens, { skipSpecialTokens: true })).toBe("user\nSpell cat.\nassistant\n");
-  });
-
-  it("adds a model's special tokens once, to whole texts and not where the chat template wrote them", async () => {
+  it("adds a model's special tokens to whole texts", () => {
     const tokenizer = readTokenizer(folder)!;
     expect(tokenizer.encode("ab")).toEqual([0, 2, 3]);
     expect(tokenizer.encode("ab", { addSpecialTokens: false })).toEqual([2, 3]);
-    expect(await readChatTemplate(folder, tokenizer)).toBeNull();
-    writeFileSync(
-      join(folder, "chat_template.jinja"),
-      "{{ bos_token }}{% for message in messages %}{{ message.role + ':' + message.content + eos_token }}{% endfor %}",
-    );
-    const settings = { bos_token: "<s>", eos_token: { content: "<e>", special: true } };
-    writeFileSync(join(folder, "tokenizer_config.json"), JSON.stringify(settings));
-    const encodeChat = (await readChatTemplate(folder, readTokenizer(folder)!))!;
-    expect(encodeChat([{ role: "a", content: "b" }])).toEqual([0, 2, 4, 3, 1]);
   });
 
   it("is null where the folder has none", () => {

@@ -21,7 +21,7 @@ export type SampleEvent =
       readonly top: readonly ScoredToken[];
     }
   | { readonly type: "end"; readonly index: number; readonly stopReason: "stop" | "length" }
-  /** Once for each prompt, before its samples end. */
+  /** Once for each prompt, when all its samples are done; where they are not told live, before them. */
   | { readonly type: "prompt"; readonly prompt: number; readonly response: SampleResponse };
 
 /** What sampling needs of the server. */
@@ -57,14 +57,22 @@ export async function* sampleEvents(
     waiting.push(event);
     wake();
   };
+  let isGivenUp = false;
   const giveUp = () => {
-    for (const future of started) forget(futures, future);
+    isGivenUp = true;
+    for (const future of started) {
+      if (future.outcome === undefined) future.cancel();
+      else futures.forget(future);
+    }
   };
   try {
     for (const [prompt, work] of works.entries()) {
       const told = new SampleTeller(prompt, work.numSamples, tell);
       const onToken = isLive ? (token: SampledToken) => told.tell(token) : undefined;
-      const future = sampleRuns.startAlone(identity, model, work, { onToken });
+      const future = sampleRuns.startAlone(identity, model, work, {
+        onToken,
+        onEnd: () => isGivenUp && futures.forget(future),
+      });
       started.push(future);
       responseOf(futures, future, signal)
         .then((response) => {
@@ -100,6 +108,7 @@ class SampleTeller {
   readonly #first: number;
   readonly #tell: (event: SampleEvent) => void;
   readonly #told: number[];
+  readonly #ended = new Set<number>();
 
   constructor(prompt: number, samples: number, tell: (event: SampleEvent) => void) {
     this.#prompt = prompt;
@@ -108,10 +117,11 @@ class SampleTeller {
     this.#told = new Array<number>(samples).fill(0);
   }
 
-  tell({ index, token, logprob, topk }: SampledToken): void {
+  tell({ index, token, logprob, topk, stopReason }: SampledToken): void {
     this.#told[index]! += 1;
     const top = Array.from(topk?.tokens ?? [], (id, place): ScoredToken => [id, topk!.logprobs[place]!]);
     this.#tell({ type: "token", index: this.#first + index, scored: [token, logprob], top });
+    if (stopReason !== undefined) this.#end(index, stopReason);
   }
 
   end(response: SampleResponse): void {
@@ -122,8 +132,14 @@ class SampleTeller {
         const scored: ScoredToken = [tokens[place]!, logprobs?.[place] ?? 0];
         this.#tell({ type: "token", index, scored, top: topkLogprobs?.[place] ?? [] });
       }
-      this.#tell({ type: "end", index, stopReason: stopReason === "length" ? "length" : "stop" });
+      this.#end(sample, stopReason === "length" ? "length" : "stop");
     }
+  }
+
+  #end(sample: number, stopReason: "stop" | "length"): void {
+    if (this.#ended.has(sample)) return;
+    this.#ended.add(sample);
+    this.#tell({ type: "end", index: this.#first + sample, stopReason });
   }
 }
 
@@ -140,14 +156,4 @@ async function responseOf(
   if (outcome.type === "failed") throw new HttpError(outcome.category === "user" ? 400 : 500, outcome.error);
   if (outcome.type !== "encoded") throw new Error("The engine gave no samples.");
   return decodeSampleResponse(outcome.bytes);
-}
-
-/** Nobody will ask for it again; what still runs is ended. */
-function forget(futures: FutureStore, future: Future): void {
-  if (future.outcome === undefined) {
-    future.waiters.add(() => futures.forget(future));
-    future.cancel();
-  } else {
-    futures.forget(future);
-  }
 }
