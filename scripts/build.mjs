@@ -13,6 +13,7 @@ const source = (file) => join(root, "src", file);
 /** The files of dist/bundle that are opened by name: by package.json, as threads, as the command. */
 const ENTRIES = {
   index: "index.ts",
+  "ai-sdk": "ai-sdk/index.ts",
   autograd: "training/autograd/index.ts",
   checkpoints: "checkpoints/index.ts",
   cookbook: "cookbook/index.ts",

@@ -97,7 +97,9 @@ function userConfig(): object {
         ...Object.fromEntries(
           Object.entries(compilerOptions.paths).map(([name, [file]]) => [name, [join(root, file)]]),
         ),
+        ai: [join(root, "node_modules/ai/dist/index.d.ts")],
         vitest: [join(root, "node_modules/vitest/dist/index.d.ts")],
+        zod: [join(root, "node_modules/zod/index.d.ts")],
       },
     },
     include: ["*.ts"],

@@ -106,7 +106,7 @@ function sourcesOf(files: readonly string[]): string[] {
 
 describe("the package", () => {
   const neutral = ["browser", "worker", "bun", "deno", "none of them"];
-  const entries = [".", "./autograd", "./jax", "./renderers", "./tokenizers", "./training"];
+  const entries = [".", "./ai-sdk", "./autograd", "./jax", "./renderers", "./tokenizers", "./training"];
 
   it.each(neutral)(
     "reaches nothing of Node from its neutral entries, under the condition %s",
