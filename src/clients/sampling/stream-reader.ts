@@ -6,7 +6,7 @@ import {
   TinkerError,
 } from "../../errors.js";
 import type { TextTokenizer } from "../../tokenizers/index.js";
-import { SampleText } from "../../tokenizers/sample-text.js";
+import type { SampleText } from "../../tokenizers/sample-text.js";
 import { BACK_OFF } from "../../transport/index.js";
 import {
   type SampledPiece,
@@ -220,14 +220,19 @@ export function withText(
 ): (piece: SampledPiece) => Promise<void> {
   const stops = [samplingParams?.stop ?? []].flat().filter((stop) => typeof stop === "string");
   const texts: SampleText[] = [];
-  let loading: Promise<TextTokenizer | undefined> | undefined;
+  const load = async () => {
+    const { SampleText: Text } = await import("../../tokenizers/sample-text.js");
+    const tokenizer = await getTokenizer();
+    return () => new Text(tokenizer, stops);
+  };
+  let loading: Promise<(() => SampleText) | undefined> | undefined;
   return async (piece) => {
     if (piece.text !== undefined) return tell(piece);
-    loading ??= getTokenizer().catch(() => undefined);
-    const tokenizer = await loading;
-    if (tokenizer === undefined) return tell(piece);
+    loading ??= load().catch(() => undefined);
+    const newText = await loading;
+    if (newText === undefined) return tell(piece);
     const { sequence, token, stopReason } = piece;
-    texts[sequence] ??= new SampleText(tokenizer, stops);
+    texts[sequence] ??= newText();
     tell({ ...piece, text: texts[sequence].push(token, stopReason) });
   };
 }
