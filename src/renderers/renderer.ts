@@ -246,6 +246,7 @@ export abstract class Renderer {
       endTokens: this.streamEndTokens,
       endTexts: [...this.stopSequences.filter((stop) => typeof stop === "string"), ...stopTexts],
       prefix: this.streamPrefix,
+      padding: this.streamPadding,
       format: this.streamFormat,
       parse: (tokens) => this.parseTruncated(tokens),
     });
@@ -259,6 +260,11 @@ export abstract class Renderer {
   /** What the prompt has written of the answer already, as an opened block of thoughts. */
   protected get streamPrefix(): string {
     return "";
+  }
+
+  /** One character that the format writes before an answer, and which is no part of it. */
+  protected get streamPadding(): string | undefined {
+    return undefined;
   }
 
   /** How a stream tells text from thoughts, where not by `<think>` and `</think>`. */

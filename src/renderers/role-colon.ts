@@ -20,6 +20,10 @@ export class RoleColonRenderer extends Renderer {
     return bosToken === undefined ? [] : this.encode(bosToken);
   }
 
+  protected override get streamPadding(): string {
+    return PREFIX;
+  }
+
   protected override renderMessage({ role, content }: Message): RenderedMessage {
     const name = role.slice(0, 1).toUpperCase() + role.slice(1).toLowerCase();
     return {

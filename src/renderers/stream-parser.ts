@@ -38,6 +38,7 @@ export class StreamParser {
     readonly endTokens: readonly number[];
     readonly endTexts: readonly string[];
     readonly prefix: string;
+    readonly padding?: string | undefined;
     readonly parse: (tokens: readonly number[]) => ParsedResponse;
     readonly format?: StreamFormat | undefined;
   };
@@ -49,6 +50,7 @@ export class StreamParser {
   readonly #format: StreamFormat;
   #kind: StretchKind;
   #contentIndex = 0;
+  #hasText = false;
   #hasHeader = false;
   #hasEnded = false;
   #isCut = false;
@@ -61,6 +63,8 @@ export class StreamParser {
     readonly endTexts: readonly string[];
     /** What the prompt wrote of the answer: text that belongs before the first token, unless the model repeats it. */
     readonly prefix: string;
+    /** One character that the format writes before an answer, and which is no part of it. */
+    readonly padding?: string | undefined;
     readonly parse: (tokens: readonly number[]) => ParsedResponse;
     /** Default: thoughts stand between `<think>` and `</think>`. */
     readonly format?: StreamFormat | undefined;
@@ -106,8 +110,11 @@ export class StreamParser {
 
   /** Adds text, up to one that ends the answer. */
   #hold(text: string): void {
-    if (this.#isCut) return;
-    this.#held += text;
+    if (this.#isCut || text === "") return;
+    const { padding } = this.#parts;
+    const isPadded = !this.#hasText && padding !== undefined && text.startsWith(padding);
+    this.#hasText = true;
+    this.#held += isPadded ? text.slice(padding.length) : text;
     const end = firstOf(this.#parts.endTexts, this.#held);
     if (end === undefined) return;
     this.#held = this.#held.slice(0, end.start);

@@ -237,7 +237,7 @@ describe("chatStream", () => {
       if (delta.type === "text") texts.push(delta.text);
       if (delta.type === "message") expect(delta.text).toBe("One.\n\nUs two.");
     }
-    expect(texts.join("")).toBe(" One.\n\nUs two.");
+    expect(texts.join("")).toBe("One.\n\nUs two.");
   });
 
   it("begins with the prefill", async () => {

@@ -1,5 +1,5 @@
+import type { AnswerPiece, AnswerReader } from "../../../renderers/answer-reader.js";
 import type { SampleWork } from "../sampling/sample-call.js";
-import type { AnswerPiece, AnswerReader } from "./answer-reader.js";
 import type { ScoredPlace } from "./logprobs.js";
 import type { SampleEvent } from "./sampled-tokens.js";
 import type { Usage } from "./usage.js";

@@ -1,11 +1,11 @@
 import { randomUUID } from "node:crypto";
 import { TinkerError } from "../../../errors.js";
+import { AnswerReader } from "../../../renderers/answer-reader.js";
 import { type Message, textOf } from "../../../renderers/messages.js";
 import type { Renderer } from "../../../renderers/renderer.js";
 import type { Clock } from "../../../transport/clock.js";
 import type { BodyReader } from "../http/body.js";
 import type { App } from "../http/route.js";
-import { AnswerReader } from "./answer-reader.js";
 import { chatChunks, choiceEvents, type PreparedChat, wholeChoices } from "./chat-choices.js";
 import {
   type ChatRequest,
@@ -99,7 +99,7 @@ function prepareChat(request: ChatRequest, { info, tokenizer, formats }: TextMod
         parser: renderer.streamParser(conversation, stopTexts),
         readsCalls: tools.length > 0,
         callSign: renderer.callSign,
-        maxCalls: request.parallel_tool_calls === false ? 1 : Number.POSITIVE_INFINITY,
+        maxCalls: request.parallel_tool_calls === false ? 1 : undefined,
         prefill,
       }),
   };

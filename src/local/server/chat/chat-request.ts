@@ -1,6 +1,6 @@
 import { z } from "zod";
 import type { ContentPart, Message, ToolDeclaration } from "../../../renderers/messages.js";
-import { REASONING_EFFORTS } from "./chat-formats.js";
+import { REASONING_EFFORTS } from "../../../renderers/reasoning-effort.js";
 import { invalidValue, unsupported } from "./openai-errors.js";
 import { MAX_TOP_LOGPROBS, samplingFields } from "./openai-request.js";
 

@@ -1,11 +1,11 @@
 import { randomUUID } from "node:crypto";
 import { z } from "zod";
+import { HeldText } from "../../../renderers/held-text.js";
 import { DecodeStream } from "../../../tokenizers/index.js";
 import type { SampleResponse } from "../../../wire/sampling/sampling-types.js";
 import type { App } from "../http/route.js";
 import type { CompletionServices } from "./chat-completions.js";
 import { eventStream } from "./event-stream.js";
-import { HeldText } from "./held-text.js";
 import { completionLogprobs, type TextPlace } from "./logprobs.js";
 import { findModel } from "./models.js";
 import { OPENAI_PATHS } from "./openai-errors.js";

@@ -1,7 +1,7 @@
-import { randomUUID } from "node:crypto";
-import type { Message, ToolCall } from "../../../renderers/messages.js";
-import type { MessageDelta, StreamParser } from "../../../renderers/stream-parser.js";
+import { randomUuid } from "../transport/ids.js";
 import { HeldText } from "./held-text.js";
+import type { Message, ToolCall } from "./messages.js";
+import type { MessageDelta, StreamParser } from "./stream-parser.js";
 
 /** A piece of an answer, in the order in which it was written. */
 export type AnswerPiece =
@@ -16,7 +16,8 @@ export interface AnswerFormat {
   readonly readsCalls: boolean;
   /** What a call within the text begins with. */
   readonly callSign: string | undefined;
-  readonly maxCalls: number;
+  /** Calls behind these are left out. Default: all are read. */
+  readonly maxCalls?: number | undefined;
   /** What the prompt has written of the answer. */
   readonly prefill: readonly number[];
 }
@@ -90,7 +91,7 @@ export class AnswerReader {
     return toolCalls.slice(0, this.#format.maxCalls).map(({ id, name, arguments: given }) => {
       const isFree = id !== undefined && id !== "" && !taken.has(id);
       taken.add(id);
-      return { id: isFree ? id : `call_${randomUUID().replaceAll("-", "")}`, name, arguments: given };
+      return { id: isFree ? id : `call_${randomUuid().replaceAll("-", "")}`, name, arguments: given };
     });
   }
 }
