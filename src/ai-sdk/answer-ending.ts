@@ -1,11 +1,11 @@
 import type { SampleResponse } from "../wire/index.js";
 import { type AnswerMetadata, PROVIDER } from "./answer-metadata.js";
-import type { AnswerReader } from "./answer-reader.js";
+import type { AnswerParts } from "./answer-parts.js";
 import type { PreparedCall } from "./prepare-call.js";
 import type { Ending, FinishReason, Usage } from "./specification.js";
 
 /** What is known once an answer is whole: why it ended, what it cost, and what was sampled. */
-export function endingOf(call: PreparedCall, response: SampleResponse, reader: AnswerReader): Ending {
+export function endingOf(call: PreparedCall, response: SampleResponse, parts: AnswerParts): Ending {
   const { tokens, logprobs, stopReason } = response.sequences[0]!;
   const { prompt } = call;
   const metadata = {
@@ -15,8 +15,8 @@ export function endingOf(call: PreparedCall, response: SampleResponse, reader: A
     stopReason,
   } satisfies AnswerMetadata;
   return {
-    finishReason: finishReasonOf(stopReason, reader.hasCalls),
-    usage: usageOf(call, response, reader.reasoning),
+    finishReason: finishReasonOf(stopReason, parts.hasCalls),
+    usage: usageOf(prompt.length, response, parts.reasoningTokens),
     providerMetadata: { [PROVIDER]: metadata },
   };
 }
@@ -27,17 +27,11 @@ function finishReasonOf(raw: string, hasCalls: boolean): FinishReason {
   return { unified: hasCalls ? "tool-calls" : "stop", raw };
 }
 
-function usageOf({ prompt, renderer }: PreparedCall, response: SampleResponse, thoughts: string): Usage {
+function usageOf(read: number, response: SampleResponse, reasoning: number): Usage {
   const { promptCacheHitTokens: cacheRead, sequences } = response;
   const total = sequences[0]!.tokens.length;
-  const reasoning = Math.min(total, renderer.tokenizer.encode(thoughts, { addSpecialTokens: false }).length);
   return {
-    inputTokens: {
-      total: prompt.length,
-      noCache: prompt.length - cacheRead,
-      cacheRead,
-      cacheWrite: undefined,
-    },
+    inputTokens: { total: read, noCache: read - cacheRead, cacheRead, cacheWrite: undefined },
     outputTokens: { total, text: total - reasoning, reasoning },
   };
 }

@@ -4,7 +4,7 @@ import { linkSignals } from "../transport/link-signals.js";
 import { checkKeys } from "../wire/fields/check-keys.js";
 import { endingOf } from "./answer-ending.js";
 import { PROVIDER } from "./answer-metadata.js";
-import { AnswerReader } from "./answer-reader.js";
+import { AnswerParts } from "./answer-parts.js";
 import { type CallSettings, prepareCall } from "./prepare-call.js";
 import type { CallOptions, Content, GenerateResult, StreamPart, StreamResult } from "./specification.js";
 
@@ -63,10 +63,11 @@ export function modelOver(
   async function generate(call: CallOptions): Promise<GenerateResult> {
     const { sampler, prepared, request, requestOptions } = await prepare(call, call.abortSignal);
     const response = await sampler.sample(request, requestOptions);
-    const reader = new AnswerReader(prepared);
-    const content = contentOf([...reader.push(response.sequences[0]!.tokens), ...reader.end()]);
+    const parts = new AnswerParts(prepared);
+    const pushed = [...response.sequences[0]!.tokens].flatMap((token) => parts.push(token));
+    const content = contentOf([...pushed, ...parts.end()]);
     const { warnings } = prepared;
-    return { content, ...endingOf(prepared, response, reader), warnings, response: newResponse() };
+    return { content, ...endingOf(prepared, response, parts), warnings, response: newResponse() };
   }
 
   async function* stream({
@@ -77,11 +78,11 @@ export function modelOver(
   }: Awaited<ReturnType<typeof prepare>>): AsyncGenerator<StreamPart, void, undefined> {
     yield { type: "stream-start", warnings: prepared.warnings };
     yield { type: "response-metadata", ...newResponse() };
-    const reader = new AnswerReader(prepared);
+    const parts = new AnswerParts(prepared);
     const sampled = sampler.stream(request, requestOptions);
-    for await (const { token } of sampled) yield* reader.push(token);
-    yield* reader.end();
-    yield { type: "finish", ...endingOf(prepared, await sampled.result, reader) };
+    for await (const { token } of sampled) yield* parts.push(token);
+    yield* parts.end();
+    yield { type: "finish", ...endingOf(prepared, await sampled.result, parts) };
   }
 
   return {

@@ -70,25 +70,31 @@ const OPTION_KEYS: ReadonlySet<string> = new Set(["reasoningEffort"]);
 async function chooseRenderer(
   sampler: ChatSampler,
   { renderer: given }: CallSettings,
-  { providerOptions, reasoning }: CallOptions,
+  { providerOptions, reasoning, toolChoice }: CallOptions,
   warnings: CallWarning[],
 ): Promise<Renderer> {
   const own = providerOptions?.[PROVIDER] ?? {};
   checkKeys(own, OPTION_KEYS, `providerOptions.${PROVIDER}`);
-  const effort = checkEffort(own["reasoningEffort"] ?? reasoning);
+  const asked = checkEffort(own["reasoningEffort"] ?? reasoning);
   const usual = () => (typeof given === "object" ? given : rendererOf(sampler, given));
+  // The beginning of a call leaves no place for thoughts.
+  const effort = isForced(toolChoice) ? "none" : asked;
   if (effort === undefined) return await usual();
-  const unsupported = (details: string) =>
-    warnings.push({ type: "unsupported", feature: "reasoning", details });
-  if (given !== undefined) {
-    unsupported("The model was made with a renderer of its own, which decides how much is thought.");
-    return await usual();
-  }
   const baseModel = await sampler.getBaseModel();
-  const chosen = rendererWithEffort(baseModel, effort);
+  const chosen = given === undefined ? rendererWithEffort(baseModel, effort) : undefined;
   if (chosen !== undefined) return getRenderer(chosen.name, await sampler.getTokenizer(), chosen.options);
-  unsupported(`The format of ${baseModel} has no way to ask for "${effort}".`);
+  if (asked !== undefined) {
+    const details =
+      given === undefined
+        ? `The format of ${baseModel} has no way to ask for "${effort}".`
+        : "The model was made with a renderer of its own, which decides how much is thought.";
+    warnings.push({ type: "unsupported", feature: "reasoning", details });
+  }
   return await usual();
+}
+
+function isForced(toolChoice: CallOptions["toolChoice"]): boolean {
+  return toolChoice?.type === "required" || toolChoice?.type === "tool";
 }
 
 function checkEffort(value: unknown): ReasoningEffort | undefined {
@@ -125,16 +131,16 @@ function callOpening(
   { toolChoice }: CallOptions,
   tools: readonly ToolDeclaration[],
 ): string | undefined {
-  if (toolChoice === undefined || toolChoice.type === "auto" || toolChoice.type === "none") return undefined;
+  if (!isForced(toolChoice)) return undefined;
   const [only, ...others] = tools;
-  const name = toolChoice.type === "tool" ? toolChoice.toolName : others.length > 0 ? undefined : only?.name;
+  const name = toolChoice?.type === "tool" ? toolChoice.toolName : others.length > 0 ? undefined : only?.name;
   if (only === undefined || (name !== undefined && !tools.some((tool) => tool.name === name))) {
     throw new TinkerError(`toolChoice asks for ${name ?? "a call"}, and there is no such tool.`);
   }
   const opening = renderer.callOpening(name);
   if (opening !== undefined) return opening;
   throw new TinkerError(
-    `toolChoice "${toolChoice.type}" is not possible here: in this model's format an answer cannot be made to begin ` +
+    `toolChoice "${toolChoice?.type}" is not possible here: in this model's format an answer cannot be made to begin ` +
       'with a call. Ask for it in the prompt with toolChoice "auto", or take a renderer of the family that does not think.',
   );
 }

@@ -1,8 +1,12 @@
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
+import { cpSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from "vitest";
 import { z } from "zod";
 import { createTinkerts, readAnswerMetadata, tinkertsModel } from "../../src/ai-sdk/index.js";
 import { type SamplingClient, ServiceClient } from "../../src/index.js";
-import { talkingServer } from "../cli/talking-engine.js";
+import { defaultModel } from "../../src/local/index.js";
+import { TalkingEngine, talkingServer } from "../cli/talking-engine.js";
 import { MAJORS } from "./majors.js";
 
 const turn = (role: string, content: string) => `<|im_start|>${role}\n${content}<|im_end|>\n`;
@@ -311,6 +315,21 @@ describe.each(MAJORS)("%s", (_, { generateText, streamText, stepCountIs, tool, w
       server.engine.open();
     });
 
+    it("ends the server's work where nobody reads on", async () => {
+      server.engine.hold();
+      const prompt = [{ role: "user" as const, content: [{ type: "text" as const, text: "?" }] }];
+      const reader = (await model().doStream({ prompt })).stream.getReader();
+      await reader.read();
+      await reader.read();
+      reader.read().catch(() => {});
+      await expect.poll(() => server.engine.requests.length).toBe(1);
+      const cancelled = () => server.engine.calls.filter((call) => call.startsWith("cancel")).length;
+      const before = cancelled();
+      await reader.cancel();
+      await expect.poll(cancelled).toBe(before + 1);
+      server.engine.open();
+    });
+
     it("tells of an error that the server has", async () => {
       const errors: unknown[] = [];
       const result = streamText({
@@ -357,5 +376,55 @@ describe("the provider", () => {
     expect(() => tinkerts("")).toThrow("modelId must be");
     expect(() => tinkerts("a/b", { render: "x" } as never)).toThrow("did you mean renderer?");
     expect(() => tinkerts.embeddingModel("x")).toThrow("tinkerts has no embedding models");
+  });
+});
+
+describe("a model that can think", () => {
+  const folder = mkdtempSync(join(tmpdir(), "tinkerts-hub-"));
+  let thinker: Awaited<ReturnType<typeof talkingServer>>;
+  let ownService: ServiceClient;
+  let model: ReturnType<typeof tinkertsModel>;
+  beforeAll(async () => {
+    // A name that has several renderers, with nano's tokenizer.
+    vi.stubEnv("HF_HUB_CACHE", folder);
+    vi.stubEnv("HF_HUB_OFFLINE", "1");
+    const snapshot = join(folder, "models--Qwen--Qwen3-8B/snapshots/abc");
+    mkdirSync(join(folder, "models--Qwen--Qwen3-8B/refs"), { recursive: true });
+    writeFileSync(join(folder, "models--Qwen--Qwen3-8B/refs/main"), "abc");
+    cpSync(defaultModel.path, snapshot, { recursive: true });
+    thinker = await talkingServer(new TalkingEngine("Qwen/Qwen3-8B"));
+    ownService = new ServiceClient(thinker.backend);
+    model = createTinkerts({ service: ownService })("Qwen/Qwen3-8B", { declareTools: false });
+  });
+  afterAll(async () => {
+    await ownService.close();
+    await thinker.backend.close();
+    vi.unstubAllEnvs();
+    rmSync(folder, { recursive: true });
+  });
+
+  it.each(MAJORS)("is told how much to think with %s", async (name, { generateText }) => {
+    const ask = async (options: object) => {
+      const { warnings } = await generateText({ model, prompt: "?", ...options });
+      expect(warnings ?? []).toEqual([]);
+      return thinker.engine.heard.at(-1);
+    };
+    const thinking = asked(turn("user", "?"));
+    const quiet = `${thinking}<think>\n\n</think>\n\n`;
+    expect(await ask({})).toBe(thinking);
+    const own = (reasoningEffort: string) => ({ providerOptions: { tinkerts: { reasoningEffort } } });
+    expect(await ask(own("none"))).toBe(quiet);
+    expect(await ask(own("high"))).toBe(thinking);
+    if (name === "ai 7") expect(await ask({ reasoning: "none" })).toBe(quiet);
+  });
+
+  it.each(MAJORS)("begins a call without thoughts with %s", async (_name, { generateText, tool }) => {
+    thinker.engine.answers = ['{"a": 1}}\n</tool_call>'];
+    const f = tool({ description: "", inputSchema: z.object({ a: z.number() }), execute: () => "" });
+    const { toolCalls } = await generateText({ model, prompt: "?", tools: { f }, toolChoice: "required" });
+    expect(toolCalls).toMatchObject([{ toolName: "f", input: { a: 1 } }]);
+    expect(thinker.engine.heard.at(-1)).toMatch(
+      /<think>\n\n<\/think>\n\n<tool_call>\n\{"name": "f", "arguments": $/,
+    );
   });
 });
