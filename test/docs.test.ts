@@ -98,6 +98,7 @@ function userConfig(): object {
           Object.entries(compilerOptions.paths).map(([name, [file]]) => [name, [join(root, file)]]),
         ),
         ai: [join(root, "node_modules/ai/dist/index.d.ts")],
+        "@anthropic-ai/sdk": [join(root, "node_modules/@anthropic-ai/sdk/index.d.mts")],
         vitest: [join(root, "node_modules/vitest/dist/index.d.ts")],
         zod: [join(root, "node_modules/zod/index.d.ts")],
       },

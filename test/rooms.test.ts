@@ -58,6 +58,8 @@ const OTHER_FORMATS: Readonly<Record<string, string>> = {
   "cookbook/supervised/run-settings.ts": "the Python cookbook's config.json",
   "cookbook/supervised/supervised-loop.ts": "the Python cookbook's names of metrics",
   "local/engine/model/lora.ts": "PEFT's tensor names (base_model.model...)",
+  "local/server/chat/anthropic-messages.ts": "Anthropic's answers",
+  "local/server/chat/anthropic-request.ts": "Anthropic's requests",
   "local/server/chat/chat-completions.ts": "OpenAI's requests",
   "local/server/chat/chat-request.ts": "OpenAI's requests",
   "local/server/chat/completions.ts": "OpenAI's requests",

@@ -12,8 +12,11 @@ import { Identities } from "./access/identity.js";
 import { UrlSigner } from "./access/url-signer.js";
 import { Activity, runEndOf, type ServerActivity } from "./activity.js";
 import { addAdminRoutes } from "./admin/admin-routes.js";
+import { anthropicDialect } from "./chat/anthropic-errors.js";
+import { addAnthropicRoutes } from "./chat/anthropic-messages.js";
 import { openAiDialect } from "./chat/openai-errors.js";
 import { addOpenAiRoutes } from "./chat/openai-routes.js";
+import { textModels } from "./chat/text-models.js";
 import { addCopyRoute } from "./checkpoints/copy-route.js";
 import { addDownloadRoutes } from "./checkpoints/download-routes.js";
 import { tinkerPath } from "./checkpoints/find-checkpoint.js";
@@ -192,7 +195,7 @@ export async function createServer(options: ServerOptions): Promise<Server> {
     keysRequired: identities.keysRequired,
     identify: (request) => identities.ofRequest(request),
     isClosing: () => futures.isClosed,
-    dialects: [openAiDialect],
+    dialects: [openAiDialect, anthropicDialect],
     addOpenRoutes(open) {
       routesOf(open, services.reader)(endpoints.health, () => ({ status: "ok" }));
       addDownloadRoutes(open, services);
@@ -210,7 +213,9 @@ export async function createServer(options: ServerOptions): Promise<Server> {
   addRunRoutes(app, route, services);
   addCopyRoute(route, services);
   addAdminRoutes(route, services);
-  addOpenAiRoutes(app, services);
+  const chatServices = { ...services, textModelOf: textModels() };
+  addOpenAiRoutes(app, chatServices);
+  addAnthropicRoutes(app, chatServices);
   return {
     fetch: (request) => app.fetch(request),
     activity: {

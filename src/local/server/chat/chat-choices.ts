@@ -15,7 +15,7 @@ export interface PreparedChat {
 }
 
 /** What happens to one choice of an answer. */
-interface ChoiceEvent {
+export interface ChoiceEvent {
   readonly index: number;
   readonly piece?: AnswerPiece | undefined;
   readonly places: readonly ScoredPlace[];

@@ -63,8 +63,18 @@ export function addChatRoutes(app: App, services: CompletionServices): void {
   }
 }
 
-function prepareChat(request: ChatRequest, { info, tokenizer, formats }: TextModel): PreparedChat {
-  checkResponseFormat(request);
+/** A conversation as the model will read it. */
+interface WrittenChat {
+  readonly renderer: Renderer;
+  readonly conversation: readonly Message[];
+  readonly hasTools: boolean;
+  readonly prompt: readonly number[];
+  /** What the prompt has written of the answer. */
+  readonly opening: string;
+}
+
+/** Writes a conversation in the model's format, whatever its length. */
+export function writeChat(request: ChatRequest, { info, formats }: TextModel): WrittenChat {
   const messages = readMessages(request);
   const { tools, isForced, forcedName } = readTools(request);
   const { reasoning_effort: effort, chat_template_kwargs: variables } = request;
@@ -76,6 +86,14 @@ function prepareChat(request: ChatRequest, { info, tokenizer, formats }: TextMod
     throw unsupported("tool_choice", `must be none or auto with ${info.name}: its format opens no call.`);
   const conversation = withTools(renderer, messages, tools);
   const prompt = promptTokens(renderer, conversation, opening);
+  return { renderer, conversation, hasTools: tools.length > 0, prompt, opening };
+}
+
+/** Makes a conversation ready to be sampled. */
+export function prepareChat(request: ChatRequest, text: TextModel): PreparedChat {
+  checkResponseFormat(request);
+  const { info, tokenizer } = text;
+  const { renderer, conversation, hasTools, prompt, opening } = writeChat(request, text);
   const stopTexts = [request.stop ?? []].flat();
   const [turnEnds, endTexts] = stopsOf(renderer);
   const otherEnds = info.eosTokenIds.filter((token) => !turnEnds.includes(token));
@@ -97,7 +115,7 @@ function prepareChat(request: ChatRequest, { info, tokenizer, formats }: TextMod
     newReader: () =>
       new AnswerReader({
         parser: renderer.streamParser(conversation, stopTexts),
-        readsCalls: tools.length > 0,
+        readsCalls: hasTools,
         callSign: renderer.callSign,
         maxCalls: request.parallel_tool_calls === false ? 1 : undefined,
         prefill,

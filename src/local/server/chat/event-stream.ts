@@ -1,6 +1,23 @@
 import { HttpError, toHttpError } from "../http/http-error.js";
 import { errorBody } from "./openai-errors.js";
 
+/** How the events of a stream are written. */
+export interface EventWords {
+  /** What goes over the wire for an event. */
+  event(value: object): string;
+  error(error: HttpError): string;
+  /** Behind the last event. */
+  readonly end: string;
+}
+
+const data = (value: string) => `data: ${value}\n\n`;
+
+const OPENAI_WORDS: EventWords = {
+  event: (value) => data(JSON.stringify(value)),
+  error: (error) => data(JSON.stringify(errorBody(error))),
+  end: data("[DONE]"),
+};
+
 /**
  * Server-sent events. What fails before the first of them is an error as of any request, later ones are events of their
  * own. When nobody listens any more, `gone` tells those who make the events.
@@ -8,20 +25,20 @@ import { errorBody } from "./openai-errors.js";
 export async function eventStream(
   events: AsyncGenerator<object, void, undefined>,
   gone: AbortController,
+  words: EventWords = OPENAI_WORDS,
 ): Promise<Response> {
   const encoder = new TextEncoder();
-  const data = (value: string) => encoder.encode(`data: ${value}\n\n`);
   let next: Promise<IteratorResult<object, void>> | undefined = Promise.resolve(await events.next());
   const body = new ReadableStream<Uint8Array>({
     async pull(controller) {
       try {
         const { done, value } = await (next ?? events.next());
         next = undefined;
-        if (!done) return controller.enqueue(data(JSON.stringify(value)));
-        controller.enqueue(data("[DONE]"));
+        if (!done) return controller.enqueue(encoder.encode(words.event(value)));
+        controller.enqueue(encoder.encode(words.end));
       } catch (error) {
         const known = toHttpError(error) ?? new HttpError(500, "The answer could not be completed.");
-        controller.enqueue(data(JSON.stringify(errorBody(known))));
+        controller.enqueue(encoder.encode(words.error(known)));
       }
       controller.close();
     },

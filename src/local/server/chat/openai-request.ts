@@ -67,6 +67,14 @@ export async function readRequest<T extends z.ZodType>(
     if (value === undefined || value === null || isNeutral(value, body)) continue;
     throw unsupported(param, "is not supported by this server.");
   }
+  return checkBody(body, schema);
+}
+
+/** A body as its schema reads it; what is wrong in it is refused by its name. */
+export function checkBody<T extends z.ZodType>(
+  body: Readonly<Record<string, unknown>>,
+  schema: T,
+): z.output<T> {
   const parsed = schema.safeParse(body);
   if (parsed.success) return parsed.data;
   const problems = parsed.error.issues.slice(0, MAX_PROBLEMS).map(({ path, message }) => ({

@@ -3,19 +3,17 @@ import { addChatRoutes, type CompletionServices } from "./chat-completions.js";
 import { addCompletionRoutes } from "./completions.js";
 import { addModelRoutes } from "./models.js";
 import { OPENAI_PATHS, OpenAiError } from "./openai-errors.js";
-import { textModels } from "./text-models.js";
 import { addTokenizeRoutes } from "./tokenize.js";
 
 /** Of OpenAI's API, what clients may look for here and is left out. */
 const LEFT_OUT = ["responses", "embeddings"] as const;
 
 /** The OpenAI-compatible door: models, chats and completions in text, from base models and sampler checkpoints. */
-export function addOpenAiRoutes(app: App, services: Omit<CompletionServices, "textModelOf">): void {
-  const all = { ...services, textModelOf: textModels() };
-  addModelRoutes(app, all);
-  addChatRoutes(app, all);
-  addCompletionRoutes(app, all);
-  addTokenizeRoutes(app, all);
+export function addOpenAiRoutes(app: App, services: CompletionServices): void {
+  addModelRoutes(app, services);
+  addChatRoutes(app, services);
+  addCompletionRoutes(app, services);
+  addTokenizeRoutes(app, services);
   for (const path of OPENAI_PATHS) {
     for (const left of LEFT_OUT) {
       const refuse = () => {

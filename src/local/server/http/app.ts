@@ -7,7 +7,7 @@ import { type ErrorDialect, HttpError, statusFor, toHttpError } from "./http-err
 import type { App, AppEnv, Call, Identity } from "./route.js";
 
 /** What of the server is somebody's. */
-const NEEDS_KEY = /^\/(api\/v1|oai|v1|tokenize|detokenize|tokenizer_info)(\/|$)/;
+const NEEDS_KEY = /^\/(api\/v1|oai|v1|anthropic|tokenize|detokenize|tokenizer_info)(\/|$)/;
 const UNFORESEEN = "The server met an unexpected error; its log says more.";
 
 /** What every request passes through, whatever its route. */
