@@ -1,3 +1,4 @@
+import { anyCharacter } from "./characters.js";
 import type { GrammarNode, LiteralNode } from "./grammar.js";
 import type { TokenTrie } from "./token-trie.js";
 
@@ -10,7 +11,11 @@ export function closingCosts(root: GrammarNode, tokens: TokenTrie): (node: Gramm
   const costs = new Map<GrammarNode, number>();
   const costOf = (node: GrammarNode): number => {
     // Repetitions are made while texts are read, so theirs is never looked up.
-    if (node.kind === "repeat") return node.min === 0 ? 0 : node.min * costOf(node.item);
+    if (node.kind === "repeat") {
+      if (node.min === 0) return 0;
+      if (node.item === anyCharacter && tokens.plainRun > 0) return Math.ceil(node.min / tokens.plainRun);
+      return node.min * costOf(node.item);
+    }
     return costs.get(node) ?? Number.POSITIVE_INFINITY;
   };
   const nodes = reachable(root);

@@ -12,7 +12,8 @@ export class TokenTrie {
   readonly tokens: Int32Array;
   /** One more than the highest token. */
   readonly size: number;
-  readonly longestToken: number;
+  /** There are tokens of one, two, and so on up to this many characters that stand in a JSON string as they are. */
+  readonly plainRun: number;
 
   constructor(tokenBytes: TokenBytes) {
     const order: number[] = [];
@@ -48,7 +49,12 @@ export class TokenTrie {
     this.depths = Uint16Array.from(depths);
     this.ends = Int32Array.from(ends);
     this.tokenStarts = Int32Array.from(tokenStarts);
-    this.longestToken = depths.reduce((longest, depth) => Math.max(longest, depth), 0);
+    const runs = new Set(
+      order.map((token) => tokenBytes[token]!).map((plain) => (isPlain(plain) ? plain.length : 0)),
+    );
+    let plainRun = 0;
+    while (runs.has(plainRun + 1)) plainRun += 1;
+    this.plainRun = plainRun;
   }
 
   /** Some token is this byte alone. */
@@ -78,4 +84,9 @@ function compareBytes(a: Uint8Array, b: Uint8Array): number {
   const shared = Math.min(a.length, b.length);
   for (let i = 0; i < shared; i++) if (a[i] !== b[i]) return a[i]! - b[i]!;
   return a.length - b.length;
+}
+
+/** ASCII that needs no backslash. */
+function isPlain(bytes: Uint8Array): boolean {
+  return bytes.every((byte) => byte >= 0x20 && byte < 0x7f && byte !== 0x22 && byte !== 0x5c);
 }
