@@ -152,18 +152,58 @@ export function endpoints(who, index) {
       open: true,
     },
     { ...get(`/downloads/trace?session=${who.session}&expires=9999999999&signature=xyz`), open: true },
-    { name: "oai/models", method: "GET", path: "/oai/api/v1/models", ...NO_ID },
-    {
-      name: "oai/chat",
-      method: "POST",
-      path: "/oai/api/v1/chat/completions",
-      body: { model: who.samplerWeights, messages: [{ role: "user", content: "hi" }], max_tokens: 2 },
-    },
-    {
-      name: "oai/completions",
-      method: "POST",
-      path: "/oai/api/v1/completions",
-      body: { model: who.samplerWeights, prompt: "hi", max_tokens: 2, stream: index % 2 === 0 },
-    },
+    ...openAiEndpoints(who, index),
+  ];
+}
+
+/** OpenAI's, under both of their paths by turns. */
+function openAiEndpoints(who, index) {
+  const base = index % 2 === 0 ? "/oai/api/v1" : "/v1";
+  const beside = index % 2 === 0 ? "/oai/api" : "";
+  const model = who.samplerWeights;
+  const post = (path, body, options) => ({ name: `oai${path}`, method: "POST", path, body, ...options });
+  const stream = index % 3 === 0;
+  const chat = {
+    model,
+    messages: [{ role: "user", content: "hi" }],
+    max_tokens: 2,
+    stream,
+    stream_options: { include_usage: stream },
+  };
+  const call = { id: "c", type: "function", function: { name: "f", arguments: "{}" } };
+  return [
+    { name: "oai/models", method: "GET", path: `${base}/models`, ...NO_ID },
+    { name: "oai/models/:id", method: "GET", path: `${base}/models/${encodeURIComponent(model ?? "")}` },
+    post(`${base}/chat/completions`, { ...chat, logprobs: true, top_logprobs: 2, n: 2, stop: ["a"] }),
+    post(`${base}/chat/completions`, {
+      ...chat,
+      messages: [
+        { role: "developer", content: [{ type: "text", text: "x" }] },
+        { role: "assistant", content: null, reasoning_content: "t", tool_calls: [call] },
+        { role: "tool", tool_call_id: "c", content: "r" },
+      ],
+      response_format: { type: "text" },
+      chat_template_kwargs: {},
+    }),
+    post(`${base}/chat/completions`, {
+      ...chat,
+      tools: [{ type: "function", function: { name: "f", parameters: {} } }],
+      tool_choice: ["auto", "required", { type: "function", function: { name: "f" } }][index % 3],
+    }),
+    post(`${base}/completions`, { model, prompt: "hi", max_tokens: 2, stream }),
+    post(`${base}/completions`, {
+      model,
+      prompt: [
+        [1, 2],
+        [3, 4],
+      ],
+      max_tokens: index % 2,
+      echo: true,
+      logprobs: 2,
+      stream,
+    }),
+    post(`${beside}/tokenize`, { model: BASE_MODEL, prompt: "hi", return_token_strs: true }, NO_ID),
+    post(`${beside}/detokenize`, { model: BASE_MODEL, tokens: [1, 2] }, NO_ID),
+    { name: "oai/tokenizer_info", method: "GET", path: `${beside}/tokenizer_info`, ...NO_ID },
   ];
 }

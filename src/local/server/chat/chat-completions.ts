@@ -19,7 +19,7 @@ import { chatLogprobs, type ScoredPlace } from "./logprobs.js";
 import { findModel, type ModelServices } from "./models.js";
 import { invalidValue, OPENAI_PATHS, unsupported } from "./openai-errors.js";
 import { readRequest } from "./openai-request.js";
-import { sampleWork } from "./sample-work.js";
+import { checkTextLength, sampleWork } from "./sample-work.js";
 import { type SampleServices, sampleEvents } from "./sampled-tokens.js";
 import type { TextModel, TextModels } from "./text-models.js";
 import { Usage } from "./usage.js";
@@ -84,6 +84,7 @@ export function writeChat(request: ChatRequest, { info, formats }: TextModel): W
   const opening = isForced ? renderer.callOpening(forcedName) : "";
   if (opening === undefined)
     throw unsupported("tool_choice", `must be none or auto with ${info.name}: its format opens no call.`);
+  checkTextLength(JSON.stringify([messages, tools]).length, info, "messages");
   const conversation = withTools(renderer, messages, tools);
   const prompt = promptTokens(renderer, conversation, opening);
   return { renderer, conversation, hasTools: tools.length > 0, prompt, opening };

@@ -10,7 +10,7 @@ import { completionLogprobs, type TextPlace } from "./logprobs.js";
 import { findModel } from "./models.js";
 import { OPENAI_PATHS } from "./openai-errors.js";
 import { MAX_TOP_LOGPROBS, readRequest, samplingFields } from "./openai-request.js";
-import { sampleWork } from "./sample-work.js";
+import { checkTextLength, sampleWork } from "./sample-work.js";
 import { type SampleEvent, sampleEvents } from "./sampled-tokens.js";
 import type { TextModel } from "./text-models.js";
 import { Usage } from "./usage.js";
@@ -63,7 +63,7 @@ export function addCompletionRoutes(app: App, services: CompletionServices): voi
       const identity = call.get("identity");
       const model = findModel(services, identity, request.model);
       const text = await textModelOf(model.info);
-      const prompts = readPrompts(request.prompt, text);
+      const prompts = await readPrompts(request.prompt, text);
       const isScored = typeof request.logprobs === "number";
       const works = prompts.map((prompt) =>
         sampleWork(request, model.info, {
@@ -107,12 +107,18 @@ export function addCompletionRoutes(app: App, services: CompletionServices): voi
   }
 }
 
-function readPrompts(given: CompletionRequest["prompt"], { tokenizer }: TextModel): Prompt[] {
+async function readPrompts(
+  given: CompletionRequest["prompt"],
+  { info, tokenizer }: TextModel,
+): Promise<Prompt[]> {
   const isOne = typeof given === "string" || typeof given[0] === "number";
   const all = (isOne ? [given] : given) as readonly (string | number[])[];
-  return all.map((prompt) =>
+  const texts = all.filter((prompt) => typeof prompt === "string");
+  for (const { length } of texts) checkTextLength(length, info, "prompt");
+  const encoded = await tokenizer.encodeBatch(texts);
+  return all.map((prompt, index) =>
     typeof prompt === "string"
-      ? { text: prompt, tokens: tokenizer.encode(prompt) }
+      ? { text: prompt, tokens: encoded[index]! }
       : { text: tokenizer.decode(prompt), tokens: prompt },
   );
 }

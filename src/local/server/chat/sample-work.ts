@@ -4,6 +4,20 @@ import { checkTokens } from "../sessions/base-models.js";
 import { invalidValue, OpenAiError } from "./openai-errors.js";
 import type { SamplingRequest } from "./openai-request.js";
 
+/** No vocabulary has longer tokens but for runs of one character. */
+const MAX_CHARACTERS_PER_TOKEN = 256;
+
+/** Refuses a text that is too long whatever its tokens, before they are counted. */
+export function checkTextLength(length: number, info: BaseModelInfo, param: string): void {
+  if (length > info.maxContextLength * MAX_CHARACTERS_PER_TOKEN)
+    throw tooLong(info, param, `${length} characters`);
+}
+
+function tooLong(info: BaseModelInfo, param: string, given: string): OpenAiError {
+  const message = `${info.name} reads at most ${info.maxContextLength} tokens, and ${param} has ${given}.`;
+  return new OpenAiError(400, "context_length_exceeded", message, param);
+}
+
 /** What is asked besides the settings that all requests share. */
 export interface SampleDetails {
   readonly prompt: readonly number[];
@@ -26,14 +40,7 @@ export function sampleWork(
   const { promptParam, stopTokens, topLogprobs, scoresPrompt } = details;
   const { length } = details.prompt;
   if (length === 0) throw invalidValue(promptParam, `${promptParam} has no tokens.`);
-  if (length > info.maxContextLength) {
-    throw new OpenAiError(
-      400,
-      "context_length_exceeded",
-      `${info.name} reads at most ${info.maxContextLength} tokens, and ${promptParam} has ${length}.`,
-      promptParam,
-    );
-  }
+  if (length > info.maxContextLength) throw tooLong(info, promptParam, `${length} tokens`);
   checkTokens(details.prompt, promptParam, info);
   // The last token is not read again, so it needs no place in the context.
   const room = info.maxContextLength + 1 - length;

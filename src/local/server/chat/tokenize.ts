@@ -40,7 +40,7 @@ export function addTokenizeRoutes(app: App, services: TokenizeServices): void {
     app.post(`${place}/tokenize`, async (call) => {
       const request = await readRequest(call, reader, tokenizeSchema);
       const { tokenizer, tokenNames, info } = await textModel(call.get("identity"), request.model);
-      const tokens = tokenizer.encode(request.prompt, {
+      const [tokens = []] = await tokenizer.encodeBatch([request.prompt], {
         addSpecialTokens: request.add_special_tokens ?? true,
       });
       return call.json({
