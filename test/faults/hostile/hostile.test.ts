@@ -19,7 +19,15 @@ describe("hostile input to the built-in backend", () => {
   }, 180_000);
 
   it("is made for every endpoint there is", () => {
-    const ids = { model: "M", session: "S", sampler: "A", weights: "w", externalWeights: "e", nextSeqId: 1 };
+    const ids = {
+      model: "M",
+      session: "S",
+      sampler: "A",
+      weights: "w",
+      samplerWeights: "s",
+      externalWeights: "e",
+      nextSeqId: 1,
+    };
     const covered = new Set(endpoints(ids, 0).map(({ method, path }) => `${method} ${path.split("?")[0]}`));
     // Those of the table, and those that other formats own: the downloads, and OpenAI's.
     const routes = Object.values(table).map(({ method, path }) => ({

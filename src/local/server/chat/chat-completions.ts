@@ -3,17 +3,14 @@ import { TinkerError } from "../../../errors.js";
 import { AnswerReader } from "../../../renderers/answer-reader.js";
 import { type Message, textOf } from "../../../renderers/messages.js";
 import type { Renderer } from "../../../renderers/renderer.js";
+import { StreamParser } from "../../../renderers/stream-parser.js";
+import type { Tokenizer } from "../../../tokenizers/index.js";
 import type { Clock } from "../../../transport/clock.js";
+import type { JsonConstraint } from "../../engine/engine.js";
 import type { BodyReader } from "../http/body.js";
 import type { App } from "../http/route.js";
 import { chatChunks, choiceEvents, type PreparedChat, wholeChoices } from "./chat-choices.js";
-import {
-  type ChatRequest,
-  chatSchema,
-  checkResponseFormat,
-  readMessages,
-  readTools,
-} from "./chat-request.js";
+import { type ChatRequest, chatSchema, readConstraint, readMessages, readTools } from "./chat-request.js";
 import { eventStream } from "./event-stream.js";
 import { chatLogprobs, type ScoredPlace } from "./logprobs.js";
 import { findModel, type ModelServices } from "./models.js";
@@ -68,6 +65,7 @@ interface WrittenChat {
   readonly renderer: Renderer;
   readonly conversation: readonly Message[];
   readonly hasTools: boolean;
+  readonly constraint: JsonConstraint | undefined;
   readonly prompt: readonly number[];
   /** What the prompt has written of the answer. */
   readonly opening: string;
@@ -77,36 +75,42 @@ interface WrittenChat {
 export function writeChat(request: ChatRequest, { info, formats }: TextModel): WrittenChat {
   const messages = readMessages(request);
   const { tools, isForced, forcedName } = readTools(request);
+  const constraint = readConstraint(request);
   const { reasoning_effort: effort, chat_template_kwargs: variables } = request;
   const wish = { effort: effort ?? undefined, enabled: variables?.enable_thinking };
-  // The beginning of a call leaves no place for thoughts.
-  const renderer = isForced ? formats.chooseUnthinking() : formats.choose(wish);
+  // The beginning of a call, or JSON from the first token on, leave no place for thoughts.
+  const renderer = isForced || constraint ? formats.chooseUnthinking() : formats.choose(wish);
   const opening = isForced ? renderer.callOpening(forcedName) : "";
   if (opening === undefined)
     throw unsupported("tool_choice", `must be none or auto with ${info.name}: its format opens no call.`);
   checkTextLength(JSON.stringify([messages, tools]).length, info, "messages");
   const conversation = withTools(renderer, messages, tools);
+  if (constraint && !beginsWithText(renderer, conversation))
+    throw unsupported(
+      "response_format",
+      `must be of type text with ${info.name}, which always thinks first.`,
+    );
   const prompt = promptTokens(renderer, conversation, opening);
-  return { renderer, conversation, hasTools: tools.length > 0, prompt, opening };
+  return { renderer, conversation, hasTools: tools.length > 0, constraint, prompt, opening };
 }
 
 /** Makes a conversation ready to be sampled. */
 export function prepareChat(request: ChatRequest, text: TextModel): PreparedChat {
-  checkResponseFormat(request);
   const { info, tokenizer } = text;
-  const { renderer, conversation, hasTools, prompt, opening } = writeChat(request, text);
+  const { renderer, conversation, hasTools, constraint, prompt, opening } = writeChat(request, text);
   const stopTexts = [request.stop ?? []].flat();
   const [turnEnds, endTexts] = stopsOf(renderer);
   const otherEnds = info.eosTokenIds.filter((token) => !turnEnds.includes(token));
-  const topLogprobs = request.logprobs ? (request.top_logprobs ?? 0) : 0;
   const work = sampleWork(request, info, {
     prompt,
     promptParam: "messages",
     maxTokens: request.max_completion_tokens ?? request.max_tokens ?? undefined,
     stopTokens: [...turnEnds, ...otherEnds],
-    stopTexts: [...endTexts, ...stopTexts],
-    topLogprobs,
+    // JSON ends by itself.
+    stopTexts: constraint ? stopTexts : [...endTexts, ...stopTexts],
+    topLogprobs: request.logprobs ? (request.top_logprobs ?? 0) : 0,
     scoresPrompt: false,
+    constraint,
   });
   const prefill = tokenizer.encode(opening, { addSpecialTokens: false });
   return {
@@ -115,13 +119,38 @@ export function prepareChat(request: ChatRequest, text: TextModel): PreparedChat
     otherEnds,
     newReader: () =>
       new AnswerReader({
-        parser: renderer.streamParser(conversation, stopTexts),
+        parser: constraint ? plainText(tokenizer, turnEnds) : renderer.streamParser(conversation, stopTexts),
         readsCalls: hasTools,
         callSign: renderer.callSign,
         maxCalls: request.parallel_tool_calls === false ? 1 : undefined,
         prefill,
       }),
   };
+}
+
+/** Whether an answer is shown from its first token on. */
+function beginsWithText(renderer: Renderer, answered: readonly Message[]): boolean {
+  const parser = renderer.streamParser(answered);
+  const deltas = [
+    ...parser.push(renderer.tokenizer.encode("{}", { addSpecialTokens: false })),
+    ...parser.end(),
+  ];
+  return deltas.some((delta) => delta.type === "text" && delta.text.startsWith("{"));
+}
+
+/** Reads all of an answer as text: within JSON there are no tags. */
+function plainText(tokenizer: Tokenizer, endTokens: readonly number[]): StreamParser {
+  return new StreamParser({
+    tokenizer,
+    endTokens,
+    endTexts: [],
+    prefix: "",
+    format: { first: "text", ends: { text: [], thinking: [], hidden: [] }, after: (kind) => kind },
+    parse: (tokens) => ({
+      message: { role: "assistant", content: tokenizer.decode(tokens) },
+      termination: "stop_sequence",
+    }),
+  });
 }
 
 /** Tools are declared before the conversation, together with what its system message says. */

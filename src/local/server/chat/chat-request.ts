@@ -1,6 +1,8 @@
 import { z } from "zod";
 import type { ContentPart, Message, ToolDeclaration } from "../../../renderers/messages.js";
 import { REASONING_EFFORTS } from "../../../renderers/reasoning-effort.js";
+import { EngineInputError, type JsonConstraint } from "../../engine/engine.js";
+import { checkJsonConstraint } from "../../engine/sampling/json/json-sampling.js";
 import { invalidValue, unsupported } from "./openai-errors.js";
 import { MAX_TOP_LOGPROBS, samplingFields } from "./openai-request.js";
 
@@ -55,7 +57,13 @@ export const chatSchema = z.object({
   parallel_tool_calls: z.boolean().nullish(),
   reasoning_effort: z.enum(REASONING_EFFORTS).nullish(),
   chat_template_kwargs: z.object({ enable_thinking: z.boolean().optional() }).strict().nullish(),
-  response_format: z.object({ type: z.enum(["text", "json_object", "json_schema"]) }).nullish(),
+  response_format: z
+    .discriminatedUnion("type", [
+      z.object({ type: z.literal("text") }),
+      z.object({ type: z.literal("json_object") }),
+      z.object({ type: z.literal("json_schema"), json_schema: z.object({ schema: z.unknown() }) }),
+    ])
+    .nullish(),
 });
 
 /** A request for a chat completion, as it was read. */
@@ -120,7 +128,17 @@ export function readTools({ tools, tool_choice: choice }: ChatRequest): ToolWish
   return { tools: declared, isForced, forcedName: isForced ? (named ?? only) : undefined };
 }
 
-/** Where answers are held to a format: constrained sampling belongs here, once the engine can do it. */
-export function checkResponseFormat({ response_format: format }: ChatRequest): void {
-  if (format && format.type !== "text") throw unsupported("response_format", "must be of type text here.");
+/** What answers are held to; undefined where they are plain text. */
+export function readConstraint({ response_format: format, tools }: ChatRequest): JsonConstraint | undefined {
+  if (!format || format.type === "text") return undefined;
+  if (tools?.length) throw unsupported("response_format", "must be of type text together with tools.");
+  const constraint: JsonConstraint =
+    format.type === "json_object" ? format : { type: "json_schema", schema: format.json_schema.schema };
+  try {
+    checkJsonConstraint(constraint);
+    return constraint;
+  } catch (error) {
+    if (!(error instanceof EngineInputError)) throw error;
+    throw invalidValue("response_format", `response_format: ${error.message}`);
+  }
 }

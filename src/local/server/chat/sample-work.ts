@@ -1,4 +1,4 @@
-import type { BaseModelInfo } from "../../engine/engine.js";
+import type { BaseModelInfo, JsonConstraint } from "../../engine/engine.js";
 import type { SampleWork } from "../sampling/sample-call.js";
 import { checkTokens } from "../sessions/base-models.js";
 import { invalidValue, OpenAiError } from "./openai-errors.js";
@@ -29,6 +29,7 @@ export interface SampleDetails {
   readonly stopTexts: readonly string[];
   readonly topLogprobs: number;
   readonly scoresPrompt: boolean;
+  readonly constraint?: JsonConstraint | undefined;
 }
 
 /** A request in the engine's form. What is asked for beyond the room that is left is cut to it. */
@@ -55,6 +56,7 @@ export function sampleWork(
     seed: request.seed ?? undefined,
     ...(stopTokens === undefined ? {} : { stopTokens: [...stopTokens] }),
     stopStrings: [...details.stopTexts],
+    constraint: details.constraint,
     promptLogprobs: scoresPrompt,
     topkPromptLogprobs: scoresPrompt ? Math.min(topLogprobs, info.vocabSize) : 0,
     topkSampleLogprobs: Math.min(topLogprobs, info.vocabSize),
