@@ -35,6 +35,8 @@ const TORCH_FOR_CPUS = "https://download.pytorch.org/whl/cpu";
 /** The Python cookbook that judges ours; it wants PyTorch and more, for which small stand-ins will do. */
 const COOKBOOK = "tinker-cookbook==0.5.8";
 const COOKBOOK_NEEDS = ["transformers<=5.5.4", "aiohttp", "chz", "numpy", "pillow", "termcolor", "tiktoken"];
+/** Clients of the OpenAI-compatible endpoint; neither needs PyTorch. */
+const OPENAI_CLIENTS = ["openai", "lm-eval[api]==0.4.13"];
 
 /**
  * The Pythons of the official package by version, "newest" first, each in an environment of its own. uv links their files
@@ -64,6 +66,8 @@ function makeClients() {
     run(uv, ["pip", "install", "--quiet", "--python", newest, ...COOKBOOK_NEEDS]);
     run(uv, ["pip", "install", "--quiet", "--python", newest, "--no-deps", COOKBOOK, "tml-renderers"]);
   }
+  if (!install(uv, newest, OPENAI_CLIENTS))
+    console.log("Clients of OpenAI's API could not be installed: they are left out.");
   return clients;
 }
 
