@@ -97,8 +97,11 @@ function userConfig(): object {
         ...Object.fromEntries(
           Object.entries(compilerOptions.paths).map(([name, [file]]) => [name, [join(root, file)]]),
         ),
+        "@ai-sdk/openai-compatible": [join(root, "node_modules/@ai-sdk/openai-compatible/dist/index.d.ts")],
+        "@langchain/openai": [join(root, "node_modules/@langchain/openai/dist/index.d.ts")],
         ai: [join(root, "node_modules/ai/dist/index.d.ts")],
         "@anthropic-ai/sdk": [join(root, "node_modules/@anthropic-ai/sdk/index.d.mts")],
+        openai: [join(root, "node_modules/openai/index.d.mts")],
         vitest: [join(root, "node_modules/vitest/dist/index.d.ts")],
         zod: [join(root, "node_modules/zod/index.d.ts")],
       },

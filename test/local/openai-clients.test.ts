@@ -1,7 +1,7 @@
 import { createOpenAICompatible } from "@ai-sdk/openai-compatible";
 import { HumanMessage, ToolMessage } from "@langchain/core/messages";
 import { ChatOpenAI } from "@langchain/openai";
-import { generateText, jsonSchema, stepCountIs, streamText, tool } from "ai";
+import { generateText, jsonSchema, Output, stepCountIs, streamText, tool } from "ai";
 import OpenAI from "openai";
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import type { LocalBackend } from "../../src/local/index.js";
@@ -290,4 +290,47 @@ it("the models' list suits a picker", async () => {
   expect(response.status).toBe(200);
   const { data } = (await response.json()) as { data: { id: string }[] };
   expect(data.map(({ id }) => id)).toEqual([model]);
+});
+
+describe("JSON output", () => {
+  const said = '{"city": "Rome"}';
+  const constraint = { type: "json_schema", schema: SCHEMA };
+
+  it("is asked for by the openai package", async () => {
+    engine.answers = [said];
+    const client = new OpenAI({ baseURL, apiKey: "tml-key", maxRetries: 0 });
+    const { choices } = await client.chat.completions.parse({
+      model,
+      messages: [{ role: "user", content: "Which city?" }],
+      response_format: { type: "json_schema", json_schema: { name: "place", schema: SCHEMA, strict: true } },
+    });
+    expect(JSON.parse(choices[0]!.message.content!)).toEqual({ city: "Rome" });
+    expect(engine.requests.at(-1)).toMatchObject({ constraint });
+    expect(engine.heard[0]!.endsWith("<think>\n\n</think>\n\n")).toBe(true);
+  });
+
+  it("is asked for by the AI SDK", async () => {
+    engine.answers = [said];
+    const provider = createOpenAICompatible({
+      name: "tinkerts",
+      baseURL,
+      apiKey: "tml-key",
+      supportsStructuredOutputs: true,
+    });
+    const { output } = await generateText({
+      model: provider(model),
+      prompt: "Which city?",
+      output: Output.object({ schema: jsonSchema<{ city: string }>(SCHEMA) }),
+    });
+    expect(output).toEqual({ city: "Rome" });
+    expect(engine.requests.at(-1)).toMatchObject({ constraint });
+  });
+
+  it("is asked for by LangChain", async () => {
+    engine.answers = [said];
+    const chat = new ChatOpenAI({ model, apiKey: "tml-key", configuration: { baseURL }, maxRetries: 0 });
+    const structured = chat.withStructuredOutput(SCHEMA, { method: "jsonSchema", name: "place" });
+    expect(await structured.invoke("Which city?")).toEqual({ city: "Rome" });
+    expect(engine.requests.at(-1)).toMatchObject({ constraint });
+  });
 });

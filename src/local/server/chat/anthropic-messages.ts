@@ -1,8 +1,8 @@
 import { randomUUID } from "node:crypto";
+import type { AnswerPiece } from "../../../renderers/answer-reader.js";
 import { firstOf } from "../../../renderers/stream-parser.js";
 import { readJsonObject } from "../http/body.js";
 import type { App } from "../http/route.js";
-import type { AnswerPiece } from "./answer-reader.js";
 import { ANTHROPIC_PATH, anthropicError, inAnthropicWords } from "./anthropic-errors.js";
 import { countSchema, messagesSchema, refuseLeftOut, toChatRequest } from "./anthropic-request.js";
 import { type ChoiceEvent, choiceEvents } from "./chat-choices.js";
