@@ -7,16 +7,19 @@ export {
   type TinkertsModelOptions,
   tinkertsModel,
 } from "./language-model.js";
+export type { ModelSettings } from "./prepare-call.js";
 export { createTinkerts, type TinkertsProvider } from "./provider.js";
 export type {
   CallOptions,
   CallWarning,
   Content,
+  Ending,
   FinishReason,
   GenerateResult,
   Prompt,
   PromptPart,
   ProviderMetadata,
+  ResponseMetadata,
   StreamPart,
   StreamResult,
   Tool,

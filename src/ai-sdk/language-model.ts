@@ -5,7 +5,7 @@ import { checkKeys } from "../wire/fields/check-keys.js";
 import { endingOf } from "./answer-ending.js";
 import { PROVIDER } from "./answer-metadata.js";
 import { AnswerParts } from "./answer-parts.js";
-import { type CallSettings, prepareCall } from "./prepare-call.js";
+import { type ModelSettings, prepareCall } from "./prepare-call.js";
 import type { CallOptions, Content, GenerateResult, StreamPart, StreamResult } from "./specification.js";
 
 /** What a model needs of a sampler: a SamplingClient has it. */
@@ -15,16 +15,15 @@ export type ModelSampler = Pick<
 >;
 
 /** How a model is used. */
-export interface TinkertsModelOptions extends CallSettings {
+export interface TinkertsModelOptions extends ModelSettings {
   /** The name that results carry. Default: the id of the sampling session. */
   readonly modelId?: string | undefined;
 }
 
-const OPTION_KEYS: ReadonlySet<string> = new Set([
-  "modelId",
+const SETTING_KEYS: ReadonlySet<string> = new Set([
   "renderer",
   "declareTools",
-] satisfies (keyof TinkertsModelOptions)[]);
+] satisfies (keyof ModelSettings)[]);
 
 /** A language model of the AI SDK 6 and 7. */
 export interface TinkertsModel {
@@ -38,20 +37,21 @@ export interface TinkertsModel {
 
 /** A language model for the AI SDK that answers with a sampler. */
 export function tinkertsModel(sampler: ModelSampler, options: TinkertsModelOptions = {}): TinkertsModel {
-  return modelOver(async () => sampler, options.modelId ?? sampler.samplingSessionId, options);
+  const { modelId = sampler.samplingSessionId, ...settings } = options;
+  return modelOver(async () => sampler, modelId, settings);
 }
 
 /** The same with a sampler that is made when the model is first asked. */
 export function modelOver(
   getSampler: () => Promise<ModelSampler>,
   modelId: string,
-  options: TinkertsModelOptions,
+  settings: ModelSettings,
 ): TinkertsModel {
-  checkKeys(options, OPTION_KEYS, "");
+  checkKeys(settings, SETTING_KEYS, "");
 
   async function prepare(call: CallOptions, signal: AbortSignal | undefined) {
     const sampler = await getSampler();
-    const prepared = await prepareCall(sampler, options, call);
+    const prepared = await prepareCall(sampler, settings, call);
     const { prompt, samplingParams } = prepared;
     // The name of the AI SDK would take the place of ours.
     const { "user-agent": _, ...headers } = call.headers ?? {};

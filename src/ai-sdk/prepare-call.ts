@@ -15,7 +15,7 @@ import { messagesOf } from "./prompt.js";
 import type { CallOptions, CallWarning } from "./specification.js";
 
 /** How a model is used in all its calls. */
-export interface CallSettings {
+export interface ModelSettings {
   /** How conversations are written, or its name. Default: what fits the base model and the reasoning asked for. */
   readonly renderer?: Renderer | string | undefined;
   /** `false` for a model that was trained on its tools and need not be told of them. Default: `true`. */
@@ -34,7 +34,7 @@ export interface PreparedCall extends PreparedChat {
 
 export async function prepareCall(
   sampler: ChatSampler,
-  settings: CallSettings,
+  settings: ModelSettings,
   options: CallOptions,
 ): Promise<PreparedCall> {
   const { maxOutputTokens: maxTokens, temperature, topK, topP, seed, abortSignal: signal } = options;
@@ -69,7 +69,7 @@ const OPTION_KEYS: ReadonlySet<string> = new Set(["reasoningEffort"]);
 
 async function chooseRenderer(
   sampler: ChatSampler,
-  { renderer: given }: CallSettings,
+  { renderer: given }: ModelSettings,
   { providerOptions, reasoning, toolChoice }: CallOptions,
   warnings: CallWarning[],
 ): Promise<Renderer> {

@@ -1,16 +1,14 @@
 import type { SamplingClient, ServiceClient } from "../clients/index.js";
 import { TinkerError } from "../errors.js";
 import { checkKeys, wrongValue } from "../wire/fields/check-keys.js";
-import { modelOver, type TinkertsModel, type TinkertsModelOptions } from "./language-model.js";
-
-/** How a model of a provider is used. */
-export type ProviderModelOptions = Omit<TinkertsModelOptions, "modelId">;
+import { modelOver, type TinkertsModel } from "./language-model.js";
+import type { ModelSettings } from "./prepare-call.js";
 
 /** Models by the name of a base model, or by the `tinker://` path of weights that were saved for sampling. */
 export interface TinkertsProvider {
-  (modelId: string, options?: ProviderModelOptions): TinkertsModel;
+  (modelId: string, settings?: ModelSettings): TinkertsModel;
   readonly specificationVersion: "v3";
-  languageModel(modelId: string, options?: ProviderModelOptions): TinkertsModel;
+  languageModel(modelId: string, settings?: ModelSettings): TinkertsModel;
   /** Tinker has none: throws. */
   embeddingModel(modelId: string): never;
   /** Tinker has none: throws. */
@@ -39,24 +37,21 @@ export function createTinkerts(options: {
     return making;
   }
 
-  function languageModel(modelId: string, modelOptions: ProviderModelOptions = {}): TinkertsModel {
+  function languageModel(modelId: string, settings: ModelSettings = {}): TinkertsModel {
     if (typeof modelId !== "string" || modelId === "") {
       throw wrongValue("modelId", "the name of a base model or a tinker:// path", modelId);
     }
-    return modelOver(() => samplerOf(modelId), modelId, modelOptions);
+    return modelOver(() => samplerOf(modelId), modelId, settings);
   }
 
   const none = (kind: string) => (modelId: string) => {
     throw new TinkerError(`tinkerts has no ${kind} models, and so no ${modelId}: only language models.`);
   };
 
-  return Object.assign(
-    (modelId: string, modelOptions?: ProviderModelOptions) => languageModel(modelId, modelOptions),
-    {
-      specificationVersion: "v3" as const,
-      languageModel,
-      embeddingModel: none("embedding"),
-      imageModel: none("image"),
-    },
-  );
+  return Object.assign((modelId: string, settings?: ModelSettings) => languageModel(modelId, settings), {
+    specificationVersion: "v3" as const,
+    languageModel,
+    embeddingModel: none("embedding"),
+    imageModel: none("image"),
+  });
 }

@@ -375,6 +375,7 @@ describe("the provider", () => {
     const tinkerts = createTinkerts({ service });
     expect(() => tinkerts("")).toThrow("modelId must be");
     expect(() => tinkerts("a/b", { render: "x" } as never)).toThrow("did you mean renderer?");
+    expect(() => tinkerts("a/b", { modelId: "c" } as never)).toThrow("unknown field modelId");
     expect(() => tinkerts.embeddingModel("x")).toThrow("tinkerts has no embedding models");
   });
 });
