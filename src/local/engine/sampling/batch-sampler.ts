@@ -407,7 +407,8 @@ export class BatchSampler {
     sample.tokens.push(token);
     request.tokensThisTurn += 1;
     const isLast = record.generated.length >= request.maxTokens;
-    const stopReason = request.stop.reached(record.generated) ? "stop" : isLast ? "length" : undefined;
+    const isStopped = record.json?.isFinished || request.stop.reached(record.generated);
+    const stopReason = isStopped ? "stop" : isLast ? "length" : undefined;
     const { index } = sample;
     request.onToken?.({ index, position, token, ...drawn, ...(stopReason && { stopReason }) });
     if (stopReason === undefined) return;

@@ -4,7 +4,7 @@ import { EngineInputError, type JsonConstraint, type SampleCall } from "../../en
 import type { ModelConfig } from "../../model/model-config.js";
 import { closingCosts } from "./closing-cost.js";
 import { Recognizer, type State } from "./recognizer.js";
-import { constraintGrammar } from "./schema-grammar.js";
+import { constraintGrammar, constraintKey } from "./schema-grammar.js";
 import { type ByteVocabulary, readByteVocabulary } from "./token-bytes.js";
 import { maskedLogits, type TokenMask, tokenMask } from "./token-mask.js";
 import { type TokenBytes, TokenTrie } from "./token-trie.js";
@@ -45,7 +45,7 @@ export class JsonVocabulary {
   }
 
   grammar(constraint: JsonConstraint): JsonGrammar {
-    const key = JSON.stringify(constraint);
+    const key = constraintKey(constraint);
     const { trie, vocabulary } = this.#open();
     const grammar = this.#grammars.get(key) ?? new JsonGrammar(constraint, trie, vocabulary.bytes);
     // Last in the order, and so the last to go.
@@ -102,11 +102,10 @@ export class JsonGrammar {
 
   /** The state behind one of the tokens that `mask` gave. */
   advance(state: State, token: number): State {
-    let next: State | null = state;
-    for (const byte of this.#tokenBytes[token]!) {
-      next = this.#recognizer.advance(next, byte);
-      if (next === null) throw new Error(`token ${token} does not fit the grammar`);
-    }
+    const bytes = this.#tokenBytes[token];
+    let next: State | null = bytes === undefined ? null : state;
+    for (const byte of bytes ?? []) next = next && this.#recognizer.advance(next, byte);
+    if (next === null) throw new Error(`token ${token} does not fit the grammar`);
     return next;
   }
 }
@@ -150,7 +149,7 @@ export class JsonCursor {
   }
 
   take(token: number): void {
-    if (this.#endTokens.includes(token)) return;
+    if (this.#state.isComplete && this.#endTokens.includes(token)) return;
     this.#state = this.#grammar.advance(this.#state, token);
     this.#left -= 1;
   }

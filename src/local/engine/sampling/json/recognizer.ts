@@ -16,7 +16,7 @@ export interface State {
   /** The text may end here. */
   readonly isComplete: boolean;
   /** The fewest tokens to an end, as far as known. */
-  readonly cost: number;
+  cost: number;
   /** By byte, as far as asked for; null where nothing fits. */
   next: (State | null | undefined)[];
   /** The recognizer's count of forgettings when `next` was begun. */
@@ -24,8 +24,14 @@ export interface State {
 }
 
 /** Of more ways than this the cheapest go on: fewer texts are reached, each still fits. */
-const MAX_STACKS = 256;
+const MAX_STACKS = 1024;
 const MAX_REMEMBERED_STATES = 4000;
+
+/** Stacks on the way to the bytes that they begin with. */
+class Opening {
+  readonly seen = new Set<Stack>();
+  readonly stacks = new Set<Stack>();
+}
 
 /** Reads a text byte by byte along all ways through a grammar at once. */
 export class Recognizer {
@@ -39,9 +45,9 @@ export class Recognizer {
 
   constructor(root: GrammarNode, costOf: (node: GrammarNode) => number = () => 0) {
     this.#costOf = costOf;
-    const stacks = new Set<Stack>();
-    this.#open(this.#push(root, this.#empty), stacks, new Set());
-    this.start = this.#state(stacks);
+    const opening = new Opening();
+    this.#open(this.#push(root, this.#empty), opening);
+    this.start = this.#state(opening);
   }
 
   /** Forgets what can be computed again; states remain good, but equal ones are no longer the same. */
@@ -61,14 +67,13 @@ export class Recognizer {
     }
     const known = state.next[byte];
     if (known !== undefined) return known;
-    const stacks = new Set<Stack>();
-    const seen = new Set<Stack>();
+    const opening = new Opening();
     for (const { node, rest } of state.stacks) {
-      if (node?.kind === "bytes" && node.set[byte]) this.#open(rest!, stacks, seen);
+      if (node?.kind === "bytes" && node.set[byte]) this.#open(rest!, opening);
       else if (node?.kind === "literal" && node.byte === byte)
-        this.#open(node.next ? this.#push(node.next, rest!) : rest!, stacks, seen);
+        this.#open(node.next ? this.#push(node.next, rest!) : rest!, opening);
     }
-    const next = stacks.size === 0 ? null : this.#state(stacks);
+    const next = opening.stacks.size === 0 ? null : this.#state(opening);
     state.next[byte] = next;
     return next;
   }
@@ -93,7 +98,7 @@ export class Recognizer {
   }
 
   /** Follows a stack to all the bytes that it may begin with. */
-  #open(first: Stack, opened: Set<Stack>, seen: Set<Stack>): void {
+  #open(first: Stack, { seen, stacks }: Opening): void {
     const waiting = [first];
     for (let stack = waiting.pop(); stack; stack = waiting.pop()) {
       if (seen.has(stack)) continue;
@@ -104,7 +109,7 @@ export class Recognizer {
         case undefined:
         case "bytes":
         case "literal":
-          opened.add(stack);
+          stacks.add(stack);
           break;
         case "sequence":
           waiting.push(node.parts.reduceRight((after, part) => this.#push(part, after), rest));
@@ -125,8 +130,11 @@ export class Recognizer {
     }
   }
 
-  #state(opened: Set<Stack>): State {
-    let stacks = [...opened];
+  #state(opening: Opening): State {
+    let stacks = [...opening.stacks];
+    // Several characters at once may be cheaper than one and the rest, so what was opened counts too.
+    let cost = Number.POSITIVE_INFINITY;
+    for (const stack of opening.seen) if (stack.cost < cost) cost = stack.cost;
     if (stacks.length > MAX_STACKS)
       stacks = stacks.sort((a, b) => a.cost - b.cost || a.id - b.id).slice(0, MAX_STACKS);
     stacks.sort((a, b) => a.id - b.id);
@@ -136,12 +144,13 @@ export class Recognizer {
       state = {
         stacks,
         isComplete: stacks.some(({ node }) => node === undefined),
-        cost: Math.min(...stacks.map(({ cost }) => cost), Number.POSITIVE_INFINITY),
+        cost,
         next: new Array(256),
         era: this.#era,
       };
       this.#states.set(key, state);
     }
+    if (cost < state.cost) state.cost = cost;
     return state;
   }
 }

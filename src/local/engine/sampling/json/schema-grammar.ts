@@ -50,9 +50,20 @@ const ASSERTING = new Set([
 export function constraintGrammar(constraint: JsonConstraint): GrammarNode {
   if (constraint.type === "json_object") return anyObject;
   const schema = schemaAt(constraint.schema, "#");
-  if (JSON.stringify(schema).length > MAX_SCHEMA_CHARACTERS)
-    refuse("#", `has more than ${MAX_SCHEMA_CHARACTERS} characters`);
+  constraintKey(constraint);
   return new SchemaReader(schema).value(schema, "#", 0);
+}
+
+/** The same text for the same constraint. */
+export function constraintKey(constraint: JsonConstraint): string {
+  let key: string;
+  try {
+    key = JSON.stringify(constraint);
+  } catch {
+    return refuse("#", `schemas are more than ${MAX_DEPTH} deep in each other`);
+  }
+  if (key.length > MAX_SCHEMA_CHARACTERS) refuse("#", `has more than ${MAX_SCHEMA_CHARACTERS} characters`);
+  return key;
 }
 
 /** Turns the parts of one schema into grammar; parts that are referred to become rules. */
@@ -158,7 +169,7 @@ class SchemaReader {
       refuse(path, `"$ref" must point into the same schema, such as "#/$defs/name"`);
     let found: unknown = this.#root;
     for (const step of (reference as string).split("/").slice(1)) {
-      const name = decodeURIComponent(step).replaceAll("~1", "/").replaceAll("~0", "~");
+      const name = unescaped(step).replaceAll("~1", "/").replaceAll("~0", "~");
       const isThere = typeof found === "object" && found !== null && Object.hasOwn(found, name);
       if (!isThere) refuse(path, `"$ref" points to ${String(reference)}, and there is nothing`);
       found = (found as Record<string, unknown>)[name];
@@ -202,5 +213,14 @@ class SchemaReader {
       fitting = fitting.filter((value) => recognizer.accepts(JSON.stringify(value)));
     }
     return choice(...fitting.map((value) => literal(JSON.stringify(value))));
+  }
+}
+
+/** A part of a reference without its percent signs; as it is where they stand for nothing. */
+function unescaped(step: string): string {
+  try {
+    return decodeURIComponent(step);
+  } catch {
+    return step;
   }
 }
