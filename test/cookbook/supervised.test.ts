@@ -127,6 +127,8 @@ describe("trainSupervised", () => {
     const folder = join(home, "files");
     const run = await train({ folder });
     expect(run).toMatchObject({ isFinished: true, steps: 12, restores: 0 });
+    const { userMetadata } = await service.createRestClient().getTrainingRun(run.samplerPath);
+    expect(userMetadata).toMatchObject({ name: "files" });
     const metrics = await lines(folder, "metrics.jsonl");
     expect(metrics.map(({ step }) => step)).toEqual([...Array(13).keys()]);
     for (const line of metrics) expect(line["time"]).toBeGreaterThan(1.7e9);

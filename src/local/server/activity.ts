@@ -48,6 +48,16 @@ export type ActivitySources = {
   readonly [Name in "trainingRequests" | "sequences"]: () => number;
 };
 
+/** One pass over training data. */
+export interface TrainingPass {
+  readonly lossSum: number;
+  readonly weight: number;
+  readonly tokens: number;
+  /** Nothing is learnt from it. */
+  readonly isForward: boolean;
+  readonly startedAt: number;
+}
+
 interface RunTally {
   status: RunStatus;
   /** Of the passes since the last step. */
@@ -76,13 +86,13 @@ export class Activity {
   }
 
   status({ trainingRequests, sequences }: ActivitySources): ServerStatus {
-    const second = this.#second();
+    const now = this.#clock.now();
     return {
       runs: [...this.#runs.values()].map(({ status }) => status),
       trainingRequests: trainingRequests(),
       sequences: sequences(),
-      trainedTokensPerSecond: this.#trained.at(second),
-      sampledTokensPerSecond: this.#sampled.at(second),
+      trainedTokensPerSecond: this.#trained.at(now),
+      sampledTokensPerSecond: this.#sampled.at(now),
     };
   }
 
@@ -94,11 +104,8 @@ export class Activity {
   }
 
   /** A pass over training data; its loss belongs to the next step. */
-  trained(
-    runId: string,
-    pass: { lossSum: number; weight: number; tokens: number; isForward: boolean },
-  ): void {
-    this.#trained.add(this.#second(), pass.tokens);
+  trained(runId: string, pass: TrainingPass): void {
+    this.#trained.add(pass.tokens, pass.startedAt, this.#clock.now());
     const run = this.#runs.get(runId);
     if (run === undefined || pass.isForward) return;
     run.lossSum += pass.lossSum;
@@ -127,12 +134,8 @@ export class Activity {
     this.#tell({ type: "ended", run, end });
   }
 
-  sampled(tokens: number): void {
-    this.#sampled.add(this.#second(), tokens);
-  }
-
-  #second(): number {
-    return Math.floor(this.#clock.now() / 1000);
+  sampled(tokens: number, startedAt: number): void {
+    this.#sampled.add(tokens, startedAt, this.#clock.now());
   }
 
   #tell(event: RunEvent): void {
@@ -157,17 +160,20 @@ function nameOf({ id, userMetadata }: RunRecord, session: SessionRecord): string
   return index === 0 ? short : `${short}:${index}`;
 }
 
-/** Tokens in each of the last seconds. */
+/** Tokens in each of the last seconds. What took longer than one counts in all of them alike. */
 class TokenRate {
   readonly #seconds = new Map<number, number>();
 
-  add(second: number, tokens: number): void {
-    this.#forgetBefore(second);
-    this.#seconds.set(second, (this.#seconds.get(second) ?? 0) + tokens);
+  add(tokens: number, fromMs: number, toMs: number): void {
+    const [first, last] = [Math.floor(fromMs / 1000), Math.floor(toMs / 1000)];
+    this.#forgetBefore(last);
+    const share = tokens / (last - first + 1);
+    for (let second = Math.max(first, last - RATE_SECONDS + 1); second <= last; second += 1)
+      this.#seconds.set(second, (this.#seconds.get(second) ?? 0) + share);
   }
 
-  at(second: number): number {
-    this.#forgetBefore(second);
+  at(nowMs: number): number {
+    this.#forgetBefore(Math.floor(nowMs / 1000));
     return [...this.#seconds.values()].reduce((sum, tokens) => sum + tokens, 0) / RATE_SECONDS;
   }
 

@@ -153,6 +153,7 @@ export function endpoints(who, index) {
     },
     { ...get(`/downloads/trace?session=${who.session}&expires=9999999999&signature=xyz`), open: true },
     ...openAiEndpoints(who, index),
+    ...anthropicEndpoints(who, index),
   ];
 }
 
@@ -205,5 +206,38 @@ function openAiEndpoints(who, index) {
     post(`${beside}/tokenize`, { model: BASE_MODEL, prompt: "hi", return_token_strs: true }, NO_ID),
     post(`${beside}/detokenize`, { model: BASE_MODEL, tokens: [1, 2] }, NO_ID),
     { name: "oai/tokenizer_info", method: "GET", path: `${beside}/tokenizer_info`, ...NO_ID },
+  ];
+}
+
+function anthropicEndpoints(who, index) {
+  const model = who.samplerWeights;
+  const post = (path, body) => ({
+    name: `anthropic${path}`,
+    method: "POST",
+    path: `/anthropic/v1${path}`,
+    body,
+  });
+  const call = { type: "tool_use", id: "one", name: "look", input: {} };
+  const result = { type: "tool_result", tool_use_id: "one", content: [{ type: "text", text: "nothing" }] };
+  const conversation = {
+    model,
+    system: [{ type: "text", text: "Be brief." }],
+    messages: [
+      { role: "user", content: "hi" },
+      { role: "assistant", content: [{ type: "thinking", thinking: "hm", signature: "" }, call] },
+      { role: "user", content: [result] },
+    ],
+    tools: [{ name: "look", input_schema: { type: "object" } }],
+  };
+  return [
+    post("/messages", { ...conversation, max_tokens: 2, stop_sequences: ["a"], stream: index % 2 === 0 }),
+    post("/messages", {
+      model,
+      messages: [{ role: "user", content: "hi" }],
+      max_tokens: 2,
+      thinking: { type: "disabled" },
+      tool_choice: { type: "none" },
+    }),
+    post("/messages/count_tokens", conversation),
   ];
 }

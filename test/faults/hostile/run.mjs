@@ -131,9 +131,9 @@ function crowded() {
   return Math.max(1, (performance.now() - began) / (used / 1000));
 }
 
-/** Long polls wait for results, and the OpenAI door for samples: that is what they are for. */
+/** Long polls wait for results, and the OpenAI and Anthropic doors for samples: that is what they are for. */
 function waitsForWork({ endpoint }, { status }) {
-  return /^(\/retrieve_future|oai\/c)/.test(endpoint.name) && status === 200;
+  return /^(\/retrieve_future|oai\/.*completions$|anthropic\/messages$)/.test(endpoint.name) && status === 200;
 }
 
 function count(tally, key) {

@@ -169,6 +169,7 @@ export class SampleRuns {
       const result = await this.#draw(job, running);
       for (const sequence of result.sequences) tokens += sequence.tokens.length;
       this.#count(job, result.promptCacheHitTokens, tokens);
+      this.#options.activity.sampled(tokens, running.startedAt);
       const response = toSampleResponse(result, call.prompt, job.targets);
       const encoded = new EncodedResult(encodeSampleResponse(response), decodeSampleResponse);
       outcome = outcomeOf(endpoints.sample, encoded);
@@ -263,7 +264,6 @@ export class SampleRuns {
     const shared = cacheHits + prompt.length * (numSamples - 1);
     usage.add(at, { ...common, kind: "cached_prefill", count: shared });
     usage.add(at, { ...common, kind: "sample", count: sampledTokens });
-    this.#options.activity.sampled(sampledTokens);
   }
 
   /** Somebody asks for a request; where it is of no session, that is the only sign of life. */

@@ -137,6 +137,7 @@ export function addTrainingRoutes(app: App, route: Route, services: TrainingServ
         columns === 1 ? [tokens.length] : [tokens.length, columns],
       );
       const { adapterId } = model;
+      const startedAt = clock.now();
       const run = () =>
         engine.forwardBackward({ adapterId, data: batch.data, lossFn, lossFnConfig, forwardOnly });
       const { logprobs, metrics } = await (forwardOnly ? run() : models.changing(model, endpoint, run));
@@ -152,6 +153,7 @@ export function addTrainingRoutes(app: App, route: Route, services: TrainingServ
         weight: weightOf(batch.data),
         tokens: batch.tokens,
         isForward: forwardOnly,
+        startedAt,
       });
       const bytes = encodeForwardBackwardOutput({
         lossFnOutputType: "ArrayRecord",
