@@ -133,7 +133,9 @@ function crowded() {
 
 /** Long polls wait for results, and the OpenAI and Anthropic doors for samples: that is what they are for. */
 function waitsForWork({ endpoint }, { status }) {
-  return /^(\/retrieve_future|oai\/.*completions$|anthropic\/messages$)/.test(endpoint.name) && status === 200;
+  return (
+    /^(\/retrieve_future|oai\/.*completions$|anthropic\/messages$)/.test(endpoint.name) && status === 200
+  );
 }
 
 function count(tally, key) {

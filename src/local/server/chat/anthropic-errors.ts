@@ -1,9 +1,6 @@
 import { type ErrorDialect, HttpError } from "../http/http-error.js";
 import { OpenAiError } from "./openai-errors.js";
 
-/** Where Anthropic's endpoints are, as on the hosted service. */
-export const ANTHROPIC_PATH = "/anthropic/v1";
-
 /** What the chats below call otherwise. */
 const WORDS: Readonly<Record<string, string>> = {
   reasoning_effort: "output_config.effort",

@@ -3,7 +3,7 @@ import type { AnswerPiece } from "../../../renderers/answer-reader.js";
 import { firstOf } from "../../../renderers/stream-parser.js";
 import { readJsonObject } from "../http/body.js";
 import type { App } from "../http/route.js";
-import { ANTHROPIC_PATH, anthropicError, inAnthropicWords } from "./anthropic-errors.js";
+import { anthropicError, inAnthropicWords } from "./anthropic-errors.js";
 import { countSchema, messagesSchema, refuseLeftOut, toChatRequest } from "./anthropic-request.js";
 import { type ChoiceEvent, choiceEvents } from "./chat-choices.js";
 import { type CompletionServices, prepareChat, writeChat } from "./chat-completions.js";
@@ -42,7 +42,7 @@ const WORDS: EventWords = {
 export function addAnthropicRoutes(app: App, services: CompletionServices): void {
   const { reader, textModelOf } = services;
 
-  app.post(`${ANTHROPIC_PATH}/messages`, async (call) => {
+  app.post("/anthropic/v1/messages", async (call) => {
     const { value: body } = await readJsonObject(call.req.raw, reader);
     refuseLeftOut(body);
     const request = checkBody(body, messagesSchema);
@@ -67,7 +67,7 @@ export function addAnthropicRoutes(app: App, services: CompletionServices): void
     return call.json(await wholeMessage(events, answer));
   });
 
-  app.post(`${ANTHROPIC_PATH}/messages/count_tokens`, async (call) => {
+  app.post("/anthropic/v1/messages/count_tokens", async (call) => {
     const { value: body } = await readJsonObject(call.req.raw, reader);
     refuseLeftOut(body);
     const request = checkBody(body, countSchema);
