@@ -35,8 +35,8 @@ const TORCH_FOR_CPUS = "https://download.pytorch.org/whl/cpu";
 /** The Python cookbook that judges ours; it wants PyTorch and more, for which small stand-ins will do. */
 const COOKBOOK = "tinker-cookbook==0.5.8";
 const COOKBOOK_NEEDS = ["transformers<=5.5.4", "aiohttp", "chz", "numpy", "pillow", "termcolor", "tiktoken"];
-/** Clients of the OpenAI-compatible endpoint; neither needs PyTorch. */
-const OPENAI_CLIENTS = ["openai", "lm-eval[api]==0.4.13"];
+/** Clients of the OpenAI-compatible endpoint; none needs PyTorch. */
+const OPENAI_CLIENTS = ["openai", "lm-eval[api]==0.4.13", "inspect-ai"];
 
 /**
  * The Pythons of the official package by version, "newest" first, each in an environment of its own. uv links their files

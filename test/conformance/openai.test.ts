@@ -76,3 +76,14 @@ describe.skipIf(!hasPythonModule("lm_eval", "openai.test.ts"))("lm-eval", () => 
     expect(scores.some(([, isGreedy]) => !isGreedy)).toBe(true);
   }, 180_000);
 });
+
+describe.skipIf(!hasPythonModule("inspect_ai", "openai.test.ts"))("inspect-ai", () => {
+  it("runs a task, and knows a conversation that is too long as such", async () => {
+    const { status, answers, stops } = await run<{ status: string; answers: string[]; stops: string[] }>(
+      "inspect_task.py",
+    );
+    expect(status).toBe("success");
+    expect(answers.slice(0, 3)).toEqual(["2", "4", "6"]);
+    expect(stops).toEqual(["stop", "stop", "stop", "model_length"]);
+  }, 120_000);
+});

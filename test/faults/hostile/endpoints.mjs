@@ -191,6 +191,26 @@ function openAiEndpoints(who, index) {
       tools: [{ type: "function", function: { name: "f", parameters: {} } }],
       tool_choice: ["auto", "required", { type: "function", function: { name: "f" } }][index % 3],
     }),
+    post(`${base}/chat/completions`, {
+      ...chat,
+      max_tokens: 30,
+      response_format: {
+        type: "json_schema",
+        json_schema: {
+          name: "s",
+          schema: {
+            type: "object",
+            properties: {
+              a: { type: "array", items: { type: "integer", minimum: 1 }, maxItems: 2 },
+              b: { enum: ["x", 1, null] },
+              c: { type: "string", maxLength: 4, pattern: "^[a-c]+$" },
+            },
+            required: ["a"],
+            additionalProperties: false,
+          },
+        },
+      },
+    }),
     post(`${base}/completions`, { model, prompt: "hi", max_tokens: 2, stream }),
     post(`${base}/completions`, {
       model,
