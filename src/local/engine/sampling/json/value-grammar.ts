@@ -67,13 +67,12 @@ export function objectNode(part: Part, path: string, inner: Inner): GrammarNode 
 
   const mostOthers = maxProperties - members.length;
   const { additionalProperties = false } = part;
-  const other = sequence(
-    nameExcept([...declared.keys()]),
-    COLON,
-    inner(additionalProperties, "additionalProperties"),
-  );
   /** From the i-th member on, where a name is due. */
-  let named = additionalProperties === false || mostOthers === 0 ? choice() : listOf(other, 1, mostOthers);
+  let named = choice();
+  if (additionalProperties !== false && mostOthers > 0) {
+    const value = inner(additionalProperties, "additionalProperties");
+    named = listOf(sequence(nameExcept([...declared.keys()]), COLON, value), 1, mostOthers);
+  }
   /** From the i-th member on, behind another member. */
   let after = optional(sequence(SEPARATOR, named));
   let isEndAllowed = true;
