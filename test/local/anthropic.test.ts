@@ -291,6 +291,17 @@ describe("a real model", () => {
     await expect(
       talk.messages.create({ ...options, thinking: undefined, output_config: { effort: "low" } } as never),
     ).rejects.toThrow(/output_config\.effort cannot be low with tinkerts\/nano/);
+    const schema = {
+      type: "object",
+      properties: { word: { type: "string", enum: ["cat", "dog"] } },
+      required: ["word"],
+    };
+    const format = { type: "json_schema" as const, schema: { ...schema, additionalProperties: false } };
+    const held = await talk.messages.create({ ...options, output_config: { format } });
+    const [said] = held.content;
+    expect(["cat", "dog"]).toContain(JSON.parse(said?.type === "text" ? said.text : "").word);
+    const wrong = { ...options, output_config: { format: { ...format, schema: { type: "nothing" } } } };
+    await expect(talk.messages.create(wrong)).rejects.toThrow(/400 .*output_config\.format/);
     await real.close();
   });
 });

@@ -4,6 +4,7 @@ import { OpenAiError } from "./openai-errors.js";
 /** What the chats below call otherwise. */
 const WORDS: Readonly<Record<string, string>> = {
   reasoning_effort: "output_config.effort",
+  response_format: "output_config.format",
   "chat_template_kwargs.enable_thinking": "thinking",
 };
 

@@ -68,7 +68,14 @@ export const countSchema = z.object({
     ])
     .nullish(),
   thinking: z.object({ type: z.enum(["enabled", "adaptive", "disabled"]) }).nullish(),
-  output_config: z.object({ effort: z.enum(EFFORTS).nullish(), format: z.unknown().optional() }).nullish(),
+  output_config: z
+    .object({
+      effort: z.enum(EFFORTS).nullish(),
+      format: z
+        .object({ type: z.literal("json_schema"), schema: z.record(z.string(), z.unknown()) })
+        .nullish(),
+    })
+    .nullish(),
 });
 
 /** A request for a message. */
@@ -101,7 +108,6 @@ export function refuseLeftOut(body: Readonly<Record<string, unknown>>): void {
 /** The same request in the words that chats are prepared from. */
 export function toChatRequest(request: ConversationRequest & Partial<MessagesRequest>): ChatRequest {
   const { model, system, tools, tool_choice: choice, thinking, output_config: output } = request;
-  if (output?.format) throw unsupported("output_config.format", "is not supported by this server.");
   if (request.messages.at(-1)?.role === "assistant")
     throw unsupported(
       "messages",
@@ -125,6 +131,9 @@ export function toChatRequest(request: ConversationRequest & Partial<MessagesReq
     tool_choice: toolChoiceOf(choice),
     parallel_tool_calls: isSingle ? false : undefined,
     reasoning_effort: effort,
+    response_format: output?.format
+      ? { type: "json_schema", json_schema: { schema: output.format.schema } }
+      : undefined,
     chat_template_kwargs: asksToThink === undefined ? undefined : { enable_thinking: asksToThink },
   };
 }
