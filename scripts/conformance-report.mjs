@@ -32,6 +32,8 @@ export function conformanceSections(found) {
       .filter(Boolean)
       .join("\n\n");
   }
+  if (found["lm-eval"] && found["inspect-ai"])
+    sections.harnesses = harnesses(found["lm-eval"], found["inspect-ai"]);
   if (found["other-backends"]) sections["other-backends"] = otherBackend(found["other-backends"]);
   return sections;
 }
@@ -97,6 +99,35 @@ function formulas(counts) {
   };
   const list = Object.entries(counts).map(([name, count]) => `${titles[name]} ${thousands(count)}`);
   return `Formulas give the same too: ${list.join(", ")}.`;
+}
+
+function harnesses(lmEval, inspect) {
+  const { choice, rolling, generation, chat } = lmEval.scores;
+  const share = (score) => score.toFixed(2);
+  return `A model is trained on some of ${lmEval.rows} generated questions, and two harnesses ask its checkpoint all of them through \`/v1\`. Their scores are those that \`computeLogprobs\` and greedy samples give:
+
+${table(
+  ["harness", "task", "score"],
+  [
+    [
+      `lm-eval ${lmEval.version}`,
+      `multiple choice, ${lmEval.compared} log-likelihoods`,
+      `acc ${share(choice.acc)}, acc_norm ${share(choice.acc_norm)}`,
+    ],
+    [
+      `lm-eval ${lmEval.version}`,
+      "log-likelihoods of whole texts",
+      `${share(rolling.bits_per_byte)} bits per byte`,
+    ],
+    [`lm-eval ${lmEval.version}`, "generation from texts", `exact_match ${share(generation.exact_match)}`],
+    [`lm-eval ${lmEval.version}`, "generation in chats", `exact_match ${share(chat.exact_match)}`],
+    [
+      `inspect-ai ${inspect.version}`,
+      `answers in chats; ${inspect.rows} rows, one too long for the model`,
+      `match ${share(inspect.accuracy)}`,
+    ],
+  ],
+)}`;
 }
 
 function methods(plain, withTokens) {

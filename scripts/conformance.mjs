@@ -1,7 +1,8 @@
 // `npm run conformance`: the official Python SDK, newest release, as the judge of the wire and as a client of the
 // built-in backend; three older releases as clients too. Makes virtual environments in .venv/ the first time; needs
 // python3 and the package registry, or TINKERTS_PYTHON, a Python that has the tinker package (and, for custom losses,
-// PyTorch), which leaves the older releases out.
+// PyTorch), which leaves the older releases out; TINKERTS_HARNESSES then names the Python that has the harnesses, if it
+// is another.
 //
 //   --report          writes the results into docs/proof.md and docs/coming-from-python.md
 //   --against URL     runs our client's methods against another server instead, with TINKER_API_KEY as its key: what it
@@ -35,8 +36,8 @@ const TORCH_FOR_CPUS = "https://download.pytorch.org/whl/cpu";
 /** The Python cookbook that judges ours; it wants PyTorch and more, for which small stand-ins will do. */
 const COOKBOOK = "tinker-cookbook==0.5.8";
 const COOKBOOK_NEEDS = ["transformers<=5.5.4", "aiohttp", "chz", "numpy", "pillow", "termcolor", "tiktoken"];
-/** Clients of the OpenAI-compatible endpoint; none needs PyTorch. */
-const OPENAI_CLIENTS = ["openai", "lm-eval[api]==0.4.13", "inspect-ai"];
+/** Clients of the endpoints for chats; none of them needs PyTorch. */
+const HARNESSES = ["openai==3.49.0", "anthropic==2.8.0", "lm-eval[api]==0.4.13", "inspect-ai==0.3.285"];
 
 /**
  * The Pythons of the official package by version, "newest" first, each in an environment of its own. uv links their files
@@ -66,9 +67,20 @@ function makeClients() {
     run(uv, ["pip", "install", "--quiet", "--python", newest, ...COOKBOOK_NEEDS]);
     run(uv, ["pip", "install", "--quiet", "--python", newest, "--no-deps", COOKBOOK, "tml-renderers"]);
   }
-  if (!install(uv, newest, OPENAI_CLIENTS))
-    console.log("Clients of OpenAI's API could not be installed: they are left out.");
   return clients;
+}
+
+/** The Python of the harnesses; what could not be installed there is left out by the tests, which say so. */
+function makeHarnesses() {
+  if (process.env.TINKERTS_PYTHON) return process.env.TINKERTS_HARNESSES ?? "";
+  const folder = join(root, ".venv/harnesses");
+  const uv = join(root, ".venv/bin/uv");
+  const python = join(folder, "bin/python");
+  if (!existsSync(python)) run(uv, ["venv", "--quiet", "--python", join(root, ".venv/bin/python"), folder]);
+  for (const name of HARNESSES) {
+    if (!install(uv, python, [name])) console.log(`${name} could not be installed: its tests are left out.`);
+  }
+  return python;
 }
 
 /**
@@ -89,6 +101,7 @@ function install(uv, python, wanted) {
 
 const { against } = options;
 const clients = against === undefined ? makeClients() : {};
+const harnesses = against === undefined ? makeHarnesses() : "";
 for (const python of Object.values(clients)) {
   run(python, ["-c", "from importlib.metadata import version; print('tinker', version('tinker'))"]);
 }
@@ -107,6 +120,7 @@ const { status } = spawnSync(
     env: {
       ...process.env,
       TINKERTS_PYTHON: clients.newest ?? "",
+      TINKERTS_HARNESSES: harnesses,
       TINKERTS_CLIENTS: JSON.stringify(clients),
       TINKERTS_CASES: options.cases,
       TINKERTS_SEED: options.seed,

@@ -8,6 +8,9 @@ import { fileURLToPath } from "node:url";
 export const python = process.env["TINKERTS_PYTHON"] ?? "";
 export const hasPython = python !== "" && existsSync(python);
 
+/** The Python of evaluation harnesses and of other APIs' clients, whose needs are their own. */
+export const harnessPython = process.env["TINKERTS_HARNESSES"] || python;
+
 /** Says why a suite does not run; its tests are skipped. */
 export function explainSkip(file: string): void {
   if (!hasPython) {
@@ -18,11 +21,11 @@ export function explainSkip(file: string): void {
 }
 
 /** Whether Python has a package too; says so where it has not. */
-export function hasPythonModule(name: string, file: string): boolean {
+export function hasPythonModule(name: string, file: string, interpreter = python): boolean {
   if (!hasPython) return false;
   const isThere =
-    spawnSync(python, ["-c", `import importlib.util as u; assert u.find_spec("${name}")`]).status === 0;
-  if (!isThere) console.log(`${file} is skipped: ${python} has no ${name}.`);
+    spawnSync(interpreter, ["-c", `import importlib.util as u; assert u.find_spec("${name}")`]).status === 0;
+  if (!isThere) console.log(`${file} is skipped: ${interpreter} has no ${name}.`);
   return isThere;
 }
 
