@@ -131,6 +131,21 @@ export const KIMI_DIFFERENCES: readonly AllowedDifference[] = [
       JSON.stringify(difference.ours.ok).includes('"malformed"'),
   },
   {
+    name: "Inkling's answer is all of its blocks, whatever names they bear",
+    reason: "Python keeps the last of them where blocks of one answer name different authors",
+    renderers: /^tml_v0$/,
+    explains: (difference) => {
+      const names = [...answerOf(difference).matchAll(/(?:^|<\|message_model\|>)([^<]*)<\|content_/g)];
+      const [ours = [], theirs = []] = [difference.ours, difference.theirs].map(
+        ({ ok }) => messageOf(ok)?.["content"] as readonly unknown[] | undefined,
+      );
+      return (
+        new Set(names.map(([, name]) => name)).size > 1 &&
+        isDeepStrictEqual(ours.slice(ours.length - theirs.length), theirs)
+      );
+    },
+  },
+  {
     name: "Inkling alone speaks in its answers",
     reason:
       "Python reads on behind a broken block, after the end, and in blocks of others, and gives the last of them as the answer",
