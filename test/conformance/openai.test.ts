@@ -26,6 +26,10 @@ describe.skipIf(!hasPythonModule("openai", "openai.test.ts", harnessPython))(
         models: [model],
         model,
         first_logprobs: [null, null],
+        scored: [
+          [false, true, true],
+          [false, true],
+        ],
         structured: { sum: expect.any(Number) },
         errors: [
           ["NotFoundError", 404, "model_not_found", "model"],

@@ -31,6 +31,9 @@ for chunk in client.chat.completions.create(
     for choice in chunk.choices:
         pieces[choice.index] += choice.delta.content or ""
 texts = client.completions.create(prompt=["One, two,", "A, B,"], echo=True, logprobs=1, **settings)
+tokens = client.completions.create(
+    prompt=[[72, 105, 33], [65, 66]], echo=True, logprobs=1, **{**settings, "max_tokens": 0}
+)
 schema = {
     "type": "object",
     "properties": {"sum": {"type": "integer"}},
@@ -54,6 +57,7 @@ print(
             "usage": [usage.total_tokens, chat.usage.total_tokens],
             "texts": [choice.text for choice in texts.choices],
             "first_logprobs": [choice.logprobs.token_logprobs[0] for choice in texts.choices],
+            "scored": [[logprob is not None for logprob in choice.logprobs.token_logprobs] for choice in tokens.choices],
             "structured": json.loads(structured.choices[0].message.content),
             "errors": [
                 status_of(lambda: client.models.retrieve("nothing")),
