@@ -204,7 +204,7 @@ describe("tinkerts eval", () => {
     server.engine.answers = Object.assign([], {
       shift: () => {
         given += 1;
-        if (given === 2) server.engine.hold();
+        if (given === 3) server.engine.hold();
         return "1";
       },
     });

@@ -176,6 +176,14 @@ export async function runOurMethods(
       topkSampleLogprobs: 2,
     }),
   );
+  await attempt("SamplingClient.stream", async () => {
+    const stream = sampler().stream({ prompt, samplingParams });
+    const told: number[] = [];
+    for await (const { token } of stream) told.push(token);
+    const [whole] = (await stream.result).sequences;
+    if (told.join() !== whole!.tokens.join())
+      throw new Error("the tokens of the stream are not the result's");
+  });
   await attempt("SamplingClient.computeLogprobs", async () => {
     const logprobs = await sampler().computeLogprobs(prompt);
     if (logprobs.length !== prompt.length)
