@@ -72,6 +72,7 @@ export const UNTYPED_ENDPOINTS: Readonly<Partial<Record<keyof Table, string>>> =
   dynamicConfig: "takes what clientConfig takes",
   forwardBackward: "protobuf; its JSON form is ForwardBackwardInputModel, judged on its own",
   forward: "the JSON form of a forward pass",
+  streamSample: "takes what sample takes; the package has no streams",
   finishSession: "written by hand in the package",
   cancelFuture: "written by hand in the package",
   getWeightsInfo: "written by hand in the package",
