@@ -13,6 +13,7 @@ export {
 } from "./messages.js";
 export { knownRenderers, recommendedRenderer, renderersOf } from "./models.js";
 export { classifyParseFailure, type ParseFailure } from "./parsing.js";
+export type { Piece } from "./pieces.js";
 export { JsonNumber, type JsonObject, type JsonValue } from "./python-json.js";
 export {
   getRenderer,
@@ -24,7 +25,6 @@ export {
 export {
   type ParsedResponse,
   type ParseTermination,
-  type Piece,
   type PromptOptions,
   type RenderContext,
   type RenderedMessage,

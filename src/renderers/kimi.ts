@@ -12,10 +12,10 @@ import {
   type UnparsedToolCall,
 } from "./messages.js";
 import { readArguments, thinkingBlocks, toolCallFields, unterminatedToolBlock } from "./parsing.js";
+import type { Piece } from "./pieces.js";
 import { printPythonJson } from "./python-json.js";
 import { strip } from "./python-text.js";
 import type {
-  Piece,
   RenderContext,
   RenderedMessage,
   RendererTokenizer,

@@ -10,10 +10,10 @@ import {
   type ToolDeclaration,
 } from "./messages.js";
 import { toolCallFields } from "./parsing.js";
+import type { Piece } from "./pieces.js";
 import { printPythonJson } from "./python-json.js";
 import {
   type ParsedResponse,
-  type Piece,
   type PromptOptions,
   type RenderContext,
   type RenderedMessage,

@@ -1,7 +1,8 @@
 import { ChatMlRenderer, roleHeader, TURN_END } from "./chatml.js";
 import { readImage, type SizedImage } from "./image-size.js";
 import { contentParts, type ImagePart, type Message } from "./messages.js";
-import type { Piece, RenderContext, RenderedMessage } from "./renderer.js";
+import type { Piece } from "./pieces.js";
+import type { RenderContext, RenderedMessage } from "./renderer.js";
 
 /** Text, or an image between texts. */
 type WrittenPart = string | ImagePart;
