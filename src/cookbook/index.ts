@@ -1,5 +1,8 @@
-/** From a person's data to a trained model: data, supervised training, evaluation, text in and text out. */
+/** From a person's data or rewards to a trained model: data, environments, training, evaluation, text in and text out. */
 export * from "./chat/index.js";
 export * from "./data/index.js";
+export * from "./environments/index.js";
 export * from "./evaluation/index.js";
+export * from "./reinforcement/index.js";
+export * from "./rollouts/index.js";
 export * from "./supervised/index.js";
