@@ -61,6 +61,7 @@ const NODE_BUILTINS = /(\.node|\/node-builtins|-thread)\.ts$/;
 const OTHER_FORMATS: Readonly<Record<string, string>> = {
   "checkpoints/lora.ts": "PEFT's tensor names (base_model.model...)",
   "checkpoints/model-card.ts": "Hugging Face's model card",
+  "cookbook/environments/environment.ts": "the Python cookbook's reasons for the end of an episode",
   "cookbook/supervised/run-settings.ts": "the Python cookbook's config.json",
   "cookbook/supervised/supervised-loop.ts": "the Python cookbook's names of metrics",
   "local/engine/model/lora.ts": "PEFT's tensor names (base_model.model...)",
