@@ -5,4 +5,5 @@ export * from "./environments/index.js";
 export * from "./evaluation/index.js";
 export * from "./reinforcement/index.js";
 export * from "./rollouts/index.js";
+export * from "./runs/index.js";
 export * from "./supervised/index.js";

@@ -10,9 +10,9 @@ import {
   isSameNumber,
 } from "../../src/cookbook/evaluation/extract.js";
 import { passAtK } from "../../src/cookbook/evaluation/statistics.js";
-import { recommendedLearningRate } from "../../src/cookbook/supervised/hyperparameters.js";
+import { recommendedLearningRate } from "../../src/cookbook/runs/hyperparameters.js";
+import { SCHEDULES, scheduleMultiplier } from "../../src/cookbook/runs/schedule.js";
 import { bitsPerByte, meanNll } from "../../src/cookbook/supervised/likelihood.js";
-import { SCHEDULES, scheduleMultiplier } from "../../src/cookbook/supervised/schedule.js";
 import { loadTokenizer } from "../../src/tokenizers/index.js";
 import { RunLog } from "../../src/training/run-log.node.js";
 import { ModelInput, type ModelInputChunk } from "../../src/wire/index.js";

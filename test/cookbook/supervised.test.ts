@@ -7,9 +7,9 @@ import { heldOutWords, trainingWords } from "../../src/cli/quickstart/words.js";
 import { chat } from "../../src/cookbook/chat/index.js";
 import { conversations } from "../../src/cookbook/data/index.js";
 import type { Evaluator } from "../../src/cookbook/evaluation/index.js";
+import type { TrainingLogger } from "../../src/cookbook/runs/index.js";
 import {
   planSupervised,
-  type TrainingLogger,
   type TrainSupervisedOptions,
   trainSupervised,
 } from "../../src/cookbook/supervised/index.js";

@@ -1,15 +1,13 @@
 import { basename, join } from "node:path";
 import { InvalidArgumentError, Option } from "commander";
 import { conversations } from "../../cookbook/data/index.js";
+import { consoleLogger, type FinishedRun, tensorBoardLogger } from "../../cookbook/runs/index.js";
+import { SCHEDULES } from "../../cookbook/runs/schedule.js";
 import {
-  consoleLogger,
   planSupervised,
-  type SupervisedRun,
   type TrainSupervisedOptions,
-  tensorBoardLogger,
   trainSupervised,
 } from "../../cookbook/supervised/index.js";
-import { SCHEDULES } from "../../cookbook/supervised/schedule.js";
 import { defaultModel } from "../../local/default-model.js";
 import { type CommandContext, type CommandModule, UsageError } from "../context.js";
 import { hasServer, openService } from "../local-service.js";
@@ -167,7 +165,7 @@ function defaultFolder(file: string, model: string): string {
   );
 }
 
-function whatNext({ samplerPath, best }: SupervisedRun, folder: string, isLocal: boolean): string {
+function whatNext({ samplerPath, best }: FinishedRun, folder: string, isLocal: boolean): string {
   const chat = `tinkerts chat --model-path ${best?.samplerPath ?? samplerPath}`;
   const lines = [
     `Metrics and checkpoints are in ${folder}.`,

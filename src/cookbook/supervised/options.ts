@@ -1,180 +1,45 @@
-import type { ServiceClient } from "../../clients/index.js";
-import { ValidationError } from "../../errors.js";
-import type { Renderer, RendererTokenizer, TrainOn } from "../../renderers/index.js";
-import { type AdamParams, checkKeys, checkObject, wrongValue } from "../../wire/index.js";
+import type { TrainOn } from "../../renderers/index.js";
+import { wrongValue } from "../../wire/index.js";
 import type { ConversationSource } from "../data/index.js";
-import { checkWhole } from "../data/rows.js";
-import type { Evaluator } from "../evaluation/index.js";
-import type { TrainingLogger } from "./logger.js";
-import { SCHEDULES, type Schedule } from "./schedule.js";
-
-/** When weights and optimizer are saved besides at the end. */
-export interface SaveOptions {
-  /** 20, unless tokens or seconds are given. */
-  readonly everySteps?: number | undefined;
-  readonly everyTokens?: number | undefined;
-  readonly everySeconds?: number | undefined;
-  /** Between those, a state to go on from that is deleted when the next one is there. Default: none. */
-  readonly rollingSteps?: number | undefined;
-  /** How long checkpoints before the final one are kept; `null` for ever. Default: a week. */
-  readonly ttlSeconds?: number | null | undefined;
-}
-
-/** Which of the weights that were evaluated are the best, and when to look no further. */
-export interface BestOptions {
-  /** The name of a metric. Default: `test/nll`. */
-  readonly metric?: string | undefined;
-  /** Default: `lower`. */
-  readonly goal?: "lower" | "higher" | undefined;
-  /** The run ends after so many evaluations without a better one. Default: it does not. */
-  readonly patience?: number | undefined;
-}
+import { checkChoice, checkCount, checkPositive, checkRunOptions, type RunOptions } from "../runs/options.js";
 
 /** What `trainSupervised` needs; everything but the first three has a default. */
-export interface TrainSupervisedOptions {
-  readonly service: ServiceClient;
-  /** The base model. */
-  readonly model: string;
+export interface TrainSupervisedOptions extends RunOptions {
   /** What to learn from: `conversations("chats.jsonl")`. */
   readonly data: ConversationSource;
-  /** Where the run is kept, in the Python cookbook's files. The same call with the same folder goes on where it stopped. */
-  readonly folder?: string | undefined;
   /** Times that each row is learnt. Default: 1. */
   readonly epochs?: number | undefined;
   /** No more steps than these. */
   readonly maxSteps?: number | undefined;
   /** Rows in a step. Default: from 4 to 128, so that an epoch has at least 20 steps. */
   readonly batchSize?: number | undefined;
-  /** The highest one. Default: `recommendedLearningRate(model)`. */
-  readonly learningRate?: number | undefined;
-  /** How it goes down. Default: `linear`. */
-  readonly schedule?: Schedule | undefined;
-  /** Steps, or a fraction of them all, in which it goes up first. Default: 0. */
-  readonly warmup?: number | undefined;
-  /** The rank of the adapter. Default: 32. */
-  readonly rank?: number | undefined;
-  /** Weights to begin with instead of a new adapter: a `tinker://` path of a saved state. */
-  readonly startFrom?: string | undefined;
   /** What of a conversation is learnt. Default: `all_assistant_messages`. */
   readonly trainOn?: TrainOn | undefined;
   /** `mean` (default): each example counts the same, however long it is. `sum`: each token does. */
   readonly reduction?: "mean" | "sum" | undefined;
   /** Tokens of an example; longer ones lose their end. Default: what the server says the model can read. */
   readonly maxLength?: number | undefined;
-  /** A renderer or its name. Default: the recommended one of the model. */
-  readonly renderer?: string | Renderer | undefined;
-  /** Default: the one of the model. */
-  readonly tokenizer?: RendererTokenizer | undefined;
-  /** Besides the learning rate. Default: beta1 0.9, beta2 0.95, eps 1e-8. */
-  readonly adam?: Omit<AdamParams, "learningRate"> | undefined;
-  /** Decides the order of the rows, which are held out, and the first weights. Default: 0. */
-  readonly seed?: number | undefined;
   /** Rows of `data` to measure with instead of learning from: a number, or a fraction below 1. Default: a tenth, at most 100. */
   readonly testSize?: number | undefined;
   /** Other conversations to measure with; none of `data` are held out then. */
   readonly testData?: ConversationSource | undefined;
-  /** Steps between evaluations, besides before the first and after the last; 0 for none at all. Default: a tenth of the run. */
-  readonly evaluateEvery?: number | undefined;
-  /** What else is measured, with the held-out rows. */
-  readonly evaluators?: readonly Evaluator[] | undefined;
-  readonly save?: SaveOptions | undefined;
-  /** Keeps the best weights too; `true` by `test/nll`. Default: no. */
-  readonly best?: boolean | BestOptions | undefined;
-  /** Default: `[consoleLogger()]`. The folder is written in any case. */
-  readonly loggers?: readonly TrainingLogger[] | undefined;
   /** The price of training on a million tokens, to say beforehand what the run will cost. */
   readonly pricePerMillionTokens?: number | undefined;
-  /** Gives up at once; what is checkpointed stays. */
-  readonly signal?: AbortSignal | undefined;
-  /** Ends the run after the step under way, with a checkpoint to go on from. */
-  readonly pauseSignal?: AbortSignal | undefined;
 }
 
-const OPTION_KEYS: ReadonlySet<string> = new Set([
-  ...(["service", "model", "data", "folder", "epochs", "maxSteps", "batchSize", "learningRate"] as const),
-  ...(["schedule", "warmup", "rank", "startFrom", "trainOn", "reduction", "maxLength", "renderer"] as const),
-  ...(["tokenizer", "adam", "seed", "testSize", "testData", "evaluateEvery", "evaluators"] as const),
-  ...(["save", "best", "loggers", "pricePerMillionTokens", "signal", "pauseSignal"] as const),
-] satisfies (keyof TrainSupervisedOptions)[]);
-
-const SAVE_KEYS: ReadonlySet<string> = new Set([
-  "everySteps",
-  "everyTokens",
-  "everySeconds",
-  "rollingSteps",
-  "ttlSeconds",
-] satisfies (keyof SaveOptions)[]);
-
-const BEST_KEYS: ReadonlySet<string> = new Set([
-  "metric",
-  "goal",
-  "patience",
-] satisfies (keyof BestOptions)[]);
+const OWN_KEYS = [
+  ...(["data", "epochs", "maxSteps", "batchSize", "trainOn", "reduction", "maxLength"] as const),
+  ...(["testSize", "testData", "pricePerMillionTokens"] as const),
+] satisfies Exclude<keyof TrainSupervisedOptions, keyof RunOptions>[];
 
 /** Refuses what no run could be made of, before anything is read or sent. */
 export function checkOptions(options: TrainSupervisedOptions): void {
-  checkObject(options, "the argument of trainSupervised");
-  checkKeys(options, OPTION_KEYS, "");
-  const { service, model, data, save = {}, best } = options;
-  if (typeof (service as Partial<ServiceClient> | undefined)?.clone !== "function")
-    throw wrongValue("service", "a ServiceClient", service);
-  if (typeof model !== "string" || model === "") throw wrongValue("model", "the name of a model", model);
+  checkRunOptions(options, "trainSupervised", OWN_KEYS);
+  const { data } = options;
   if (typeof (data as Partial<ConversationSource> | undefined)?.open !== "function")
     throw wrongValue("data", 'conversations, as conversations("chats.jsonl") gives them', data);
-  for (const field of ["epochs", "maxSteps", "batchSize", "rank"] as const) checkCount(options, field, 1);
+  for (const field of ["epochs", "maxSteps", "batchSize"] as const) checkCount(options, field, 1);
   checkCount(options, "maxLength", 2);
-  checkCount(options, "seed", 0);
-  checkCount(options, "evaluateEvery", 0);
-  checkPositive(options, "learningRate");
   checkPositive(options, "pricePerMillionTokens");
-  checkChoice("schedule", options.schedule, SCHEDULES);
   checkChoice("reduction", options.reduction, ["mean", "sum"]);
-  checkKeys(save, SAVE_KEYS, "save");
-  for (const field of ["everySteps", "everyTokens", "rollingSteps"] as const)
-    checkCount(save, field, 1, "save.");
-  checkPositive(save, "everySeconds", "save.");
-  if (save.ttlSeconds !== null) checkPositive(save, "ttlSeconds", "save.");
-  if (typeof best === "object") {
-    checkKeys(best, BEST_KEYS, "best");
-    checkCount(best, "patience", 1, "best.");
-    checkChoice("best.goal", best.goal, ["lower", "higher"]);
-  }
-  if (best && options.evaluateEvery === 0) {
-    throw new ValidationError("best", "best needs evaluations, and evaluateEvery is 0");
-  }
-}
-
-function checkCount<K extends string>(
-  given: Readonly<Partial<Record<K, number | undefined>>>,
-  field: K,
-  least: number,
-  prefix = "",
-): void {
-  const value = given[field];
-  if (value !== undefined) checkWhole(`${prefix}${field}`, value, least);
-}
-
-function checkPositive<K extends string>(
-  given: Readonly<Partial<Record<K, number | null | undefined>>>,
-  field: K,
-  prefix = "",
-): void {
-  const value = given[field];
-  if (value !== undefined && !(typeof value === "number" && value > 0 && Number.isFinite(value)))
-    throw wrongValue(`${prefix}${field}`, "a number above 0", value);
-}
-
-function checkChoice(field: string, value: string | undefined, choices: readonly string[]): void {
-  if (value !== undefined && !choices.includes(value))
-    throw wrongValue(field, `one of ${choices.join(", ")}`, value);
-}
-
-/** The steps that the learning rate climbs in. */
-export function warmupSteps(warmup: number, steps: number): number {
-  const count = warmup > 0 && warmup < 1 ? Math.round(warmup * steps) : warmup;
-  if (!Number.isInteger(count) || count < 0 || count >= steps) {
-    const expected = `a fraction below 1, or a number of steps below the ${steps} of the run`;
-    throw wrongValue("warmup", expected, warmup);
-  }
-  return count;
 }

@@ -12,7 +12,7 @@ import {
   toExamples,
 } from "../data/index.js";
 import { selectRows } from "../data/rows.js";
-import { recommendedBatchSize } from "./hyperparameters.js";
+import { recommendedBatchSize } from "../runs/hyperparameters.js";
 
 /** How conversations become what a model learns from. */
 export interface RenderingOptions {

@@ -34,7 +34,7 @@ export function consoleLogger({ screen = defaultScreen() }: { screen?: Screen } 
       const done = step - began.step;
       const secondsLeft = done === 0 ? undefined : ((now - began.atMs) / 1000 / done) * (steps - step - 1);
       const line = progressLine(metrics, step, steps, secondsLeft);
-      const isMeasured = metrics["test/nll"] !== undefined;
+      const isMeasured = Object.keys(metrics).some(isEvaluation);
       const share = steps === 0 ? 1 : (step + 1) / steps;
       if (isMeasured || !isLive) {
         if (!isMeasured && share < linesDue) return;
@@ -54,6 +54,19 @@ export function consoleLogger({ screen = defaultScreen() }: { screen?: Screen } 
 /** Of a whole run, where lines cannot be taken back. */
 const LINES = 20;
 
+/** What a person wants to see of a step, for each kind of training. */
+const HEADLINES: readonly (readonly [label: string, metric: string])[] = [
+  ["loss", "train_mean_nll"],
+  ["loss", "dpo_loss"],
+  ["accuracy", "accuracy"],
+  ["reward", "env/all/reward/total"],
+  ["teacher kl", "teacher_kl"],
+];
+
+function isEvaluation(metric: string): boolean {
+  return /^(?:test|eval)\//.test(metric);
+}
+
 function progressLine(
   metrics: RunMetrics,
   step: number,
@@ -61,15 +74,14 @@ function progressLine(
   secondsLeft: number | undefined,
 ): string {
   const width = String(steps).length;
-  const isAfterLast = metrics["train_mean_nll"] === undefined;
+  const isAfterLast = !HEADLINES.some(([, name]) => metrics[name] !== undefined);
   const parts = [isAfterLast ? `after step ${step}` : `step ${String(step + 1).padStart(width)}/${steps}`];
   const add = (label: string, value: MetricValue | undefined) => {
     if (typeof value === "number") parts.push(`${label} ${value.toFixed(4)}`);
   };
-  add("loss", metrics["train_mean_nll"]);
-  for (const [name, value] of Object.entries(metrics)) {
-    if (name.includes("/") && !name.startsWith("time/") && name !== "test/bpb") add(name, value);
-  }
+  for (const [label, name] of HEADLINES) add(label, metrics[name]);
+  for (const [name, value] of Object.entries(metrics))
+    if (isEvaluation(name) && name !== "test/bpb") add(name, value);
   if (!isAfterLast && secondsLeft !== undefined && secondsLeft > 0)
     parts.push(`${humanTime(secondsLeft)} left`);
   return parts.join("  ");

@@ -1,6 +1,5 @@
 import type { RestClient } from "../../clients/index.js";
 import { ValidationError } from "../../errors.js";
-import type { BestOptions } from "./options.js";
 
 /** The weights that did best on a metric. */
 export interface BestWeights {
@@ -21,7 +20,7 @@ export class BestKeeper {
   #best: BestWeights | undefined;
 
   constructor(
-    { metric = "test/nll", goal = "lower", patience }: BestOptions,
+    { metric, goal, patience }: { metric: string; goal: "lower" | "higher"; patience?: number | undefined },
     {
       rest,
       best,

@@ -1,6 +1,7 @@
 import type { RestClient, ServiceClient, TrainingClient } from "../../clients/index.js";
 import { messageOf, TinkerError } from "../../errors.js";
 import {
+  type RecoveryLog,
   type RunCheckpoint,
   type RunEvent,
   type RunMetrics,
@@ -8,58 +9,72 @@ import {
   type SupervisedRunResult,
   superviseRun,
 } from "../../training/index.js";
-import type { Datum, ForwardBackwardOutput } from "../../wire/index.js";
 import type { BestKeeper } from "./best-weights.js";
-import { type EvaluationPlan, isEvaluated, scoredTokens, startEvaluation } from "./evaluation.js";
-import { bitsPerByte, meanNll } from "./likelihood.js";
+import { type EvaluationPlan, isEvaluated, startEvaluation } from "./evaluation.js";
 import type { TrainingLogger } from "./logger.js";
-import type { TrainSupervisedOptions } from "./options.js";
-import type { PreparedRun } from "./prepare-run.js";
 import type { RunFolder } from "./run-folder.node.js";
+import type { TrainingSpec } from "./run-training.js";
 import { savePlan } from "./save-plan.js";
-import { scheduleMultiplier } from "./schedule.js";
-import { lossTokens } from "./training-data.js";
+
+/** What a step may use besides its training client. */
+export interface TrainingContext<State> extends StepContext<ServiceClient> {
+  /** What the step before has kept; undefined at the first one, and where nothing was kept. */
+  readonly state: State | undefined;
+  /** Keeps plain JSON for the next step, which gets it also when the run goes on from a checkpoint. */
+  readonly keepState: (state: State) => void;
+  /** Says how many tokens the step trains on, for checkpoints every so many. */
+  readonly countTokens: (count: number) => void;
+  /** Ends the run with a sentence when the loss is not a number: another try would only repeat it. */
+  readonly checkLoss: (loss: number) => void;
+  /** For people who watch. */
+  readonly note: (text: string) => void;
+}
 
 /** What the loop works with. */
-export interface LoopParts {
-  readonly options: TrainSupervisedOptions;
-  readonly prepared: PreparedRun;
+export interface LoopParts<State> {
+  readonly spec: TrainingSpec<State>;
   readonly folder: RunFolder | undefined;
   readonly logger: Required<TrainingLogger>;
   readonly rest: RestClient;
   readonly best: BestKeeper | undefined;
-  /** Tokens trained on, by the number of steps done. */
-  readonly tokens: Map<number, number>;
 }
 
-/** Trains what was prepared, from where it stands to its end. */
-export class SupervisedLoop {
-  readonly #parts: LoopParts;
+/** What is known after a number of steps, and saved with their checkpoint. */
+interface Progress<State> {
+  readonly tokens: number;
+  readonly state?: State | undefined;
+}
+
+const NO_PROGRESS = { tokens: 0 };
+
+/** Trains the steps of a run and watches over them: restores, checkpoints, evaluations, loggers. */
+export class TrainingLoop<State> {
+  readonly #parts: LoopParts<State>;
   readonly #evaluation: EvaluationPlan;
   readonly #checkpoints: RunCheckpoint[] = [];
+  /** By the number of steps done. */
+  readonly #progress = new Map<number, Progress<State>>([[0, NO_PROGRESS]]);
   /** Saved only to bridge the time to the next checkpoint, which is there. */
   #obsolete: RunCheckpoint | undefined;
   #badLoss: TinkerError | undefined;
   #evaluating: Promise<unknown> = Promise.resolve();
   readonly metrics: Record<string, RunMetrics[string]> = {};
 
-  constructor(parts: LoopParts) {
+  constructor(parts: LoopParts<State>) {
     this.#parts = parts;
-    const { settings, data, renderer } = parts.prepared;
+    const { settings, options, heldOut } = parts.spec;
     this.#evaluation = {
       every: settings.evaluateEvery,
       steps: settings.steps,
-      test: data.test,
-      tokenizer: renderer.tokenizer,
-      evaluators: parts.options.evaluators ?? [],
+      heldOut,
+      evaluators: options.evaluators ?? [],
       best: parts.best,
       ttlSeconds: settings.save.ttlSeconds,
     };
   }
 
   async run(): Promise<SupervisedRunResult> {
-    const { options, prepared, folder, tokens } = this.#parts;
-    const { settings } = prepared;
+    const { options, settings } = this.#parts.spec;
     const userMetadata = { renderer_name: settings.rendererName, ...runName(options.folder) };
     const { signal, pauseSignal } = options;
     const supervised = superviseRun<ServiceClient, TrainingClient>({
@@ -77,10 +92,11 @@ export class SupervisedLoop {
       restore: (service, { statePath }) =>
         service.createTrainingClientFromStateWithOptimizer(statePath, { userMetadata, signal }),
       measure: (training, batch, context) => this.#measure(training, batch, context),
-      step: (training, step, context) => this.#step(training, step, context),
+      step: (training, step, context) =>
+        this.#parts.spec.step(training, step, this.#contextOf(step, context)),
       steps: settings.steps,
-      checkpointAt: savePlan(settings.save, { tokensAfter: (batch) => tokens.get(batch) ?? 0 }),
-      log: folder,
+      checkpointAt: savePlan(settings.save, { tokensAfter: (batch) => this.#after(batch).tokens }),
+      log: this.#log(),
       onEvent: (event) => this.#onEvent(event),
       // A server may refuse to go on after such a loss, which another try would only repeat.
       policy: { shouldRestore: () => (this.#badLoss === undefined ? undefined : false) },
@@ -90,6 +106,48 @@ export class SupervisedLoop {
     return supervised.catch((error: unknown) => {
       throw this.#badLoss ?? error;
     });
+  }
+
+  /** The folder, which learns with each checkpoint how far the run was. */
+  #log(): RecoveryLog | undefined {
+    const { folder } = this.#parts;
+    if (folder === undefined) return undefined;
+    return {
+      resumableCheckpoints: () => folder.resumableCheckpoints(),
+      get lastMetricsStep() {
+        return folder.lastMetricsStep;
+      },
+      logMetrics: (metrics, step) => folder.logMetrics(metrics, step),
+      logCheckpoint: (checkpoint) => {
+        const { tokens, state } = this.#after(checkpoint.batch);
+        const extra = { elapsed_tokens: tokens, ...(state === undefined ? {} : { loop_state: state }) };
+        // One that is gone back to is written down again, and knows more than this process.
+        return folder.logCheckpoint(checkpoint, { ...extra, ...folder.extraOf(checkpoint) });
+      },
+    };
+  }
+
+  #after(batch: number): Progress<State> {
+    return this.#progress.get(batch) ?? NO_PROGRESS;
+  }
+
+  #contextOf(step: number, context: StepContext<ServiceClient>): TrainingContext<State> {
+    const { tokens, state } = this.#after(step);
+    const keep = (change: Partial<Progress<State>>) =>
+      this.#progress.set(step + 1, { tokens, ...this.#progress.get(step + 1), ...change });
+    this.#progress.set(step + 1, { tokens });
+    return {
+      ...context,
+      state,
+      keepState: (next) => void keep({ state: next }),
+      countTokens: (count) => void keep({ tokens: tokens + count }),
+      checkLoss: (loss) => {
+        if (Number.isFinite(loss)) return;
+        this.#badLoss = this.#notANumber(step, loss);
+        throw this.#badLoss;
+      },
+      note: (text) => void this.#parts.logger.note(text),
+    };
   }
 
   async #measure(
@@ -110,65 +168,19 @@ export class SupervisedLoop {
     if (best.isOver(batch, plan.every)) end();
   }
 
-  async #step(
-    training: TrainingClient,
-    step: number,
-    { signal, addMetrics }: StepContext<ServiceClient>,
-  ): Promise<void> {
-    const { prepared, tokens } = this.#parts;
-    const { settings, data } = prepared;
-    const startedMs = performance.now();
-    const batch = await data.batch(step);
-    const madeMs = performance.now();
-    const { schedule, steps, warmupSteps } = settings;
-    const learningRate = settings.learningRate * scheduleMultiplier(schedule, step, steps, warmupSteps);
-    const pass = training.forwardBackward(batch, "cross_entropy", { signal });
-    const update = training.optimStep({ learningRate, ...settings.adam }, { signal });
-    const numTokens = batch.reduce((sum, { modelInput }) => sum + modelInput.length, 0);
-    tokens.set(step + 1, (tokens.get(step) ?? 0) + numTokens);
-    const results = async () => {
-      const { scored, nll } = await pass.then((output) => this.#score(step, batch, output));
-      const updated = await update;
-      const doneMs = performance.now();
-      return {
-        epoch: Math.floor(step / settings.stepsPerEpoch),
-        progress: (step + 1) / steps,
-        learning_rate: learningRate,
-        ...updated.metrics,
-        num_sequences: batch.length,
-        num_tokens: numTokens,
-        num_loss_tokens: countLossTokens(batch),
-        train_mean_nll: nll,
-        train_mean_bpb: bitsPerByte(scored, prepared.renderer.tokenizer),
-        "time/get_batch": (madeMs - startedMs) / 1000,
-        "time/step": (doneMs - madeMs) / 1000,
-        "time/total": (doneMs - startedMs) / 1000,
-      };
-    };
-    addMetrics(results());
-  }
-
-  #score(step: number, batch: readonly Datum[], output: ForwardBackwardOutput) {
-    const scored = scoredTokens(batch, output);
-    const nll = meanNll(scored);
-    if (Number.isFinite(nll)) return { scored, nll };
-    this.#badLoss = this.#notANumber(step, nll);
-    throw this.#badLoss;
-  }
-
-  #notANumber(step: number, nll: number): TinkerError {
-    const { learningRate } = this.#parts.prepared.settings;
+  #notANumber(step: number, loss: number): TinkerError {
+    const { learningRate } = this.#parts.spec.settings;
     // What stands at this step gave the bad loss.
     const good = this.#checkpoints.findLast(({ batch }) => batch < step || batch === 0);
     const where = good === undefined ? "" : ` The last good checkpoint is ${good.name}: ${good.statePath}.`;
     return new TinkerError(
-      `The loss of step ${step} is ${nll}, so the run has ended.${where} A learning rate below ${learningRate} or ` +
+      `The loss of step ${step} is ${loss}, so the run has ended.${where} A learning rate below ${learningRate} or ` +
         "adam: { gradClipNorm: 1 } usually helps.",
     );
   }
 
   #onEvent(event: RunEvent): void {
-    const { folder, logger, tokens } = this.#parts;
+    const { folder, logger } = this.#parts;
     const note = (text: string) => void logger.note(text);
     switch (event.type) {
       case "step":
@@ -184,7 +196,7 @@ export class SupervisedLoop {
         if (event.checkpoint.final) this.#deleteObsolete(Number.POSITIVE_INFINITY);
         break;
       case "restored":
-        if (folder !== undefined) tokens.set(event.checkpoint.batch, folder.elapsedTokens(event.checkpoint));
+        if (folder !== undefined) this.#progress.set(event.checkpoint.batch, savedProgress(folder, event));
         if (this.#checkpoints.length === 0) this.#checkpoints.push(event.checkpoint);
         note(`Going on after ${event.checkpoint.batch} steps, from ${event.checkpoint.statePath}`);
         break;
@@ -220,8 +232,12 @@ export class SupervisedLoop {
   }
 }
 
-function countLossTokens(batch: readonly Datum[]): number {
-  return batch.reduce((sum, datum) => sum + lossTokens(datum), 0);
+function savedProgress<State>(
+  folder: RunFolder,
+  { checkpoint }: { readonly checkpoint: RunCheckpoint },
+): Progress<State> {
+  const { elapsed_tokens: tokens, loop_state: state } = folder.extraOf(checkpoint);
+  return { tokens: typeof tokens === "number" ? tokens : 0, state: state as State | undefined };
 }
 
 /** A server that lists its runs shows this one by the name of its folder. */

@@ -1,6 +1,5 @@
 import { describe, expect, it } from "vitest";
 import { recommendedBatchSize, recommendedLearningRate } from "./hyperparameters.js";
-import { bitsPerByte, meanNll } from "./likelihood.js";
 import { warmupSteps } from "./options.js";
 import { savePlan, saveSettings } from "./save-plan.js";
 import { scheduleMultiplier } from "./schedule.js";
@@ -49,41 +48,6 @@ describe("learning rates", () => {
 
   it("rows decide the batch: small ones for few rows, so that there are steps to take", () => {
     expect([5, 100, 400, 2559, 2560, 1e6].map(recommendedBatchSize)).toEqual([4, 4, 16, 64, 128, 128]);
-  });
-});
-
-describe("likelihoods", () => {
-  const tokenizer = {
-    encode: () => [],
-    // 9 is a special token, 7 is half of a character that 7, 7 make whole.
-    decode: (tokens: ArrayLike<number>, { skipSpecialTokens = false } = {}) =>
-      Array.from(tokens)
-        .map(String)
-        .join("")
-        .replaceAll("77", "é")
-        .replaceAll("9", skipSpecialTokens ? "" : "<end>"),
-  };
-
-  it("weigh tokens as the batch does", () => {
-    const batch = [
-      { logprobs: [-1, -2, Number.NEGATIVE_INFINITY], weights: [0.5, 0.5, 0] },
-      { logprobs: [-4], weights: [1] },
-    ];
-    expect(meanNll(batch)).toBe((0.5 + 1 + 4) / 2);
-    expect(meanNll([{ logprobs: [-1], weights: [0] }])).toBeNaN();
-  });
-
-  it("count the bytes of what is learnt, without special tokens on either side", () => {
-    const scored = (logprobs: number[], weights: number[], targetTokens: number[]) => [
-      { logprobs, weights, targetTokens },
-    ];
-    // "é" is two bytes; the token that is not learnt and the special one count for nothing.
-    const bits = bitsPerByte(
-      scored([-1, -1, -100, -100, -2], [0.1, 0.1, 0, 1, 1], [7, 7, 5, 9, 3]),
-      tokenizer,
-    );
-    expect(bits).toBeCloseTo(4 / (Math.LN2 * 3), 12);
-    expect(bitsPerByte(scored([-1], [1], [9]), tokenizer)).toBeNaN();
   });
 });
 

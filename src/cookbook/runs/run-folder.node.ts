@@ -1,7 +1,7 @@
 import { appendFile } from "node:fs/promises";
 import { join } from "node:path";
 import { ValidationError } from "../../errors.js";
-import type { RecoveryLog, RunCheckpoint, RunMetrics } from "../../training/index.js";
+import type { RunCheckpoint, RunMetrics } from "../../training/index.js";
 import { type CheckpointRecord, changedSettings, RunLog } from "../../training/run-log.node.js";
 import type { BestWeights } from "./best-weights.js";
 import type { TrainingLogger } from "./logger.js";
@@ -13,15 +13,13 @@ const BEST = "best";
 export interface RunFolderOptions {
   readonly config: Readonly<Record<string, unknown>>;
   readonly stepsPerEpoch: number;
-  /** Tokens trained on after so many steps. */
-  readonly tokensAfter: (batch: number) => number;
 }
 
 /**
  * A run on disk in the Python cookbook's files. There a checkpoint is counted in epochs and batches of an epoch, so that
  * its own loop would go on at the same batch; here it is the number of steps.
  */
-export class RunFolder implements RecoveryLog {
+export class RunFolder {
   readonly #log: RunLog;
   readonly #options: RunFolderOptions;
   readonly #resumable: RunCheckpoint[] = [];
@@ -57,11 +55,9 @@ export class RunFolder implements RecoveryLog {
     return this.#resumable;
   }
 
-  /** Tokens that had been trained on when the run was at this checkpoint. */
-  elapsedTokens(checkpoint: RunCheckpoint): number {
-    const record = this.#log.checkpoints.findLast(({ statePath }) => statePath === checkpoint.statePath);
-    const tokens = record?.extra?.["elapsed_tokens"];
-    return typeof tokens === "number" ? tokens : 0;
+  /** What was written down beside a checkpoint. */
+  extraOf(checkpoint: RunCheckpoint): Readonly<Record<string, unknown>> {
+    return this.#log.checkpoints.findLast(({ statePath }) => statePath === checkpoint.statePath)?.extra ?? {};
   }
 
   async logMetrics(metrics: RunMetrics, step: number): Promise<void> {
@@ -74,12 +70,12 @@ export class RunFolder implements RecoveryLog {
     await this.#log.logMetrics({ time: Date.now() / 1000, ...Object.fromEntries(sorted) }, step);
   }
 
-  async logCheckpoint(checkpoint: RunCheckpoint): Promise<void> {
+  async logCheckpoint(checkpoint: RunCheckpoint, extra: Readonly<Record<string, unknown>>): Promise<void> {
     const { batch, rolling, ...rest } = checkpoint;
     await this.#log.logCheckpoint({
       ...rest,
       ...this.#place(batch),
-      extra: { elapsed_tokens: this.#options.tokensAfter(batch), ...(rolling ? { rolling } : {}) },
+      extra: { ...extra, ...(rolling ? { rolling } : {}) },
     });
     this.#resumable.push(checkpoint);
   }

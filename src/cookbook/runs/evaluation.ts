@@ -1,16 +1,19 @@
 import type { SamplingClient, TrainingClient } from "../../clients/index.js";
-import type { RendererTokenizer } from "../../renderers/index.js";
-import type { Datum, ForwardBackwardOutput } from "../../wire/index.js";
 import type { Evaluator } from "../evaluation/index.js";
 import type { BestKeeper } from "./best-weights.js";
-import { bitsPerByte, meanNll, type ScoredTokens } from "./likelihood.js";
+
+/** Measures weights by the trainer itself. It sends all its requests before it returns. */
+export type MeasureWeights = (
+  training: TrainingClient,
+  signal: AbortSignal,
+) => Promise<Readonly<Record<string, number>>>;
 
 /** What is measured between steps, and when. */
 export interface EvaluationPlan {
   readonly every: number;
   readonly steps: number;
-  readonly test: readonly Datum[];
-  readonly tokenizer: RendererTokenizer;
+  /** Held-out data, where there are any. */
+  readonly heldOut: MeasureWeights | undefined;
   readonly evaluators: readonly Evaluator[];
   readonly best: BestKeeper | undefined;
   /** How long weights are kept that were saved to be compared. */
@@ -18,8 +21,8 @@ export interface EvaluationPlan {
 }
 
 /** Whether the weights after so many steps are measured: the first ones, every so often, the last ones. */
-export function isEvaluated(batch: number, { every, steps, test, evaluators }: EvaluationPlan): boolean {
-  if (every === 0 || (test.length === 0 && evaluators.length === 0)) return false;
+export function isEvaluated(batch: number, { every, steps, heldOut, evaluators }: EvaluationPlan): boolean {
+  if (every === 0 || (heldOut === undefined && evaluators.length === 0)) return false;
   return batch % every === 0 || batch === steps;
 }
 
@@ -33,10 +36,9 @@ export function startEvaluation(
   plan: EvaluationPlan,
   signal: AbortSignal,
 ): Promise<Record<string, number>> {
-  const { test, tokenizer, evaluators, best } = plan;
+  const { heldOut, evaluators, best } = plan;
   const startedMs = performance.now();
-  // One pass of the trainer itself: as exact as a sampler's logprobs, and nothing has to be saved for it.
-  const pass = test.length === 0 ? undefined : training.forward(test, "cross_entropy", { signal });
+  const pass = heldOut?.(training, signal);
   const saved = best && saveForComparison(training, batch, plan, signal);
   const context = { training, step: batch, signal };
   const runEvaluators = async (sampler: SamplingClient): Promise<Record<string, number>> => {
@@ -49,12 +51,8 @@ export function startEvaluation(
       : (saved?.then((path) => training.createSamplingClient(path, { signal })) ??
         training.saveWeightsAndGetSamplingClient({ signal }));
   const evaluate = async () => {
-    const [heldOut, others, path] = await Promise.all([
-      pass?.then((output) => heldOutMetrics(test, output, tokenizer)),
-      sampler?.then(runEvaluators),
-      saved,
-    ]);
-    const metrics = { ...heldOut, ...others };
+    const [measured, others, path] = await Promise.all([pass, sampler?.then(runEvaluators), saved]);
+    const metrics = { ...measured, ...others };
     if (best !== undefined && path !== undefined) await best.consider(batch, path, metrics);
     return { ...metrics, "time/evals": (performance.now() - startedMs) / 1000 };
   };
@@ -70,21 +68,4 @@ async function saveForComparison(
   const name = `best-${String(batch).padStart(6, "0")}`;
   const { path } = await training.saveWeightsForSampler(name, { signal, ttlSeconds });
   return path;
-}
-
-function heldOutMetrics(test: readonly Datum[], output: ForwardBackwardOutput, tokenizer: RendererTokenizer) {
-  const scored = scoredTokens(test, output);
-  return { "test/nll": meanNll(scored), "test/bpb": bitsPerByte(scored, tokenizer) };
-}
-
-/** The logprobs of a pass beside what was asked for. */
-export function scoredTokens(
-  data: readonly Datum[],
-  { lossFnOutputs }: ForwardBackwardOutput,
-): ScoredTokens[] {
-  return data.map(({ lossFnInputs }, index) => ({
-    logprobs: lossFnOutputs[index]!["logprobs"]!.data,
-    weights: lossFnInputs["weights"]!.data,
-    targetTokens: lossFnInputs["targetTokens"]!.data,
-  }));
 }
