@@ -4,6 +4,6 @@ export { consoleLogger, type Screen } from "./console-logger.js";
 export { recommendedBatchSize, recommendedLearningRate } from "./hyperparameters.js";
 export type { TrainingLogger } from "./logger.js";
 export type { BestOptions, RunOptions, SaveOptions } from "./options.js";
-export type { FinishedRun } from "./run-training.js";
+export type { FinishedRun, RunPlan } from "./run-training.js";
 export { type Schedule, scheduleMultiplier } from "./schedule.js";
 export { tensorBoardLogger } from "./tensorboard.js";

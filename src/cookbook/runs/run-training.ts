@@ -10,6 +10,14 @@ import type { RunFolder } from "./run-folder.node.js";
 import type { RunSettings } from "./settings.js";
 import { type TrainingContext, TrainingLoop } from "./training-loop.js";
 
+/** What a run would do, for `tinkerts train ... --dry-run` and whoever wants to know beforehand. */
+export interface RunPlan {
+  /** Settings and counts, as they would stand in `config.json`. */
+  readonly config: Readonly<Record<string, unknown>>;
+  /** The same for people, a line for each. */
+  readonly description: string;
+}
+
 /** A run that has ended, or was paused. */
 export interface FinishedRun {
   /** False when `pauseSignal` ended it early. */
@@ -31,13 +39,9 @@ export interface FinishedRun {
 }
 
 /** A kind of training: what makes a run besides that which all have. */
-export interface TrainingSpec<State> {
+export interface TrainingSpec<State> extends RunPlan {
   readonly options: RunOptions;
   readonly settings: RunSettings;
-  /** All settings and counts, for `config.json`; a folder with others is refused. */
-  readonly config: Readonly<Record<string, unknown>>;
-  /** The same for people. */
-  readonly description: string;
   /** What is measured with the evaluators. */
   readonly heldOut?: MeasureWeights | undefined;
   /**

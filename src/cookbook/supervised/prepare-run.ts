@@ -1,6 +1,7 @@
 import type { Renderer } from "../../renderers/index.js";
 import { throwIfAborted } from "../../transport/index.js";
 import { findRenderer, longestInput, preparationSignal } from "../runs/find-model.js";
+import type { RunPlan } from "../runs/run-training.js";
 import { checkOptions, type TrainSupervisedOptions } from "./options.js";
 import {
   describeSupervised,
@@ -10,23 +11,15 @@ import {
 } from "./settings.js";
 import { openTrainingData, type TrainingData } from "./training-data.js";
 
-/** What a run would do, for `tinkerts train sft --dry-run` and whoever wants to know beforehand. */
-export interface SupervisedPlan {
-  /** Settings and counts, as they would stand in `config.json`. */
-  readonly config: Readonly<Record<string, unknown>>;
-  /** The same for people, a line for each. */
-  readonly description: string;
-}
-
 /** All that is known of a run before its first step. */
-export interface PreparedRun extends SupervisedPlan {
+export interface PreparedRun extends RunPlan {
   readonly renderer: Renderer;
   readonly data: TrainingData;
   readonly settings: SupervisedSettings;
 }
 
 /** Reads and counts the rows, and decides every setting, without training anything. */
-export async function planSupervised(options: TrainSupervisedOptions): Promise<SupervisedPlan> {
+export async function planSupervised(options: TrainSupervisedOptions): Promise<RunPlan> {
   const { data, config, description } = await prepareRun(options);
   await data[Symbol.asyncDispose]();
   return { config, description };
