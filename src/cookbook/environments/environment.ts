@@ -1,6 +1,6 @@
 import type { Message } from "../../renderers/index.js";
 import type { ModelInput, StopReason } from "../../wire/index.js";
-import type { ParseErrorPolicy, RolloutLimits, ToolExecution } from "./limits.js";
+import type { ParseErrorPolicy, RolloutLimits, TerminationPolicy, ToolExecution } from "./limits.js";
 
 /** Numbers of a turn or an episode, averaged over those that have them. */
 export type Metrics = Readonly<Record<string, number>>;
@@ -62,6 +62,8 @@ export interface RolloutContext {
   readonly signal: AbortSignal;
   readonly limits: RolloutLimits;
   readonly parseErrors?: ParseErrorPolicy | undefined;
+  /** How long a grade may take, and what of the conversation it sees. */
+  readonly termination?: TerminationPolicy | undefined;
   readonly toolExecution: ToolExecution;
 }
 
@@ -128,13 +130,13 @@ export interface GroupSource {
   close?(): void | Promise<void>;
 }
 
-/** An episode that failed, of a group that goes on without it. */
+/** An episode that failed, or an environment that could not be closed, in a group that goes on. */
 export interface RolloutFailure {
   readonly type: string;
   readonly message: string;
 }
 
-/** The episodes of a group with their rewards. */
+/** The episodes of a group with their rewards; none where the group failed and the run goes on without it. */
 export interface TrajectoryGroup {
   readonly trajectories: readonly Trajectory[];
   /** What `groupRewards` said of each. */
