@@ -65,6 +65,7 @@ export interface RolloutContext {
   /** How long a grade may take, and what of the conversation it sees. */
   readonly termination?: TerminationPolicy | undefined;
   readonly toolExecution: ToolExecution;
+  readonly termination?: TerminationPolicy | undefined;
 }
 
 /** A world that one model acts in for one episode. */
@@ -124,9 +125,10 @@ export interface EnvironmentGroup {
 
 /** The groups that a run trains on, by their number: the same number is the same group whenever it is asked for. */
 export interface GroupSource {
-  /** How many there are; undefined where they do not end. */
+  /** How many make an epoch, where that is known: the numbers go on with the next one. */
   readonly length?: number | undefined;
-  group(index: number): EnvironmentGroup | Promise<EnvironmentGroup>;
+  /** Undefined behind the last one, where they end. */
+  group(index: number): EnvironmentGroup | undefined | Promise<EnvironmentGroup | undefined>;
   close?(): void | Promise<void>;
 }
 

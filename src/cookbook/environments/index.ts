@@ -1,3 +1,11 @@
 /** Worlds that a model acts in and is rewarded by: problems, conversations, tools. */
 export * from "./environment.js";
 export type { ParseErrorPolicy, RolloutLimits, TerminationPolicy, ToolExecution } from "./limits.js";
+export {
+  type Problem,
+  type ProblemAnswer,
+  type ProblemGroupOptions,
+  problemGroups,
+} from "./problem-groups.js";
+export type { InOrder } from "./replay.js";
+export type { Rewarded, RewardResult } from "./reward.js";

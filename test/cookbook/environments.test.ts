@@ -1,0 +1,196 @@
+import { fileURLToPath } from "node:url";
+import { describe, expect, expectTypeOf, it } from "vitest";
+import {
+  type Action,
+  type Environment,
+  type GroupSource,
+  type Observation,
+  type Problem,
+  type ProblemGroupOptions,
+  problemGroups,
+  type RolloutContext,
+} from "../../src/cookbook/index.js";
+import { getRenderer, type Message } from "../../src/renderers/index.js";
+import { loadTokenizer } from "../../src/tokenizers/index.js";
+
+const tokenizer = await loadTokenizer(fileURLToPath(new URL("../../models/nano", import.meta.url)));
+const renderer = getRenderer("qwen3_instruct", tokenizer);
+const running: RolloutContext = {
+  signal: new AbortController().signal,
+  limits: {},
+  toolExecution: "parallel",
+};
+
+/** An answer as a sampler gives it. */
+function action(text: string, stopReason: Action["stopReason"] = "stop"): Action {
+  const tokens = Int32Array.from(tokenizer.encode(text));
+  return { tokens, logprobs: new Float32Array(tokens.length), stopReason };
+}
+
+const said = (text: string): Action => action(`${text}<|im_end|>`);
+const textOfPrompt = ({ prompt }: Observation) => tokenizer.decode(prompt.toInts());
+
+async function environmentsOf(source: GroupSource, index = 0): Promise<readonly Environment[]> {
+  return (await source.group(index))!.makeEnvironments();
+}
+
+describe("problems with a reward", () => {
+  function* additions() {
+    for (let a = 0; ; a += 1) yield { prompt: `${a} + 2?`, answer: String(a + 2) };
+  }
+  const exact = ({ problem, text }: { problem: { answer: string }; text: string }) =>
+    text.trim() === problem.answer ? 1 : 0;
+
+  it("are asked as they are written, and graded by a function that knows their type", async () => {
+    const source = problemGroups({
+      problems: additions(),
+      reward: ({ problem, text, message, messages, stopReason, termination }) => {
+        expectTypeOf(problem).toEqualTypeOf<{ prompt: string; answer: string }>();
+        expect(message).toEqual({ role: "assistant", content: text });
+        expect(messages).toEqual([{ role: "user", content: problem.prompt }, message]);
+        expect([stopReason, termination]).toEqual(["stop", "stop_sequence"]);
+        return text === problem.answer ? 1 : -0.5;
+      },
+      groupSize: 3,
+      renderer,
+    });
+    const group = await environmentsOf(source, 5);
+    expect(group).toHaveLength(3);
+    const [right, wrong] = group;
+    const observation = (await right!.start(running)) as Observation;
+    expect(textOfPrompt(observation)).toBe("<|im_start|>user\n5 + 2?<|im_end|>\n<|im_start|>assistant\n");
+    expect(observation.stop).toEqual(renderer.stopSequences);
+    expect(await right!.step(said("7"))).toMatchObject({ reward: 1, isDone: true });
+    await wrong!.start(running);
+    expect(await wrong!.step(said("8"))).toMatchObject({ reward: -0.5, isDone: true });
+    expect(right!.messages!()).toEqual([
+      { role: "user", content: "5 + 2?" },
+      { role: "assistant", content: "7" },
+    ]);
+  });
+
+  it("give new environments each time, and the same problem under the same number", async () => {
+    const problems = Array.from({ length: 20 }, (_, a) => ({ prompt: `${a}?`, answer: "1" }));
+    const source = problemGroups({ problems, reward: exact, groupSize: 1, renderer, seed: 7 });
+    expect(source.length).toBe(20);
+    const prompt = async (index: number) => {
+      const [environment] = await environmentsOf(source, index);
+      return textOfPrompt((await environment!.start(running)) as Observation);
+    };
+    const first = await Promise.all([...problems.keys()].map(prompt));
+    expect(new Set(first).size).toBe(20);
+    expect(await prompt(3)).toBe(first[3]);
+    expect(await Promise.all([...problems.keys()].map((index) => prompt(index + 20)))).not.toEqual(first);
+  });
+
+  it("may be conversations, and have tags of their own", async () => {
+    const messages: Message[] = [
+      { role: "system", content: "Be brief." },
+      { role: "user", content: "Hi" },
+    ];
+    const source = problemGroups({
+      problems: [{ messages, kind: "greeting" }],
+      reward: async ({ problem }) => {
+        expectTypeOf(problem.kind).toEqualTypeOf<string>();
+        return { reward: 0.25, metrics: { length: 3 }, logs: { kind: problem.kind } };
+      },
+      groupSize: 1,
+      tags: ({ kind }) => [kind],
+      renderer,
+    });
+    const group = await source.group(0);
+    expect(group!.tags).toEqual(["greeting"]);
+    const [environment] = await group!.makeEnvironments();
+    expect(textOfPrompt((await environment!.start(running)) as Observation)).toBe(
+      tokenizer.decode(renderer.buildPrompt(messages).toInts()),
+    );
+    expect(await environment!.step(said("Hello"))).toEqual({
+      isDone: true,
+      reward: 0.25,
+      metrics: { length: 3 },
+      logs: { kind: "greeting" },
+    });
+  });
+
+  it.each([
+    ["7", "stop", 1, { format: 1, correct: 1 }],
+    ["7 apples", "stop", -0.1, { format: 0, correct: 0 }],
+    ["8", "stop", 0, { format: 1, correct: 0 }],
+    ["7", "length", 0.9, { format: 0, correct: 1 }],
+  ] as const)("with a format take off a tenth: %s, %s", async (text, stopReason, reward, metrics) => {
+    const source = problemGroups({
+      problems: [{ prompt: "5 + 2?", answer: "7" }],
+      reward: exact,
+      format: (answer) => /^\d+$/.test(answer.text),
+      groupSize: 1,
+      renderer,
+    });
+    const [environment] = await environmentsOf(source);
+    await environment!.start(running);
+    const answer = stopReason === "stop" ? said(text) : action(text, "length");
+    const step = await environment!.step(answer);
+    expect(step.reward).toBeCloseTo(reward, 12);
+    expect(step.metrics).toEqual(metrics);
+  });
+
+  it("end where their generator ends", async () => {
+    const problems = [{ prompt: "a", answer: "b" }].values();
+    const source = problemGroups({ problems, reward: exact, groupSize: 1, renderer });
+    expect(await source.group(0)).toBeDefined();
+    expect(await source.group(1)).toBeUndefined();
+  });
+
+  it("do not wait for a reward that never comes", async () => {
+    const over = new AbortController();
+    const source = problemGroups({
+      problems: [{ prompt: "a" }],
+      reward: () => new Promise<number>(() => {}),
+      groupSize: 1,
+      renderer,
+    });
+    const [environment] = await environmentsOf(source);
+    await environment!.start({ ...running, signal: over.signal });
+    const step = environment!.step(said("b"));
+    over.abort();
+    await expect(step).rejects.toThrow(/abort/i);
+  });
+
+  it.each([
+    [{ answer: "1" }, "problems[0] must have a prompt or messages, and has neither"],
+    [{ prompt: "a", messages: [] }, "problems[0] must have a prompt or messages, and has both"],
+    [{ prompt: 5 }, "problems[0].prompt must be a text, got 5"],
+    [{ messages: [] }, "problems[0].messages must be a list of at least one message"],
+    ["text", "problems[0] must be an object"],
+  ])("refuse %o", async (problem, message) => {
+    const problems = [problem] as unknown as Problem[];
+    const source = problemGroups({ problems, reward: () => 0, groupSize: 1, renderer });
+    await expect(source.group(0)).rejects.toThrow(message);
+  });
+
+  it.each([
+    [Number.NaN, "reward must return a finite number or { reward: number }, got NaN"],
+    [true, "reward must return a finite number or { reward: number }, got true"],
+    [undefined, "reward must return a finite number or { reward: number }, got undefined"],
+    [{ reward: 1, metrics: { a: "b" } }, 'metrics.a of reward must be a number, got "b"'],
+  ])("refuse the reward %o", async (reward, message) => {
+    const source = problemGroups({
+      problems: [{ prompt: "a" }],
+      reward: () => reward as never,
+      groupSize: 1,
+      renderer,
+    });
+    const [environment] = await environmentsOf(source);
+    await environment!.start(running);
+    await expect(environment!.step(said("b"))).rejects.toThrow(message);
+  });
+
+  it.each([
+    [{ groupSize: 0 }, "groupSize must be a whole number from 1, got 0"],
+    [{ reward: undefined }, "reward must be a function, got undefined"],
+    [{ format: "json" }, "format must be a function"],
+    [{ seed: -1 }, "seed must be a whole number from 0, got -1"],
+  ])("refuse the option %o", (options, message) => {
+    const given = { problems: [{ prompt: "a" }], reward: () => 0, groupSize: 1, renderer, ...options };
+    expect(() => problemGroups(given as unknown as ProblemGroupOptions<Problem>)).toThrow(message);
+  });
+});
