@@ -1,4 +1,5 @@
 /** Conversations in the tokens of each family of models: prompts, examples with their weights, answers read back. */
+export { beginPrompt, type ConversationPrompt, continuePrompt } from "./conversation-prompt.js";
 export {
   type ContentPart,
   type ImagePart,

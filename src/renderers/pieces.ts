@@ -21,20 +21,48 @@ export function modelInput(pieces: readonly Piece[]): ModelInput {
   );
 }
 
-/** Whether an input begins with another; images are compared by their bytes. */
-export function beginsWith(input: ModelInput, beginning: ModelInput): boolean {
-  const flat = ({ chunks }: ModelInput) =>
-    chunks.flatMap((chunk): readonly (number | Uint8Array)[] => {
-      if (chunk.type === "encoded_text") return Array.from(chunk.tokens);
-      return chunk.type === "image" ? [chunk.data] : [];
-    });
-  const whole = flat(input);
-  return flat(beginning).every((item, index) => isSame(item, whole[index]));
+/** A token, or what else stands between tokens. */
+export type Item = number | Exclude<ModelInputChunk, { type: "encoded_text" }>;
+
+/** An input as one list. */
+export function itemsOf({ chunks }: ModelInput): Item[] {
+  return chunks.flatMap((chunk): readonly Item[] =>
+    chunk.type === "encoded_text" ? Array.from(chunk.tokens) : [chunk],
+  );
 }
 
-function isSame(item: number | Uint8Array, other: number | Uint8Array | undefined): boolean {
-  if (typeof item === "number" || !(other instanceof Uint8Array)) return item === other;
-  return item.length === other.length && item.every((byte, index) => byte === other[index]);
+/** The input that a list of items is. */
+export function inputOf(items: readonly Item[]): ModelInput {
+  const chunks: (Exclude<Item, number> | { readonly type: "encoded_text"; readonly tokens: number[] })[] = [];
+  for (const item of items) {
+    const last = chunks.at(-1);
+    if (typeof item !== "number") chunks.push(item);
+    else if (last?.type === "encoded_text") last.tokens.push(item);
+    else chunks.push({ type: "encoded_text", tokens: [item] });
+  }
+  return ModelInput.from(chunks);
+}
+
+/** Whether an input begins with another; images are compared by their bytes. */
+export function beginsWith(input: ModelInput, beginning: ModelInput): boolean {
+  const expected = itemsOf(beginning);
+  return commonLength(itemsOf(input), expected) === expected.length;
+}
+
+/** How many items two lists have in common from their beginning on. */
+export function commonLength(items: readonly Item[], others: readonly Item[]): number {
+  const shorter = Math.min(items.length, others.length);
+  for (let index = 0; index < shorter; index += 1) {
+    if (!isSame(items[index]!, others[index]!)) return index;
+  }
+  return shorter;
+}
+
+function isSame(item: Item, other: Item): boolean {
+  if (item === other) return true;
+  if (typeof item === "number" || typeof other === "number") return false;
+  if (item.type !== "image" || other.type !== "image" || item.data.length !== other.data.length) return false;
+  return item.data.every((byte, index) => byte === other.data[index]);
 }
 
 /** The weight of each piece for each of its positions. */

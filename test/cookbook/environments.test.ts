@@ -4,6 +4,9 @@ import {
   type Action,
   type Environment,
   type GroupSource,
+  type MessageEnvironmentOptions,
+  type MessageStep,
+  messageEnvironment,
   type Observation,
   type Problem,
   type ProblemGroupOptions,
@@ -192,5 +195,203 @@ describe("problems with a reward", () => {
   ])("refuse the option %o", (options, message) => {
     const given = { problems: [{ prompt: "a" }], reward: () => 0, groupSize: 1, renderer, ...options };
     expect(() => problemGroups(given as unknown as ProblemGroupOptions<Problem>)).toThrow(message);
+  });
+});
+
+describe("a conversation with an environment", () => {
+  const prompt = (text: string) => `<|im_start|>user\n${text}<|im_end|>\n<|im_start|>assistant\n`;
+
+  /** Says these things one after the other, and then is done. */
+  function talking(replies: readonly string[], options: Partial<MessageEnvironmentOptions> = {}) {
+    const left = [...replies];
+    const heard: string[] = [];
+    let closed = 0;
+    const environment = messageEnvironment({
+      environment: {
+        start: () => [{ role: "user", content: "Guess." }],
+        step: ({ message, messages }): MessageStep => {
+          expect(messages.at(-1)).toEqual(message);
+          heard.push(message.content as string);
+          const reply = left.shift();
+          if (reply === undefined) return { reward: 1, isDone: true, end: "completed" };
+          return {
+            reward: 0,
+            isDone: false,
+            messages: [{ role: "user", content: reply }],
+            metrics: { turn: 1 },
+          };
+        },
+        close: () => void closed++,
+      },
+      renderer,
+      ...options,
+    });
+    return { environment, heard, closed: () => closed };
+  }
+
+  async function begin(environment: Environment, context: Partial<RolloutContext> = {}) {
+    return (await environment.start({ ...running, ...context })) as Observation;
+  }
+
+  it("goes on behind exactly the tokens that were sampled", async () => {
+    const { environment, heard, closed } = talking(["Higher.", "Lower."]);
+    const first = await begin(environment);
+    expect(textOfPrompt(first)).toBe(prompt("Guess."));
+    // "the" is one token or three: the sampler may choose what the tokenizer would not.
+    const tokens = Int32Array.from([..."the"].flatMap((letter) => tokenizer.encode(letter)).concat(511));
+    expect([...tokens]).not.toEqual([...said("the").tokens]);
+    const second = await environment.step({ tokens, logprobs: new Float32Array(4), stopReason: "stop" });
+    expect(second).toMatchObject({ reward: 0, isDone: false, metrics: { turn: 1 } });
+    const expected = [...first.prompt.toInts(), ...tokens];
+    expect(second.next!.prompt.toInts().slice(0, expected.length)).toEqual(expected);
+    expect(textOfPrompt(second.next!)).toBe(`${prompt("Guess.")}the<|im_end|>\n${prompt("Higher.")}`);
+    const third = await environment.step(said("75"));
+    const whole = [...second.next!.prompt.toInts(), ...said("75").tokens];
+    expect(third.next!.prompt.toInts().slice(0, whole.length)).toEqual(whole);
+    expect(await environment.step(said("60"))).toMatchObject({ reward: 1, isDone: true, end: "completed" });
+    expect(heard).toEqual(["the", "75", "60"]);
+    expect(environment.messages!().map(({ content }) => content)).toEqual([
+      ...["Guess.", "the", "Higher.", "75", "Lower.", "60"],
+    ]);
+    await environment.close!();
+    expect(closed()).toBe(1);
+  });
+
+  it("begins anew where the environment rewrites what was said", async () => {
+    const environment = messageEnvironment({
+      environment: {
+        start: () => [{ role: "user", content: "One." }],
+        step: () => ({
+          reward: 0,
+          isDone: false,
+          conversation: [{ role: "user", content: "Two." }],
+          stop: [7],
+        }),
+      },
+      renderer,
+    });
+    await begin(environment);
+    const { next } = await environment.step(said("hm"));
+    expect(textOfPrompt(next!)).toBe(prompt("Two."));
+    expect(next!.stop).toEqual([7]);
+    expect(environment.messages!()).toEqual([{ role: "user", content: "Two." }]);
+  });
+
+  it("takes messages that are put in before a turn", async () => {
+    const { environment } = talking(["Higher."]);
+    await begin(environment);
+    const hint = { role: "user", content: "Hint." };
+    const atFirst = await environment.addMessages!([hint]);
+    expect(textOfPrompt(atFirst!)).toBe(`<|im_start|>user\nGuess.<|im_end|>\n${prompt("Hint.")}`);
+    const { next } = await environment.step(said("5"));
+    const later = await environment.addMessages!([hint]);
+    expect(textOfPrompt(later!)).toBe(
+      textOfPrompt(next!).replace(/<\|im_start\|>assistant\n$/, prompt("Hint.")),
+    );
+    const sampled = [...atFirst!.prompt.toInts(), ...said("5").tokens];
+    expect(later!.prompt.toInts().slice(0, sampled.length)).toEqual(sampled);
+  });
+
+  it.each([
+    [{}, { reward: -1, end: "parse_error", metrics: { parse_error: 1 } }],
+    [{ parseFailureReward: -3 }, { reward: -3, end: "parse_error" }],
+  ])("ends at an answer without its stop sign: %o", async (options, expected) => {
+    const { environment, heard } = talking(["Higher."], options);
+    await begin(environment);
+    const step = await environment.step(action("no end"));
+    expect(step).toMatchObject({ ...expected, isDone: true });
+    expect(step.next).toBeUndefined();
+    expect(heard).toEqual([]);
+  });
+
+  it("ends there by the rollout's policy, where there is one", async () => {
+    const { environment } = talking(["Higher."]);
+    await begin(environment, { parseErrors: { finalReward: -0.5, isMasked: true, maxConsecutive: 3 } });
+    expect(await environment.step(action("no end"))).toEqual({
+      reward: -0.5,
+      isDone: true,
+      end: "parse_error",
+      isMasked: true,
+      metrics: { parse_error: 1 },
+      logs: {
+        parse_failure_kind: "structural",
+        parse_failure_detail: "The answer did not end with the stop sign of its format.",
+      },
+    });
+  });
+
+  it("goes on behind it where that is wished, and never from an empty prompt", async () => {
+    const { environment } = talking(["Higher."], { endsOnParseFailure: false });
+    const first = await begin(environment);
+    const { next, ...step } = await environment.step(action("no end"));
+    expect(step).toMatchObject({ reward: -1, isDone: false, metrics: { parse_error: 1 } });
+    expect(textOfPrompt(next!)).toBe(`${textOfPrompt(first)}no end<|im_end|>\n<|im_start|>assistant\n`);
+    expect((await environment.step(said("5"))).next).toBeDefined();
+  });
+
+  it("ends at an answer that was cut off, unless tokens are limited", async () => {
+    const ending = talking(["Higher."]);
+    await begin(ending.environment);
+    expect(await ending.environment.step(action("cut", "length"))).toMatchObject({
+      reward: -0.1,
+      isDone: true,
+      end: "max_tokens",
+      metrics: { max_tokens_reached: 1 },
+    });
+    const going = talking(["Higher."]);
+    const first = await begin(going.environment, { limits: { maxTurnTokens: 3 } });
+    const { next, ...step } = await going.environment.step(action("cut", "length"));
+    expect(step).toMatchObject({ reward: 0, isDone: false });
+    expect(textOfPrompt(next!)).toBe(`${textOfPrompt(first)}cut<|im_end|>\n<|im_start|>assistant\n`);
+    const sampled = [...first.prompt.toInts(), ...action("cut").tokens];
+    expect(next!.prompt.toInts().slice(0, sampled.length)).toEqual(sampled);
+    expect(going.heard).toEqual([]);
+  });
+
+  it("ends where it has no more room", async () => {
+    const { length } = renderer.buildPrompt([{ role: "user", content: "Guess." }]);
+    const small = talking([], { maxContextTokens: length + 4, maxAnswerTokens: 5, overflowReward: -2 });
+    expect(await small.environment.start(running)).toEqual({
+      overflow: true,
+      reward: -2,
+      metrics: { max_tokens_reached: 1 },
+      logs: {
+        initial_observation_overflow: expect.stringContaining(`${length} tokens, which with 5 for an answer`),
+      },
+    });
+    const larger = talking(["x".repeat(40)], { maxContextTokens: length + 20, maxAnswerTokens: 5 });
+    await begin(larger.environment);
+    const step = await larger.environment.step(said("5"));
+    expect(step).toMatchObject({ reward: -0.1, isDone: true, end: "context_overflow" });
+    expect(step.metrics).toEqual({ turn: 1, context_overflow: 1 });
+    const done = talking([], { maxContextTokens: length + 1 });
+    await begin(done.environment);
+    expect(await done.environment.step(said("5 6 7 8"))).toMatchObject({ reward: 1, end: "completed" });
+  });
+
+  it("does not wait for an environment that never answers, and refuses rewards that are no numbers", async () => {
+    const over = new AbortController();
+    const hanging = messageEnvironment({
+      environment: {
+        start: () => [{ role: "user", content: "?" }],
+        step: () => new Promise<MessageStep>(() => {}),
+      },
+      renderer,
+    });
+    await begin(hanging, { signal: over.signal });
+    const step = hanging.step(said("5"));
+    over.abort();
+    await expect(step).rejects.toThrow(/abort/i);
+    const wrong = messageEnvironment({
+      environment: {
+        start: () => [{ role: "user", content: "?" }],
+        step: () => ({ reward: Number.NaN, isDone: true }),
+      },
+      renderer,
+    });
+    await begin(wrong);
+    await expect(wrong.step(said("5"))).rejects.toThrow(
+      "step must return a finite number or { reward: number }",
+    );
   });
 });

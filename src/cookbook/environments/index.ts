@@ -2,6 +2,14 @@
 export * from "./environment.js";
 export type { ParseErrorPolicy, RolloutLimits, TerminationPolicy, ToolExecution } from "./limits.js";
 export {
+  type ConversationRules,
+  type MessageAnswer,
+  type MessageEnvironment,
+  type MessageEnvironmentOptions,
+  type MessageStep,
+  messageEnvironment,
+} from "./message-environment.js";
+export {
   type Problem,
   type ProblemAnswer,
   type ProblemGroupOptions,
