@@ -15,3 +15,8 @@ export interface RolloutDatum {
   /** The place of its episode in the group. */
   readonly trajectory: number;
 }
+
+/** How many tokens are learnt from. */
+export function countTaught(data: readonly Pick<RolloutDatum, "mask">[]): number {
+  return data.reduce((count, { mask }) => mask.reduce((some, each) => some + each, count), 0);
+}
