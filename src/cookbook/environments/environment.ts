@@ -65,7 +65,6 @@ export interface RolloutContext {
   /** How long a grade may take, and what of the conversation it sees. */
   readonly termination?: TerminationPolicy | undefined;
   readonly toolExecution: ToolExecution;
-  readonly termination?: TerminationPolicy | undefined;
 }
 
 /** A world that one model acts in for one episode. */
