@@ -63,6 +63,8 @@ const OTHER_FORMATS: Readonly<Record<string, string>> = {
   "checkpoints/model-card.ts": "Hugging Face's model card",
   "cookbook/environments/environment.ts": "the Python cookbook's reasons for the end of an episode",
   "cookbook/environments/message-environment.ts": "the Python cookbook's reasons for the end of an episode",
+  "cookbook/rollouts/episode.ts": "the Python cookbook's reasons for the end of an episode",
+  "cookbook/rollouts/group-rewards.ts": "the Python cookbook's reasons for the end of an episode",
   "cookbook/runs/settings.ts": "the Python cookbook's config.json",
   "cookbook/supervised/train-supervised.ts": "the Python cookbook's names of metrics",
   "local/engine/model/lora.ts": "PEFT's tensor names (base_model.model...)",

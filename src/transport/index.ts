@@ -34,6 +34,7 @@ export {
 } from "./retry-policy.js";
 export { ByteBudget, type Release, Semaphore } from "./semaphore.js";
 export { SharedByServer } from "./shared-by-server.js";
+export { type TimeLimit, timeLimit } from "./time-limit.js";
 export type {
   ApiRequest,
   ApiResponse,

@@ -8,7 +8,7 @@ import {
   ValidationError,
 } from "../../errors.js";
 import { type Renderer, thinkingOf } from "../../renderers/index.js";
-import { onAbort, systemClock, untilAborted } from "../../transport/index.js";
+import { timeLimit, untilAborted } from "../../transport/index.js";
 import {
   type ChatOptions,
   type ChatSample,
@@ -39,7 +39,9 @@ export async function runExample(
   runSignal: AbortSignal,
 ): Promise<Answered> {
   const startedAt = performance.now();
-  const time = exampleTime(settings.exampleTimeoutMs, runSignal);
+  const { exampleTimeoutMs } = settings;
+  const timeout = new TinkerError(`timeout: no result after ${exampleTimeoutMs / 1000} s`);
+  const time = timeLimit(exampleTimeoutMs, runSignal, timeout);
   const { numSamples = 1, renderer } = settings.chat;
   const outcome = async (): Promise<{ prompt: string; examples: readonly Example[] }> => {
     try {
@@ -154,7 +156,7 @@ function reasonOf(error: unknown, signal: AbortSignal): string {
 }
 
 /** A key that is refused or a temperature below zero would fail for every task. */
-function concernsAll(error: unknown): boolean {
+export function concernsAll(error: unknown): boolean {
   return (
     error instanceof AuthenticationError ||
     error instanceof PaymentRequiredError ||
@@ -162,21 +164,4 @@ function concernsAll(error: unknown): boolean {
     error instanceof NotFoundError ||
     (error instanceof ValidationError && /^(?:samplingParams|numSamples)\b/.test(error.field))
   );
-}
-
-/** A signal that ends with the run, and when the time of the example is over. */
-function exampleTime(timeoutMs: number, runSignal: AbortSignal) {
-  const controller = new AbortController();
-  const cancelTimer = systemClock.setTimer(
-    () => controller.abort(new TinkerError(`timeout: no result after ${timeoutMs / 1000} s`)),
-    timeoutMs,
-  );
-  const unsubscribe = onAbort(runSignal, () => controller.abort(runSignal.reason));
-  return {
-    signal: controller.signal,
-    end: () => {
-      cancelTimer();
-      unsubscribe();
-    },
-  };
 }

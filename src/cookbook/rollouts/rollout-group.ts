@@ -1,0 +1,230 @@
+import { APIConnectionError, messageOf, TinkerError } from "../../errors.js";
+import { linkSignals, throwIfAborted } from "../../transport/index.js";
+import type {
+  Environment,
+  EnvironmentGroup,
+  RolloutFailure,
+  Trajectory,
+  TrajectoryGroup,
+} from "../environments/index.js";
+import { concernsAll } from "../evaluation/run-example.js";
+import { gradeGroup } from "./group-rewards.js";
+import type { Policy } from "./policy.js";
+import type { RolloutPool } from "./pool.js";
+import { closeEnvironment, playEpisode } from "./run-rollout.js";
+import { derivedSeed } from "./seeds.js";
+import { checkSettings, type RolloutOptions } from "./settings.js";
+import { failFast, type RolloutStrategy } from "./strategies.js";
+import { settled, withinTime } from "./within-time.js";
+
+/** How the episodes of a group are run. */
+export interface RolloutGroupOptions extends RolloutOptions {
+  /** Default: `failFast()`. */
+  readonly strategy?: RolloutStrategy | undefined;
+  /** Shared with other groups. Default: all episodes of the group at once. */
+  readonly pool?: RolloutPool | undefined;
+}
+
+/**
+ * Runs the episodes of a group at once and has them graded. Where the strategy goes on without a group that failed, what
+ * comes back has failures and no episodes.
+ */
+export async function rolloutGroup(
+  group: EnvironmentGroup,
+  policy: Policy,
+  options: RolloutGroupOptions = {},
+): Promise<TrajectoryGroup> {
+  const { strategy = failFast(), signal } = options;
+  const running = new RunningGroup(group, policy, { ...options, strategy });
+  let graded: Graded = { trajectories: [], groupRewards: [], metrics: [] };
+  try {
+    checkSettings(options);
+    throwIfAborted(signal, "The rollout");
+    graded = await running.play();
+  } catch (error) {
+    throwIfAborted(signal, "The rollout");
+    if (!strategy.skipsFailedGroups || concernsRun(error)) throw error;
+    running.note(error);
+  } finally {
+    await running.close();
+  }
+  return { ...graded, failures: running.failures, tags: [...(group.tags ?? [])] };
+}
+
+/** No other episode would fare better. The client has already tried again. */
+function concernsRun(error: unknown): boolean {
+  return error instanceof APIConnectionError || concernsAll(error);
+}
+
+type Graded = Pick<TrajectoryGroup, "trajectories" | "groupRewards" | "metrics">;
+
+interface Played {
+  readonly trajectory: Trajectory;
+  readonly environment: Environment;
+}
+
+/** Too many episodes of the group failed, for reasons of their own. */
+class TooFewEpisodesError extends TinkerError {
+  override readonly name = "TooFewEpisodesError";
+}
+
+/** A group while its episodes run. */
+class RunningGroup {
+  readonly #group: EnvironmentGroup;
+  readonly #policy: Policy;
+  readonly #options: RolloutGroupOptions & { readonly strategy: RolloutStrategy };
+  /** Ends all episodes when one fails the group. */
+  readonly #siblings;
+  readonly #open = new Set<Environment>();
+  readonly #closing: Promise<void>[] = [];
+  readonly #errors: unknown[] = [];
+  #isOver = false;
+  #numSucceeded = 0;
+  #numRetries = 0;
+
+  constructor(
+    group: EnvironmentGroup,
+    policy: Policy,
+    options: RolloutGroupOptions & { readonly strategy: RolloutStrategy },
+  ) {
+    this.#group = group;
+    this.#policy = policy;
+    this.#options = options;
+    this.#siblings = linkSignals(options.signal);
+  }
+
+  get failures(): readonly RolloutFailure[] {
+    return this.#errors.map((error) => ({ type: typeOf(error), message: messageOf(error) }));
+  }
+
+  /** What failed the whole group, unless it is the failure of an episode. */
+  note(error: unknown): void {
+    if (error instanceof TooFewEpisodesError || this.#errors.includes(error)) return;
+    this.#errors.push(error);
+  }
+
+  async play(): Promise<Graded> {
+    const environments = await this.#make();
+    const groupSize = environments.length;
+    if (groupSize === 0) throw new TinkerError("makeEnvironments must give at least one environment.");
+    const members = environments.map((environment, member) =>
+      this.#play(environment, member, groupSize).catch((error: unknown) => {
+        this.#siblings.signal.abort(error);
+        throw error;
+      }),
+    );
+    await Promise.allSettled(members);
+    // The first failure has ended the others.
+    if (this.#siblings.signal.aborted) throw this.#siblings.signal.reason;
+    const played = (await Promise.all(members)).filter((each) => each !== undefined);
+    const needed = this.#options.strategy.minSuccessful(groupSize);
+    if (played.length < needed) {
+      const last = this.failures.at(-1)?.message;
+      throw new TooFewEpisodesError(
+        `${played.length} of ${groupSize} episodes succeeded, which is less than ${needed}. The last error: ${last}`,
+      );
+    }
+    const trajectories = played.map(({ trajectory }) => trajectory);
+    const rewards = await gradeGroup(
+      this.#group,
+      trajectories,
+      played.map(({ environment }) => environment),
+      { ...this.#options, signal: this.#siblings.signal },
+    );
+    return {
+      trajectories,
+      groupRewards: rewards.map(({ reward }) => reward),
+      metrics: rewards.map(({ metrics }) => metrics),
+    };
+  }
+
+  /** Closes whatever is still open. */
+  async close(): Promise<void> {
+    this.#isOver = true;
+    this.#siblings.release();
+    for (const environment of this.#open) this.#close(environment);
+    await Promise.all(this.#closing);
+    const failure = await closeEnvironment(this.#group, this.#options.clock);
+    if (failure !== undefined) this.#errors.push(failure);
+  }
+
+  /** One episode of the group, tried as often as the strategy says; undefined when the group goes on without it. */
+  async #play(first: Environment, member: number, groupSize: number): Promise<Played | undefined> {
+    let environment = first;
+    for (let attempt = 0; ; attempt++) {
+      try {
+        const trajectory = await this.#try(environment, member, attempt);
+        this.#numSucceeded += 1;
+        // Graders may want to look at it once more.
+        if (this.#group.groupRewards === undefined) this.#close(environment);
+        return { trajectory, environment };
+      } catch (error) {
+        this.#close(environment);
+        if (this.#siblings.signal.aborted || concernsRun(error)) throw error;
+        this.#errors.push(error);
+        const { strategy } = this.#options;
+        const progress = { groupSize, numSucceeded: this.#numSucceeded, numRetries: this.#numRetries };
+        const decision = strategy.afterFailure(progress);
+        if (decision === "drop") return undefined;
+        if (decision === "fail") throw error;
+        this.#numRetries += 1;
+        environment = await this.#makeAgain(member);
+      }
+    }
+  }
+
+  async #try(environment: Environment, member: number, attempt: number): Promise<Trajectory> {
+    const { strategy, pool, seed, clock } = this.#options;
+    const { signal } = this.#siblings;
+    const play = () =>
+      withinTime("An episode", strategy.timeoutMs, { signal, clock }, (limited) =>
+        playEpisode(this.#policy, environment, {
+          ...this.#options,
+          signal: limited,
+          seed: seed === undefined ? undefined : derivedSeed(seed, member, attempt),
+        }),
+      );
+    return await (pool === undefined ? play() : pool.run(play, signal));
+  }
+
+  /** The same member of a new group; the others of it are not needed. */
+  async #makeAgain(member: number): Promise<Environment> {
+    const fresh = await this.#make();
+    for (const [place, environment] of fresh.entries()) if (place !== member) this.#close(environment);
+    const environment = fresh[member];
+    if (environment !== undefined) return environment;
+    throw new TinkerError(`makeEnvironments gave ${fresh.length} environments, fewer than the first time.`);
+  }
+
+  /** May take as long as an episode. What comes later than that is closed when it comes. */
+  async #make(): Promise<readonly Environment[]> {
+    const { strategy, limits, clock } = this.#options;
+    const making = settled(() => this.#group.makeEnvironments());
+    making.then(
+      (made) => {
+        for (const environment of made) {
+          this.#open.add(environment);
+          if (this.#isOver) this.#close(environment);
+        }
+      },
+      () => {},
+    );
+    const { signal } = this.#siblings;
+    const timeoutMs = strategy.timeoutMs ?? limits?.timeoutMs;
+    return await withinTime("makeEnvironments", timeoutMs, { signal, clock }, () => making);
+  }
+
+  #close(environment: Environment): void {
+    if (!this.#open.delete(environment)) return;
+    const closing = closeEnvironment(environment, this.#options.clock).then((failure) => {
+      if (failure !== undefined) this.#errors.push(failure);
+    });
+    this.#closing.push(closing);
+  }
+}
+
+/** The name of the class, which is what people look for. */
+function typeOf(error: unknown): string {
+  if (!(error instanceof Error)) return typeof error;
+  return error.name === "Error" ? error.constructor.name : error.name;
+}
