@@ -28,7 +28,8 @@ export function conformanceSections(found) {
       .join("\n\n");
   }
   if (found.renderers) {
-    sections.renderers = [renderers(found.renderers), found.formulas && formulas(found.formulas)]
+    const counts = { ...found.formulas, ...found.reinforcement };
+    sections.renderers = [renderers(found.renderers), Object.keys(counts).length > 0 && formulas(counts)]
       .filter(Boolean)
       .join("\n\n");
   }
@@ -96,9 +97,16 @@ function formulas(counts) {
     sameNumber: "answers graded",
     choice: "letters of choices",
     passAtK: "pass@k",
+    assembleData: "batches of episodes as advantages and data",
+    klPenalty: "batches with a KL penalty",
+    divergences: "batches with divergences of sampler, trainer and step",
+    trajectoryMetrics: "batches with metrics",
+    samplerMetrics: "batches with ages of their samplers",
+    discountedSums: "discounted sums",
+    splitEvenly: "splits into substeps",
   };
   const list = Object.entries(counts).map(([name, count]) => `${titles[name]} ${thousands(count)}`);
-  return `Formulas give the same too: ${list.join(", ")}.`;
+  return `Formulas give the same too: ${list.join(", ")}. In reinforcement learning three things differ on purpose: tokens that were only read have no advantage, also with a discounted penalty; data of which nothing is learnt are not sent; and the metrics of ends are shares of the episodes, where Python's are always 1.`;
 }
 
 function harnesses(lmEval, inspect) {

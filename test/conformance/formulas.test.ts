@@ -15,7 +15,8 @@ import { SCHEDULES, scheduleMultiplier } from "../../src/cookbook/runs/schedule.
 import { bitsPerByte, meanNll } from "../../src/cookbook/supervised/likelihood.js";
 import { loadTokenizer } from "../../src/tokenizers/index.js";
 import { RunLog } from "../../src/training/run-log.node.js";
-import { ModelInput, type ModelInputChunk } from "../../src/wire/index.js";
+import { ModelInput } from "../../src/wire/index.js";
+import { type Chunk, lengthOf, modelChunk, plainChunk } from "./chunks.js";
 import { explainSkip, hasPythonModule, Judge } from "./judge.js";
 import { type Make, Random, wellFormedText } from "./random.js";
 import type { Outcome } from "./renderer-operations.js";
@@ -26,8 +27,6 @@ explainSkip("formulas.test.ts");
 
 const SEED = Number(process.env["TINKERTS_SEED"] ?? 1);
 const CASES = Number(process.env["TINKERTS_CASES"] ?? 1000);
-
-type Chunk = { readonly tokens: number[] } | { readonly length: number };
 
 describe.skipIf(!hasPythonModule("tinker_cookbook", "formulas.test.ts"))(
   "formulas, judged by the Python cookbook",
@@ -315,18 +314,4 @@ function expectClose(own: number, theirs: unknown, given: unknown): void {
   const expected = typeof theirs === "number" ? theirs : Number.NaN;
   if (Object.is(own, expected) || Math.abs(own - expected) <= 1e-6 * Math.max(1, Math.abs(expected))) return;
   expect(own, JSON.stringify(given)).toBe(expected);
-}
-
-const lengthOf = (chunk: Chunk): number => ("tokens" in chunk ? chunk.tokens.length : chunk.length);
-
-function modelChunk(chunk: Chunk): ModelInputChunk {
-  return "tokens" in chunk
-    ? { type: "encoded_text", tokens: Int32Array.from(chunk.tokens) }
-    : { type: "image", data: Uint8Array.of(1), format: "jpeg", expectedTokens: chunk.length };
-}
-
-function plainChunk(chunk: ModelInputChunk): Chunk {
-  return chunk.type === "encoded_text"
-    ? { tokens: [...chunk.tokens].map(Number) }
-    : { length: "expectedTokens" in chunk ? (chunk.expectedTokens ?? 0) : 0 };
 }

@@ -12,17 +12,8 @@ from tinker_cookbook.eval.benchmarks import _common, _runner
 from tinker_cookbook.supervised import common
 from tinker_cookbook.utils import lr_scheduling
 
-
-def chunk(given):
-    if "tokens" in given:
-        return tinker.EncodedTextChunk(tokens=given["tokens"])
-    return tinker.types.ImageChunk(data=b"image", format="jpeg", expected_tokens=given["length"])
-
-
-def plain_chunk(made):
-    if isinstance(made, tinker.EncodedTextChunk):
-        return {"tokens": list(made.tokens)}
-    return {"length": made.length}
+import reinforcement
+from chunks import chunk, plain_chunk
 
 
 def datum(chunks, weights, max_length=None, reduction="none"):
@@ -75,6 +66,7 @@ FORMULAS = {
     "sameNumber": _common.check_gsm8k,
     "choice": _common.extract_mcq_answer,
     "passAtK": _runner._pass_at_k_single,
+    **reinforcement.FORMULAS,
 }
 
 

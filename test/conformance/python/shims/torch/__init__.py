@@ -16,6 +16,13 @@ bfloat16 = np.complex64
 
 
 class Tensor(np.ndarray):
+    device = "cpu"
+
+    def __setitem__(self, place, value):
+        # numpy puts no list of one number where a number belongs.
+        number = np.ndim(self[place]) == 0
+        super().__setitem__(place, np.asarray(value).item() if number else value)
+
     def item(self):
         return np.asarray(self).item()
 
@@ -41,7 +48,6 @@ class Tensor(np.ndarray):
         return tensor(np.dot(np.asarray(self), np.asarray(other)))
 
 
-
 def _default(array):
     """PyTorch's types for Python's numbers."""
     if array.dtype == np.float64:
@@ -63,8 +69,12 @@ def from_numpy(array):
     return array.view(Tensor)
 
 
-def zeros(*size, dtype=np.float32):
+def zeros(*size, dtype=np.float32, device=None):
     return np.zeros(size[0] if len(size) == 1 else size, dtype=dtype).view(Tensor)
+
+
+def empty_like(values):
+    return np.empty_like(values)
 
 
 def ones(*size, dtype=np.float32):
