@@ -3,6 +3,7 @@ export * from "./chat/index.js";
 export * from "./data/index.js";
 export * from "./environments/index.js";
 export * from "./evaluation/index.js";
+export * from "./preferences/index.js";
 export * from "./reinforcement/index.js";
 export * from "./rollouts/index.js";
 export * from "./runs/index.js";
