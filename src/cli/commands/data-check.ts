@@ -1,5 +1,6 @@
 import { checkRows } from "../../cookbook/data/check-rows.js";
-import { checkedRows } from "../../cookbook/data/conversations.js";
+import { conversationShape } from "../../cookbook/data/read-row.js";
+import { checkedRows } from "../../cookbook/data/row-sources.js";
 import { getRenderer, knownRenderers, type TrainOn } from "../../renderers/index.js";
 import { type Tokenizer, tokenizerForModel } from "../../tokenizers/index.js";
 import { type CommandContext, type CommandModule, UsageError } from "../context.js";
@@ -45,7 +46,7 @@ async function checkData(
   const signal = context.interruption();
   const name = rendererName(options);
   const renderer = model && name ? getRenderer(name, await openTokenizer(context, model)) : undefined;
-  await using rows = await checkedRows(files).open();
+  await using rows = await checkedRows(files, conversationShape).open();
   const bar = progressBar(context, "checking", "items");
   const checking = checkRows(rows, { renderer, trainOn, maxLength, signal, onProgress: bar.update });
   const report = await checking.finally(bar.end);

@@ -37,14 +37,10 @@ export async function showRows(
   }
 }
 
-function examplesOf(
-  { conversation }: ReadRow,
-  renderer: Renderer,
-  trainOn: TrainOn,
-): readonly SupervisedExample[] {
-  if (conversation === undefined) return [];
+function examplesOf({ row }: ReadRow, renderer: Renderer, trainOn: TrainOn): readonly SupervisedExample[] {
+  if (row === undefined) return [];
   try {
-    return toExamples(conversation, renderer, trainOn);
+    return toExamples(row, renderer, trainOn);
   } catch (error) {
     // It stands among the problems.
     if (error instanceof TinkerError) return [];

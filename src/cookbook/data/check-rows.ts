@@ -92,9 +92,9 @@ class RowsCheck {
     this.#options = options;
   }
 
-  add({ conversation, problems }: ReadRow, index: number): void {
+  add({ row, problems }: ReadRow, index: number): void {
     const place = this.#rows.place(index);
-    const wrong = problems ?? this.#look(conversation, index, place);
+    const wrong = problems ?? this.#look(row, index, place);
     if (wrong.length > 0) this.#wrongRows += 1;
     for (const problem of wrong) this.#problems.push({ place, ...problem });
   }

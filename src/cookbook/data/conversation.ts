@@ -13,7 +13,7 @@ export interface RowProblem {
   readonly message: string;
 }
 
-/** A row with all that is wrong in it; a conversation where nothing is. */
-export type ReadRow =
-  | { readonly conversation: Conversation; readonly problems?: undefined }
-  | { readonly conversation?: undefined; readonly problems: readonly RowProblem[] };
+/** What a row says, or all that is wrong in it. */
+export type ReadRow<Row = Conversation> =
+  | { readonly row: Row; readonly problems?: undefined }
+  | { readonly row?: undefined; readonly problems: readonly RowProblem[] };

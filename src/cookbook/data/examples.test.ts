@@ -3,7 +3,7 @@ import { getRenderer, type Message, type ToolDeclaration } from "../../renderers
 import { RoleColonRenderer } from "../../renderers/role-colon.js";
 import { ModelInput, type ModelInputChunkLike } from "../../wire/index.js";
 import { datumFromExample, toExamples } from "./examples.js";
-import { readLine } from "./read-row.js";
+import { conversationShape, readLine } from "./read-row.js";
 
 /** One token a character. */
 const tokenizer = {
@@ -144,7 +144,7 @@ describe("the examples of a conversation", () => {
         required: ["a"],
       };
       const row = { messages, tools: [{ name: "add", description: "Adds.", parameters }] };
-      const fromFile = readLine(new TextEncoder().encode(JSON.stringify(row))).conversation!.tools!;
+      const fromFile = readLine(new TextEncoder().encode(JSON.stringify(row)), conversationShape).row!.tools!;
       const renderer = getRenderer(name, tokenizer);
       expect(renderer.declareTools(fromFile)).toEqual(renderer.declareTools(row.tools));
       expect(String(renderer.declareTools(fromFile)[0]!.content)).toContain("minimum");

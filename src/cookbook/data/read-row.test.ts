@@ -1,11 +1,12 @@
 import { describe, expect, it } from "vitest";
 import { printPythonJson } from "../../renderers/python-json.js";
-import { readLine, readRow } from "./read-row.js";
+import { conversationShape, readLine, readRow } from "./read-row.js";
 
-const line = (text: string) => readLine(new TextEncoder().encode(text));
-const problems = (row: unknown) => readRow(row).problems?.map(({ field, message }) => [field, message]);
-const messages = (text: string) => line(text).conversation?.messages;
-const oneMessage = (message: object) => readRow({ messages: [message] }).conversation?.messages[0];
+const line = (text: string) => readLine(new TextEncoder().encode(text), conversationShape);
+const read = (row: unknown) => readRow(row, conversationShape);
+const problems = (row: unknown) => read(row).problems?.map(({ field, message }) => [field, message]);
+const messages = (text: string) => line(text).row?.messages;
+const oneMessage = (message: object) => read({ messages: [message] }).row?.messages[0];
 
 describe("a row", () => {
   it("is read as OpenAI writes it", () => {
@@ -27,7 +28,7 @@ describe("a row", () => {
         { name: "now" },
       ],
     };
-    expect(readRow(row).conversation).toEqual({
+    expect(read(row).row).toEqual({
       messages: [
         { role: "system", content: "Be brief." },
         { role: "user", content: [{ type: "text", text: "Add." }] },
@@ -55,7 +56,7 @@ describe("a row", () => {
         { role: "tool", content: "3", toolCallId: "x" },
       ],
     };
-    expect(readRow(conversation).conversation).toEqual(conversation);
+    expect(read(conversation).row).toEqual(conversation);
   });
 
   it.each(["reasoning_content", "reasoning", "thinking"])("has its thoughts in %s", (key) => {
@@ -77,7 +78,7 @@ describe("a row", () => {
     expect(read?.[0]?.toolCalls?.[0]?.arguments).toBe(
       '{"b": 1.0, "10": 12345678901234567890, "2": 1000.0, "\\u00e9": "\\u00e9", "n": NaN}',
     );
-    const { conversation } = line(
+    const { row: conversation } = line(
       `{"messages": [{"role": "user", "content": ""}], "tools": [{"name": "f", "parameters": ${given}}]}`,
     );
     expect(printPythonJson(conversation?.tools?.[0]?.parameters)).toBe(
@@ -91,13 +92,13 @@ describe("a row", () => {
       { role: "assistant", content: "2" },
     ]);
     expect(
-      readRow({
+      read({
         prompt: [
           { role: "system", content: "S" },
           { role: "user", content: "Q" },
         ],
         completion: [{ role: "assistant", content: "A" }],
-      }).conversation?.messages.map(({ role }) => role),
+      }).row?.messages.map(({ role }) => role),
     ).toEqual(["system", "user", "assistant"]);
   });
 
@@ -132,7 +133,9 @@ describe("a wrong row", () => {
     const bytes = Uint8Array.from(
       Buffer.from('{"messages": [{"role": "user", "content": "\xe9"}]}', "latin1"),
     );
-    expect(readLine(bytes).problems).toEqual([{ field: "", message: "the row is not UTF-8" }]);
+    expect(readLine(bytes, conversationShape).problems).toEqual([
+      { field: "", message: "the row is not UTF-8" },
+    ]);
   });
 
   const first = (message: unknown) => ({ messages: [message] });

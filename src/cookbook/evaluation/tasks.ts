@@ -1,7 +1,7 @@
 import { messageOf, TinkerError, ValidationError } from "../../errors.js";
 import type { Message, ToolDeclaration } from "../../renderers/index.js";
 import { describe, isRecord } from "../../wire/index.js";
-import { readRow } from "../data/read-row.js";
+import { conversationShape, readRow } from "../data/read-row.js";
 
 /** A task as it is given: a `prompt` or `messages`, with the `answer` where there is one. */
 export interface TaskLike {
@@ -112,7 +112,7 @@ function readTask(row: unknown, place: string): Omit<Task, "id"> & { readonly id
   if (asked === undefined || asked === null) {
     throw wrong("prompt", `prompt or messages is missing, got ${Object.keys(row).join(", ") || "no field"}`);
   }
-  const { conversation, problems } = readRow({ ...row, messages: asked });
+  const { row: conversation, problems } = readRow({ ...row, messages: asked }, conversationShape);
   if (problems !== undefined) throw wrong(problems[0]!.field, problems[0]!.message);
   if (conversation.messages.at(-1)!.role === "assistant") {
     throw wrong(
