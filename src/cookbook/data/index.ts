@@ -9,5 +9,6 @@ export {
 } from "./conversations.js";
 export { type DatumOptions, datumFromExample, toExamples } from "./examples.js";
 export { interleave, type MixedSource } from "./interleave.js";
+export type { RowsFrom } from "./row-sources.js";
 export type { OpenRows, Rows, Source } from "./rows.js";
 export { defaultTestSize, type Split, type SplitOptions, split } from "./split.js";

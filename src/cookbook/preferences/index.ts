@@ -1,5 +1,18 @@
 /** Training by comparison: which of two answers is better, from data, from a model, or from a tournament. */
 export {
+  type Comparison,
+  type LabeledComparison,
+  type PreferenceLabel,
+  swapComparison,
+} from "./comparison.js";
+export {
+  comparisonMessages,
+  labelDatum,
+  type RenderedComparison,
+  renderComparison,
+} from "./comparison-format.js";
+export { type ComparisonLike, type ComparisonSource, comparisons } from "./comparisons.js";
+export {
   type DpoLossOptions,
   dpoLoss,
   ipoLoss,
@@ -7,4 +20,11 @@ export {
   type SimpoLossOptions,
   simpoLoss,
 } from "./pair-losses.js";
+export {
+  bothWays,
+  type Compare,
+  type CompareOptions,
+  type PreferenceModelOptions,
+  preferenceModel,
+} from "./preference-model.js";
 export { withReference } from "./reference.js";
