@@ -17,9 +17,9 @@ interface Vectors {
   }[];
 }
 
-/** Made by torch: scripts/golden/make_pair_loss_vectors.py. */
+/** Made by torch: scripts/golden/make_pair_loss_fixtures.py. */
 const golden = JSON.parse(
-  readFileSync(new URL("../../../test/fixtures/preferences/pair-losses.json", import.meta.url), "utf8"),
+  readFileSync(new URL("../../../test/fixtures/losses/pairs.json", import.meta.url), "utf8"),
 ) as Vectors;
 
 const LOSSES = { dpo: dpoLoss, ipo: ipoLoss, simpo: simpoLoss };
