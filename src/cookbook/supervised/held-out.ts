@@ -22,8 +22,8 @@ export function scoredTokens(
   { lossFnOutputs }: ForwardBackwardOutput,
 ): ScoredTokens[] {
   return data.map(({ lossFnInputs }, index) => ({
-    logprobs: lossFnOutputs[index]!["logprobs"]!.data,
-    weights: lossFnInputs["weights"]!.data,
-    targetTokens: lossFnInputs["targetTokens"]!.data,
+    logprobs: lossFnOutputs[index]!["logprobs"]!.toDense().data,
+    weights: lossFnInputs["weights"]!.toDense().data,
+    targetTokens: lossFnInputs["targetTokens"]!.toDense().data,
   }));
 }

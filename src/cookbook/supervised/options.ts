@@ -35,11 +35,15 @@ const OWN_KEYS = [
 /** Refuses what no run could be made of, before anything is read or sent. */
 export function checkOptions(options: TrainSupervisedOptions): void {
   checkRunOptions(options, "trainSupervised", OWN_KEYS);
-  const { data } = options;
-  if (typeof (data as Partial<ConversationSource> | undefined)?.open !== "function")
-    throw wrongValue("data", 'conversations, as conversations("chats.jsonl") gives them', data);
+  checkConversations(options.data, "data");
   for (const field of ["epochs", "maxSteps", "batchSize"] as const) checkCount(options, field, 1);
   checkCount(options, "maxLength", 2);
   checkPositive(options, "pricePerMillionTokens");
   checkChoice("reduction", options.reduction, ["mean", "sum"]);
+}
+
+/** Refuses what no conversations can be read from. */
+export function checkConversations(data: unknown, field: string): asserts data is ConversationSource {
+  if (typeof (data as Partial<ConversationSource> | undefined)?.open !== "function")
+    throw wrongValue(field, 'conversations, as conversations("chats.jsonl") gives them', data);
 }

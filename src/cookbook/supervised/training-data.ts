@@ -51,7 +51,14 @@ export interface TrainingData extends AsyncDisposable {
   readonly stepsPerEpoch: number;
   /** Held out, to measure with. */
   readonly test: readonly Datum[];
-  batch(step: number): Promise<readonly Datum[]>;
+  /** The rows of a step with what is learnt from each. */
+  rows(step: number): Promise<readonly TrainingRow[]>;
+}
+
+/** A row as the data of a step. */
+export interface TrainingRow {
+  readonly conversation: Conversation;
+  readonly data: readonly Datum[];
 }
 
 const ROWS_AT_A_TIME = 64;
@@ -96,12 +103,13 @@ export async function openTrainingData(options: TrainingDataOptions): Promise<Tr
       batchSize,
       stepsPerEpoch: order.stepsPerEpoch,
       test,
-      batch: async (step) => {
+      rows: async (step) => {
         const indices = order.indices(step);
         const conversations = await train.read(indices);
-        return conversations.flatMap(
-          (conversation, place) => render(conversation, options, () => train.place(indices[place]!)).data,
-        );
+        return conversations.map((conversation, place) => ({
+          conversation,
+          data: render(conversation, options, () => train.place(indices[place]!)).data,
+        }));
       },
       [Symbol.asyncDispose]: close,
     };
