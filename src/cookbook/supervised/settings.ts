@@ -4,51 +4,47 @@ import {
   describe,
   describeModel,
   describeRate,
+  type RunDefaults,
   type RunSettings,
   runSettings,
 } from "../runs/settings.js";
-import type { TrainSupervisedOptions } from "./options.js";
+import type { RowsOptions } from "./rows-options.js";
 import type { TrainingData } from "./training-data.js";
 
 /** What was found out before the settings could be. */
 export interface FoundOut {
-  readonly data: TrainingData;
+  readonly data: Pick<TrainingData<never>, "stepsPerEpoch" | "batchSize" | "counts">;
   readonly rendererName: string;
   readonly maxLength: number | undefined;
+  readonly defaults?: Pick<RunDefaults, "learningRate" | "best"> | undefined;
 }
 
-/** The settings of all runs, and those of this kind. */
-export type SupervisedSettings = RunSettings & ReturnType<typeof ownSettings>;
+/** The settings of all runs, and those of training on rows. */
+export type RowsSettings = RunSettings & ReturnType<typeof ownSettings>;
 
 /** Every setting of the run, those that depend on its rows included. */
-export function supervisedSettings(options: TrainSupervisedOptions, found: FoundOut): SupervisedSettings {
+export function rowsSettings<Row>(options: RowsOptions<Row>, found: FoundOut): RowsSettings {
   const own = ownSettings(options, found);
   const { stepsPerEpoch } = found.data;
   const steps = Math.min(own.epochs * stepsPerEpoch, options.maxSteps ?? Number.POSITIVE_INFINITY);
-  const { rendererName } = found;
-  return { ...runSettings(options, { steps, stepsPerEpoch, rendererName, schedule: "linear" }), ...own };
-}
-
-function ownSettings(options: TrainSupervisedOptions, { data, maxLength }: FoundOut) {
+  const { rendererName, defaults } = found;
   return {
-    epochs: options.epochs ?? 1,
-    batchSize: data.batchSize,
-    trainOn: options.trainOn ?? ("all_assistant_messages" as const),
-    reduction: options.reduction ?? ("mean" as const),
-    maxLength,
-    counts: data.counts,
+    ...runSettings(options, { steps, stepsPerEpoch, rendererName, schedule: "linear", ...defaults }),
+    ...own,
   };
 }
 
+function ownSettings<Row>(options: RowsOptions<Row>, { data, maxLength }: FoundOut) {
+  return { epochs: options.epochs ?? 1, batchSize: data.batchSize, maxLength, counts: data.counts };
+}
+
 /** As it stands in `config.json`, under the names of the Python cookbook where it has the same. */
-export function supervisedConfig(settings: SupervisedSettings): Readonly<Record<string, unknown>> {
+export function rowsConfig(settings: RowsSettings): Readonly<Record<string, unknown>> {
   const { counts } = settings;
   return {
     ...configOf(settings),
     num_epochs: settings.epochs,
     batch_size: settings.batchSize,
-    train_on_what: settings.trainOn,
-    reduction: settings.reduction,
     max_length: settings.maxLength ?? null,
     rows: counts.rows,
     test_rows: counts.testRows,
@@ -58,10 +54,10 @@ export function supervisedConfig(settings: SupervisedSettings): Readonly<Record<
 }
 
 /** What is about to be done, for people. */
-export function describeSupervised(
-  settings: SupervisedSettings,
-  { pricePerMillionTokens, folder }: TrainSupervisedOptions,
-  remarks: readonly string[],
+export function describeRows<Row>(
+  settings: RowsSettings,
+  { pricePerMillionTokens, folder }: RowsOptions<Row>,
+  { learning, remarks }: { readonly learning: string; readonly remarks: readonly string[] },
 ): string {
   const { counts, steps, stepsPerEpoch, epochs } = settings;
   const number = (value: number) => value.toLocaleString("en-US");
@@ -71,7 +67,7 @@ export function describeSupervised(
   const cost = ((trained / 1e6) * (pricePerMillionTokens ?? 0)).toFixed(2);
   return describe([
     describeModel(settings),
-    ["renderer", `${settings.rendererName}, learning ${settings.trainOn}`],
+    ["renderer", `${settings.rendererName}, learning ${learning}`],
     ["rows", `${number(counts.rows)} to learn from, ${held}`],
     ["tokens", `${number(counts.tokens)} an epoch, ${number(counts.lossTokens)} of them learnt`],
     ["steps", `${number(steps)}: ${epochsText} of ${number(stepsPerEpoch)}, ${settings.batchSize} rows each`],

@@ -1,35 +1,30 @@
 import { messageOf, ValidationError } from "../../errors.js";
-import type { Renderer, TrainOn } from "../../renderers/index.js";
 import type { Datum } from "../../wire/index.js";
-import {
-  batches,
-  type Conversation,
-  type ConversationSource,
-  datumFromExample,
-  type OpenRows,
-  type Rows,
-  split,
-  toExamples,
-} from "../data/index.js";
+import { batches, type OpenRows, type Rows, type Source, split } from "../data/index.js";
 import { selectRows } from "../data/rows.js";
 import { recommendedBatchSize } from "../runs/hyperparameters.js";
 
-/** How conversations become what a model learns from. */
-export interface RenderingOptions {
-  readonly renderer: Renderer;
-  readonly trainOn: TrainOn;
-  readonly maxLength: number | undefined;
-  readonly reduction: "mean" | "sum";
+/** What is learnt from a row. */
+export interface RenderedRow {
+  readonly data: readonly Datum[];
+  /** Whether it was longer than it may be. */
+  readonly isCut: boolean;
+  /** Whether there is something to learn in all of it. */
+  readonly hadAnswer: boolean;
 }
 
-/** Which conversations, and how they are taken. */
-export interface TrainingDataOptions extends RenderingOptions {
-  readonly data: ConversationSource;
-  readonly testData?: ConversationSource | undefined;
+/** Which rows, how they are taken, and what is learnt from each. */
+export interface TrainingDataOptions<Row> {
+  readonly data: Source<Row>;
+  readonly testData?: Source<Row> | undefined;
   readonly testSize?: number | undefined;
   readonly batchSize?: number | undefined;
   readonly seed: number;
   readonly signal?: AbortSignal | undefined;
+  readonly maxLength: number | undefined;
+  readonly render: (row: Row) => RenderedRow;
+  /** What is said of rows without anything to learn: `nothing to learn for all_assistant_messages`. */
+  readonly emptyRow: string;
 }
 
 /** What is in the rows, counted before training. */
@@ -43,7 +38,7 @@ export interface DataCounts {
 }
 
 /** Rows that are read and rendered when their step comes, in an order that the step's number decides. */
-export interface TrainingData extends AsyncDisposable {
+export interface TrainingData<Row> extends AsyncDisposable {
   readonly counts: DataCounts;
   /** What a person should know of the rows: those that were cut, those that were left out. */
   readonly remarks: readonly string[];
@@ -52,22 +47,22 @@ export interface TrainingData extends AsyncDisposable {
   /** Held out, to measure with. */
   readonly test: readonly Datum[];
   /** The rows of a step with what is learnt from each. */
-  rows(step: number): Promise<readonly TrainingRow[]>;
+  rows(step: number): Promise<readonly TrainingRow<Row>[]>;
 }
 
 /** A row as the data of a step. */
-export interface TrainingRow {
-  readonly conversation: Conversation;
+export interface TrainingRow<Row> {
+  readonly row: Row;
   readonly data: readonly Datum[];
 }
 
 const ROWS_AT_A_TIME = 64;
 
 /** Opens the rows and renders each once, so that what is wrong with one is known before anything is trained. */
-export async function openTrainingData(options: TrainingDataOptions): Promise<TrainingData> {
+export async function openTrainingData<Row>(options: TrainingDataOptions<Row>): Promise<TrainingData<Row>> {
   const { data, testData, testSize, seed, signal } = options;
-  const opened: OpenRows<Conversation>[] = [];
-  const open = async (source: ConversationSource) => {
+  const opened: OpenRows<Row>[] = [];
+  const open = async (source: Source<Row>) => {
     const rows = await source.open();
     opened.push(rows);
     return rows;
@@ -82,7 +77,7 @@ export async function openTrainingData(options: TrainingDataOptions): Promise<Tr
     const parts =
       testData === undefined
         ? split(rows, { testSize, seed })
-        : { train: rows as Rows<Conversation>, test: (await open(testData)) as Rows<Conversation> };
+        : { train: rows as Rows<Row>, test: (await open(testData)) as Rows<Row> };
     const survey = await surveyRows(parts.train, options, signal);
     const train = selectRows(parts.train, survey.usable);
     if (train.length === 0) throw nothingToLearn(survey, options);
@@ -105,10 +100,10 @@ export async function openTrainingData(options: TrainingDataOptions): Promise<Tr
       test,
       rows: async (step) => {
         const indices = order.indices(step);
-        const conversations = await train.read(indices);
-        return conversations.map((conversation, place) => ({
-          conversation,
-          data: render(conversation, options, () => train.place(indices[place]!)).data,
+        const found = await train.read(indices);
+        return found.map((row, place) => ({
+          row,
+          data: render(row, options, () => train.place(indices[place]!)).data,
         }));
       },
       [Symbol.asyncDispose]: close,
@@ -134,9 +129,9 @@ interface Findings {
   first?: string;
 }
 
-async function surveyRows(
-  rows: Rows<Conversation>,
-  options: RenderingOptions,
+async function surveyRows<Row>(
+  rows: Rows<Row>,
+  options: TrainingDataOptions<Row>,
   signal: AbortSignal | undefined,
   onDatum: (datum: Datum) => void = () => {},
 ): Promise<Survey> {
@@ -152,9 +147,9 @@ async function surveyRows(
     signal?.throwIfAborted();
     const length = Math.min(ROWS_AT_A_TIME, rows.length - start);
     const indices = Array.from({ length }, (_, place) => start + place);
-    for (const [place, conversation] of (await rows.read(indices)).entries()) {
+    for (const [place, row] of (await rows.read(indices)).entries()) {
       const index = start + place;
-      const { data, isCut, hadAnswer } = render(conversation, options, () => rows.place(index));
+      const { data, isCut, hadAnswer } = render(row, options, () => rows.place(index));
       const note = (findings: Findings) => {
         findings.count += 1;
         findings.first ??= rows.place(index);
@@ -174,24 +169,13 @@ async function surveyRows(
   return survey;
 }
 
-function render(
-  conversation: Conversation,
-  { renderer, trainOn, maxLength, reduction }: RenderingOptions,
+function render<Row>(
+  row: Row,
+  { render: renderRow }: TrainingDataOptions<Row>,
   place: () => string,
-): { data: readonly Datum[]; isCut: boolean; hadAnswer: boolean } {
+): RenderedRow {
   try {
-    const examples = toExamples(conversation, renderer, trainOn);
-    const datumOptions = {
-      maxLength,
-      reduction: reduction === "mean" ? ("mean" as const) : ("none" as const),
-    };
-    return {
-      data: examples
-        .map((example) => datumFromExample(example, datumOptions))
-        .filter((datum) => datum !== undefined),
-      isCut: maxLength !== undefined && examples.some(({ input }) => input.length > maxLength),
-      hadAnswer: examples.some(({ weights }) => weights.some((weight) => weight > 0)),
-    };
+    return renderRow(row);
   } catch (error) {
     if (!(error instanceof Error)) throw error;
     const field = error instanceof ValidationError ? error.field : "data";
@@ -206,10 +190,9 @@ export function lossTokens({ lossFnInputs }: Datum): number {
   return count;
 }
 
-function nothingToLearn(
-  { spoiltByCut, withoutAnswer }: Survey,
-  { trainOn, maxLength }: RenderingOptions,
-): ValidationError {
+type Limits = Pick<TrainingDataOptions<never>, "maxLength" | "emptyRow">;
+
+function nothingToLearn({ spoiltByCut, withoutAnswer }: Survey, { maxLength, emptyRow }: Limits) {
   return spoiltByCut.count > 0
     ? new ValidationError(
         "maxLength",
@@ -217,16 +200,16 @@ function nothingToLearn(
       )
     : new ValidationError(
         "data",
-        `data has no row with anything to learn for trainOn ${trainOn}: ${withoutAnswer.first} has no such message`,
+        `data has no row with anything to learn: ${withoutAnswer.first} has ${emptyRow}`,
       );
 }
 
-function remarksOn({ cut, spoiltByCut, withoutAnswer }: Survey, { maxLength, trainOn }: RenderingOptions) {
+function remarksOn({ cut, spoiltByCut, withoutAnswer }: Survey, { maxLength, emptyRow }: Limits) {
   const remark = ({ count, first }: Findings, text: string) =>
     count === 0 ? [] : [`${count === 1 ? "1 row" : `${count} rows`} ${text} (first: ${first})`];
   return [
     ...remark(cut, `cut after ${maxLength} tokens`),
     ...remark(spoiltByCut, `left out: no answer within ${maxLength} tokens`),
-    ...remark(withoutAnswer, `left out: nothing to learn for ${trainOn}`),
+    ...remark(withoutAnswer, `left out: ${emptyRow}`),
   ];
 }
