@@ -3,17 +3,19 @@ import type { Evaluator } from "../evaluation/index.js";
 import type { BestKeeper } from "./best-weights.js";
 
 /** Measures weights by the trainer itself. It sends all its requests before it returns. */
-export type MeasureWeights = (
+export type MeasureWeights<State = unknown> = (
   training: TrainingClient,
   signal: AbortSignal,
+  /** What the step before has kept. */
+  state: State | undefined,
 ) => Promise<Readonly<Record<string, number>>>;
 
 /** What is measured between steps, and when. */
-export interface EvaluationPlan {
+export interface EvaluationPlan<State> {
   readonly every: number;
   readonly steps: number;
   /** Held-out data, where there are any. */
-  readonly heldOut: MeasureWeights | undefined;
+  readonly heldOut: MeasureWeights<State> | undefined;
   readonly evaluators: readonly Evaluator[];
   readonly best: BestKeeper | undefined;
   /** How long weights are kept that were saved to be compared. */
@@ -21,7 +23,10 @@ export interface EvaluationPlan {
 }
 
 /** Whether the weights after so many steps are measured: the first ones, every so often, the last ones. */
-export function isEvaluated(batch: number, { every, steps, heldOut, evaluators }: EvaluationPlan): boolean {
+export function isEvaluated<State>(
+  batch: number,
+  { every, steps, heldOut, evaluators }: EvaluationPlan<State>,
+): boolean {
   if (every === 0 || (heldOut === undefined && evaluators.length === 0)) return false;
   return batch % every === 0 || batch === steps;
 }
@@ -30,15 +35,15 @@ export function isEvaluated(batch: number, { every, steps, heldOut, evaluators }
  * Measures the weights after the requests made so far. All that concerns the weights is sent before this returns, so
  * that training can go on while the measuring is under way.
  */
-export function startEvaluation(
+export function startEvaluation<State>(
   training: TrainingClient,
-  batch: number,
-  plan: EvaluationPlan,
+  { batch, state }: { readonly batch: number; readonly state: State | undefined },
+  plan: EvaluationPlan<State>,
   signal: AbortSignal,
 ): Promise<Record<string, number>> {
   const { heldOut, evaluators, best } = plan;
   const startedMs = performance.now();
-  const pass = heldOut?.(training, signal);
+  const pass = heldOut?.(training, signal, state);
   const saved = best && saveForComparison(training, batch, plan, signal);
   const context = { training, step: batch, signal };
   const runEvaluators = async (sampler: SamplingClient): Promise<Record<string, number>> => {
@@ -59,10 +64,10 @@ export function startEvaluation(
   return evaluate();
 }
 
-async function saveForComparison(
+async function saveForComparison<State>(
   training: TrainingClient,
   batch: number,
-  { ttlSeconds }: EvaluationPlan,
+  { ttlSeconds }: EvaluationPlan<State>,
   signal: AbortSignal,
 ): Promise<string> {
   const name = `best-${String(batch).padStart(6, "0")}`;

@@ -43,7 +43,7 @@ export interface TrainingSpec<State> extends RunPlan {
   readonly options: RunOptions;
   readonly settings: RunSettings;
   /** What is measured with the evaluators. */
-  readonly heldOut?: MeasureWeights | undefined;
+  readonly heldOut?: MeasureWeights<State> | undefined;
   /**
    * Trains one step. The same number and state mean the same data whenever it is called. It sends its requests in order
    * and may return before they are done.

@@ -50,7 +50,7 @@ const NO_PROGRESS = { tokens: 0 };
 /** Trains the steps of a run and watches over them: restores, checkpoints, evaluations, loggers. */
 export class TrainingLoop<State> {
   readonly #parts: LoopParts<State>;
-  readonly #evaluation: EvaluationPlan;
+  readonly #evaluation: EvaluationPlan<State>;
   readonly #checkpoints: RunCheckpoint[] = [];
   /** By the number of steps done. */
   readonly #progress = new Map<number, Progress<State>>([[0, NO_PROGRESS]]);
@@ -160,7 +160,7 @@ export class TrainingLoop<State> {
     if (!isEvaluated(batch, plan)) return;
     // One at a time: training may run ahead of an evaluation, and not of two.
     await this.#evaluating;
-    const evaluating = startEvaluation(training, batch, plan, signal);
+    const evaluating = startEvaluation(training, { batch, state: this.#after(batch).state }, plan, signal);
     this.#evaluating = evaluating.catch(() => {});
     addMetrics(evaluating);
     if (best?.patience === undefined) return;
