@@ -7,6 +7,7 @@ export {
   type KlPenaltyOptions,
   klPenalty,
   klSampleTrain,
+  type LogprobSource,
   logprobDifferences,
   logprobsUnder,
   postKl,

@@ -1,5 +1,5 @@
-import type { SamplingClient } from "../../clients/index.js";
 import { TinkerError, ValidationError } from "../../errors.js";
+import type { ModelInput } from "../../wire/index.js";
 import { countTaught, type RolloutDatum } from "./rollout-datum.js";
 
 /** Changes advantages before they are trained with. Groups that were rewarded alike are kept for it. */
@@ -11,10 +11,18 @@ export interface AdvantagePenalty {
   ): Promise<Readonly<Record<string, number>>>;
 }
 
+/** Says how likely the tokens of a text are. A SamplingClient does. */
+export interface LogprobSource {
+  computeLogprobs(
+    prompt: ModelInput,
+    options?: { readonly signal?: AbortSignal | undefined },
+  ): PromiseLike<readonly (number | null)[]>;
+}
+
 /** How far the model may go from a reference. */
 export interface KlPenaltyOptions {
   /** The model to stay close to: usually the base model, or the weights that the run began with. */
-  readonly reference: Pick<SamplingClient, "computeLogprobs">;
+  readonly reference: LogprobSource;
   /** How much a unit of divergence counts against a unit of reward. */
   readonly coefficient: number;
   /** How much of what later tokens diverge is put down to a token, per position. Default: 0, each answers for itself. */
@@ -84,7 +92,7 @@ export function klSampleTrain(
 /** How far a step moved the model, by what the new weights say of the same tokens: `kl_pre_post_v1` and `_v2`. */
 export async function postKl(
   data: readonly RolloutDatum[],
-  sampler: Pick<SamplingClient, "computeLogprobs">,
+  sampler: LogprobSource,
   signal?: AbortSignal,
 ): Promise<Record<string, number>> {
   const tokens = countTaught(data);
@@ -95,7 +103,7 @@ export async function postKl(
 
 /** The logprobs of all targets under another model; 0 where one is neither known nor learnt from. */
 export function logprobsUnder(
-  sampler: Pick<SamplingClient, "computeLogprobs">,
+  sampler: LogprobSource,
   data: readonly RolloutDatum[],
   signal?: AbortSignal,
 ): Promise<Float32Array[]> {
