@@ -1,0 +1,11 @@
+/** Learning from a teacher: by its opinion of the student's words, by its likeliest tokens, by its answers. */
+export type { Domain, OneOrSeveral } from "./domains.js";
+export {
+  type OffPolicyDistillationOptions,
+  planOffPolicyDistillation,
+  type TaughtConversations,
+  trainOffPolicyDistillation,
+} from "./off-policy.js";
+export { reverseKlLoss } from "./reverse-kl-loss.js";
+export { type TaughtDatum, taughtDatum } from "./soft-targets.js";
+export type { Teacher, TeacherSampler } from "./teacher.js";

@@ -1,0 +1,218 @@
+import { mkdtemp, readFile, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { pigLatin } from "../../src/cli/quickstart/pig-latin.js";
+import { trainingWords } from "../../src/cli/quickstart/words.js";
+import {
+  conversations,
+  type OffPolicyDistillationOptions,
+  planOffPolicyDistillation,
+  taughtDatum,
+  trainOffPolicyDistillation,
+  trainSupervised,
+} from "../../src/cookbook/index.js";
+import { Datum, datumFromAnswer, ModelInput, ServiceClient, type TopkLogprobs } from "../../src/index.js";
+import { type LocalBackend, startLocalBackend } from "../../src/local/index.js";
+import { silent } from "../local/raw-client.js";
+
+const MODEL = "tinkerts/nano";
+const row = (word: string) => ({
+  messages: [
+    { role: "user", content: `Pig Latin: ${word}` },
+    { role: "assistant", content: pigLatin(word) },
+  ],
+});
+const WORDS = trainingWords.slice(0, 64);
+
+let home: string;
+let backend: LocalBackend;
+let service: ServiceClient;
+/** Weights that speak Pig Latin. */
+let teacher: string;
+beforeAll(async () => {
+  home = await mkdtemp(join(tmpdir(), "tinkerts-distillation-"));
+  backend = await startLocalBackend({ dataDir: join(home, "data"), logger: silent });
+  service = new ServiceClient({ baseURL: backend.baseURL, apiKey: backend.apiKey, logLevel: "off" });
+  const run = await trainSupervised({
+    service,
+    model: MODEL,
+    data: conversations(WORDS.map(row)),
+    testSize: 0,
+    batchSize: 16,
+    epochs: 5,
+    rank: 8,
+    evaluateEvery: 0,
+    loggers: [],
+  });
+  teacher = run.samplerPath;
+}, 60_000);
+afterAll(async () => {
+  await service.close();
+  await backend.close();
+  await rm(home, { recursive: true, force: true });
+});
+
+const lines = async (folder: string, file: string): Promise<Record<string, unknown>[]> =>
+  (await readFile(join(folder, file), "utf8"))
+    .trim()
+    .split("\n")
+    .map((line) => JSON.parse(line) as Record<string, unknown>);
+
+describe("trainOffPolicyDistillation", () => {
+  const options = (given: Partial<OffPolicyDistillationOptions> = {}) =>
+    ({
+      service,
+      model: MODEL,
+      data: conversations(WORDS.map(row)),
+      teacher,
+      batchSize: 16,
+      testSize: 8,
+      epochs: 2,
+      rank: 8,
+      evaluateEvery: 0,
+      loggers: [],
+      ...given,
+    }) as OffPolicyDistillationOptions;
+
+  it("brings a student nearer to its teacher, and says how far it is", async () => {
+    const folder = join(home, "off-policy");
+    const run = await trainOffPolicyDistillation(options({ folder }));
+    expect(run).toMatchObject({ isFinished: true, steps: 8 });
+    const metrics = await lines(folder, "metrics.jsonl");
+    const divergences = metrics.map((line) => line["teacher_kl"] as number);
+    expect(divergences[0]).toBeGreaterThan(1);
+    expect(divergences.at(-1)).toBeLessThan(divergences[0]! / 3);
+    expect(metrics[0]!["teacher_kl/dataset_0"]).toBe(divergences[0]);
+    expect(metrics[0]!["num_loss_tokens"]).toBeLessThan(metrics[0]!["num_tokens"] as number);
+    expect(run.config).toMatchObject({
+      n_teacher_targets: 20,
+      batch_size: 16,
+      domains: [{ name: "dataset_0", teacher, weight: null }],
+    });
+  }, 60_000);
+
+  it("asks each teacher about its own data alone", async () => {
+    const halves = [WORDS.slice(0, 16), WORDS.slice(16, 32)].map((words) => conversations(words.map(row)));
+    const folder = join(home, "two-teachers");
+    const domains = [
+      { name: "latin", data: halves[0]!, teacher },
+      { data: halves[1]!, teacher: MODEL },
+    ];
+    const given = { domains, data: undefined, teacher: undefined, testSize: 0, epochs: 1, batchSize: 32 };
+    await trainOffPolicyDistillation(options({ ...given, folder } as object));
+    const [first] = await lines(folder, "metrics.jsonl");
+    // A new adapter does nothing: the student is still its own second teacher.
+    expect(first!["teacher_kl/dataset_1"]).toBeCloseTo(0, 1);
+    expect(first!["teacher_kl/latin"]).toBeGreaterThan(1);
+  }, 60_000);
+
+  it("says beforehand what it would do", async () => {
+    const { description } = await planOffPolicyDistillation(options());
+    expect(description).toMatch(/steps +8: 2 epochs of 4, 16 rows each/);
+    expect(description).toContain(`teacher   ${teacher}: its 20 likeliest tokens`);
+  }, 60_000);
+});
+
+describe("soft targets", () => {
+  it("are the hard ones where the teacher is certain", async () => {
+    const modelInput = ModelInput.fromInts([10, 20, 30]);
+    const hard = new Datum({
+      modelInput,
+      lossFnInputs: { targetTokens: Int32Array.of(20, 30, 40), weights: Float32Array.of(0, 1, 1) },
+    });
+    const certain = {
+      sample: async () => ({
+        ...(await sampler.sample({ prompt: [1], samplingParams: { maxTokens: 1 } })),
+        topkPromptLogprobs: [null, [[20, 0]], [[30, 0]], [[40, 0]]] as TopkLogprobs,
+      }),
+    };
+    const sampler = await service.createSamplingClient({ baseModel: MODEL });
+    const { datum: soft } = await taughtDatum(hard, { teacher: certain, topk: 3 });
+    expect(soft.lossFnInputs["targetTokens"]!.shape).toEqual([3, 3]);
+    const training = await service.createLoraTrainingClient({ baseModel: MODEL, rank: 4 });
+    const [bySoft, byHard] = await Promise.all(
+      [soft, hard].map((datum) => training.forward([datum], "cross_entropy")),
+    );
+    expect(bySoft!.metrics["loss:sum"]).toBeGreaterThan(1);
+    expect(bySoft!.metrics["loss:sum"]).toBeCloseTo(byHard!.metrics["loss:sum"]!, 5);
+  }, 30_000);
+
+  it("are the teacher's own distribution over its likeliest tokens", async () => {
+    const sampler = await service.createSamplingClient({ modelPath: teacher });
+    const hard = datumFromAnswer([10, 20, 30], [40, 50]);
+    const { datum, entropy, weight, positions } = await taughtDatum(hard, { teacher: sampler, topk: 4 });
+    expect({ weight, positions }).toEqual({ weight: 2, positions: 2 });
+    const { topkPromptLogprobs } = await sampler.sample({
+      prompt: [10, 20, 30, 40, 50],
+      samplingParams: { maxTokens: 1 },
+      includePromptLogprobs: true,
+      topkPromptLogprobs: 4,
+    });
+    const weights = datum.lossFnInputs["weights"]!.toNested() as number[][];
+    const tokens = datum.lossFnInputs["targetTokens"]!.toNested() as number[][];
+    expect(weights.slice(0, 2).flat()).toEqual(new Array(8).fill(0));
+    let expectedEntropy = 0;
+    for (const position of [2, 3]) {
+      const candidates = topkPromptLogprobs![position + 1]!;
+      const total = candidates.reduce((sum, [, logprob]) => sum + Math.exp(logprob), 0);
+      const shares = candidates.map(([, logprob]) => Math.exp(logprob) / total);
+      expect(tokens[position]).toEqual(candidates.map(([token]) => token));
+      for (const [rank, share] of shares.entries()) expect(weights[position]![rank]).toBeCloseTo(share, 6);
+      expectedEntropy -= shares.reduce((sum, share) => sum + share * Math.log(share), 0);
+    }
+    expect(entropy).toBeCloseTo(expectedEntropy, 6);
+  }, 30_000);
+});
+
+describe("a teacher and a student that do not speak the same language", () => {
+  const plan = (given: object) =>
+    planOffPolicyDistillation({
+      service,
+      model: MODEL,
+      data: conversations(WORDS.slice(0, 8).map(row)),
+      teacher,
+      ...given,
+    } as OffPolicyDistillationOptions);
+
+  it("are told so before anything is trained", async () => {
+    await expect(plan({ renderer: "role_colon" })).rejects.toThrow(
+      `teacher must read the student's chat format, role_colon, and ${teacher} was trained with qwen3_instruct. ` +
+        'Give renderer: "qwen3_instruct", or another teacher.',
+    );
+    await expect(plan({ renderer: "role_colon", teacher: MODEL })).rejects.toThrow("role_colon");
+    // Written alike, whatever it is called.
+    await expect(plan({ renderer: "template" })).resolves.toBeDefined();
+    const tokenizer = await service.getTokenizer(MODEL);
+    const shifted = {
+      encode: (text: string) => tokenizer.encode(text).map((token) => (token + 1) % 512),
+      decode: (tokens: ArrayLike<number>) =>
+        tokenizer.decode(Array.from(tokens, (token) => (token + 511) % 512)),
+    };
+    await expect(plan({ tokenizer: shifted })).rejects.toThrow(
+      `teacher must have the student's tokenizer, and that of ${teacher} (${MODEL}) cuts text into other tokens`,
+    );
+  }, 30_000);
+
+  it("and wrong options are named", async () => {
+    await expect(plan({ teacher: 7 })).rejects.toThrow(
+      "teacher must be the name of a base model, a tinker:// path or a SamplingClient, got 7",
+    );
+    await expect(plan({ topk: 0 })).rejects.toThrow("topk must be a whole number from 1, got 0");
+    await expect(plan({ topK: 5 })).rejects.toThrow("unknown field topK");
+    await expect(plan({ domains: [] })).rejects.toThrow(
+      "must be given for each of the domains, not beside them",
+    );
+    const both = { data: undefined, teacher: undefined };
+    await expect(plan({ ...both, domains: [] })).rejects.toThrow("domains must be a list of at least one");
+    const domain = { data: conversations([row("stick")]), teacher };
+    await expect(plan({ ...both, domains: [{ ...domain, prompt: 1 }] })).rejects.toThrow("domains[0].prompt");
+    await expect(plan({ ...both, domains: [domain, { ...domain, data: 1 }] })).rejects.toThrow(
+      "domains[1].data must be conversations",
+    );
+    const same = { ...domain, name: "same" };
+    await expect(plan({ ...both, domains: [same, same] })).rejects.toThrow(
+      "domains[1].name must be its own, and same is that of domains[0] too",
+    );
+  }, 30_000);
+});
