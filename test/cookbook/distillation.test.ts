@@ -7,9 +7,11 @@ import { trainingWords } from "../../src/cli/quickstart/words.js";
 import {
   conversations,
   type OffPolicyDistillationOptions,
+  type PromptDistillationOptions,
   planOffPolicyDistillation,
   taughtDatum,
   trainOffPolicyDistillation,
+  trainPromptDistillation,
   trainSupervised,
 } from "../../src/cookbook/index.js";
 import { Datum, datumFromAnswer, ModelInput, ServiceClient, type TopkLogprobs } from "../../src/index.js";
@@ -111,6 +113,101 @@ describe("trainOffPolicyDistillation", () => {
     const { description } = await planOffPolicyDistillation(options());
     expect(description).toMatch(/steps +8: 2 epochs of 4, 16 rows each/);
     expect(description).toContain(`teacher   ${teacher}: its 20 likeliest tokens`);
+  }, 60_000);
+});
+
+describe("trainPromptDistillation", () => {
+  const INSTRUCTIONS = "Nobody but the teacher reads this.";
+  const distil = (given: Partial<PromptDistillationOptions>) =>
+    trainPromptDistillation({
+      service,
+      model: MODEL,
+      questions: WORDS.slice(0, 24).map((word) => `Pig Latin: ${word}`),
+      instructions: INSTRUCTIONS,
+      teacher,
+      answering: { maxTokens: 24 },
+      testSize: 4,
+      batchSize: 10,
+      epochs: 2,
+      rank: 4,
+      evaluateEvery: 0,
+      loggers: [],
+      ...given,
+    });
+
+  it("lets the teacher answer with its instructions, and the student learn without them", async () => {
+    const folder = join(home, "prompt");
+    const run = await distil({ folder });
+    expect(run).toMatchObject({ isFinished: true, steps: 4 });
+    const asked = await lines(folder, "teacher/answers/trajectories.jsonl");
+    expect(asked).toHaveLength(24);
+    for (const { turns } of asked as { turns: { content: string }[] }[])
+      expect(turns[0]!.content).toContain(INSTRUCTIONS);
+    const rows = await lines(folder, "answers.jsonl");
+    expect(rows).toHaveLength(24);
+    expect(rows[0]).toEqual({
+      messages: [
+        { role: "user", content: `Pig Latin: ${WORDS[0]}` },
+        { role: "assistant", content: expect.stringMatching(/./) },
+      ],
+    });
+    const metrics = await lines(folder, "metrics.jsonl");
+    const [first, last] = [metrics.at(0)!, metrics.at(-1)!].map((line) => line["train_mean_nll"] as number);
+    expect(last).toBeLessThan(first! * 0.8);
+    const ended = await distil({ folder });
+    expect(ended).toMatchObject({ steps: 4, samplerPath: run.samplerPath });
+    // Nothing was asked or trained again.
+    expect(await lines(folder, "teacher/answers/trajectories.jsonl")).toHaveLength(24);
+    expect(await lines(folder, "metrics.jsonl")).toHaveLength(4);
+    await expect(distil({ folder, instructions: "Something else." })).rejects.toThrow(
+      "24 tasks were changed",
+    );
+  }, 60_000);
+
+  it("goes on with the questions that were not answered when it was stopped", async () => {
+    const folder = join(home, "stopped");
+    const stop = new AbortController();
+    const onProgress = ({ done }: { done: number }) => {
+      if (done >= 6) stop.abort();
+    };
+    const answering = { maxTokens: 24, concurrency: 2 };
+    const stopped = distil({ folder, answering: { ...answering, onProgress }, signal: stop.signal });
+    await expect(stopped).rejects.toThrow();
+    const before = await lines(folder, "teacher/answers/trajectories.jsonl");
+    expect(before.length).toBeGreaterThanOrEqual(6);
+    expect(before.length).toBeLessThan(24);
+    await distil({ folder, answering });
+    const after = await lines(folder, "teacher/answers/trajectories.jsonl");
+    expect(after).toHaveLength(24);
+    expect(after.slice(0, before.length)).toEqual(before);
+    // In the order of the questions, whichever came first.
+    const rows = (await lines(folder, "answers.jsonl")) as { messages: { content: string }[] }[];
+    expect(rows.map(({ messages }) => messages[0]!.content)).toEqual(
+      WORDS.slice(0, 24).map((word) => `Pig Latin: ${word}`),
+    );
+  }, 60_000);
+
+  it("learns of an answer what it is told to", async () => {
+    const folder = join(home, "learn");
+    const questions = [{ prompt: "Pig Latin: stick" }, "Pig Latin: cat", "Pig Latin: dog"];
+    const instructions: PromptDistillationOptions["instructions"] = (messages) => [
+      { role: "user", content: `${INSTRUCTIONS} ${messages[0]!.content}` },
+    ];
+    const learn: PromptDistillationOptions["learn"] = ({ messages, text }) =>
+      messages[0]!.content === "Pig Latin: cat" ? undefined : text.toUpperCase();
+    const given = { questions, instructions, learn, folder, testSize: 0, batchSize: 2, epochs: 1 };
+    await distil(given);
+    const rows = (await lines(folder, "answers.jsonl")) as { messages: { content: string }[] }[];
+    expect(rows.map(({ messages }) => messages[0]!.content)).toEqual(["Pig Latin: stick", "Pig Latin: dog"]);
+    for (const { messages } of rows) expect(messages[1]!.content).toMatch(/^[^a-z]+$/);
+    await expect(distil({ ...given, folder: undefined, learn: () => undefined })).rejects.toThrow(
+      "there is nothing to learn: of 3 answers 0 were cut off",
+    );
+    await expect(distil({ answering: { topk: 3 } as object })).rejects.toThrow("answering.topk");
+    await expect(distil({ instructions: "" })).rejects.toThrow("instructions must be a text for the teacher");
+    await expect(distil({ questions: [{ question: 1 }] as never })).rejects.toThrow(
+      "questions[0]: prompt or messages is missing",
+    );
   }, 60_000);
 });
 

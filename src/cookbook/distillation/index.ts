@@ -6,6 +6,12 @@ export {
   type TaughtConversations,
   trainOffPolicyDistillation,
 } from "./off-policy.js";
+export {
+  type AnsweringOptions,
+  type PromptDistillationOptions,
+  type TeacherAnswer,
+  trainPromptDistillation,
+} from "./prompt-distillation.js";
 export { reverseKlLoss } from "./reverse-kl-loss.js";
 export { type TaughtDatum, taughtDatum } from "./soft-targets.js";
 export type { Teacher, TeacherSampler } from "./teacher.js";

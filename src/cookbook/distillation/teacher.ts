@@ -1,4 +1,4 @@
-import type { SampleArguments, SamplingClient, ServiceClient } from "../../clients/index.js";
+import type { SampleArguments, SamplerSource, SamplingClient, ServiceClient } from "../../clients/index.js";
 import type { Tokenizer } from "../../tokenizers/index.js";
 import { isTinkerPath, type SampleResponse, type SamplerInfo, wrongValue } from "../../wire/index.js";
 import type { LogprobSource } from "../reinforcement/index.js";
@@ -27,6 +27,11 @@ export function checkTeacher(teacher: unknown, field: string): asserts teacher i
   if (typeof teacher === "string" && teacher !== "") return;
   if (typeof (teacher as Partial<SamplingClient> | undefined)?.computeLogprobs === "function") return;
   throw wrongValue(field, "the name of a base model, a tinker:// path or a SamplingClient", teacher);
+}
+
+/** Where the weights of a teacher come from. */
+export function samplerSource(teacher: string): SamplerSource {
+  return isTinkerPath(teacher) ? { modelPath: teacher } : { baseModel: teacher };
 }
 
 /** Finds a teacher. Whoever calls this closes it. */
@@ -86,10 +91,8 @@ class SamplerLender {
   }
 
   #lend() {
-    const teacher = this.#teacher;
     const service = this.#service.clone();
-    const source = isTinkerPath(teacher) ? { modelPath: teacher } : { baseModel: teacher };
-    const sampler = service.createSamplingClient(source);
+    const sampler = service.createSamplingClient(samplerSource(this.#teacher));
     // Whoever asked hears of it.
     sampler.catch(() => {});
     return { service, sampler };

@@ -34,11 +34,11 @@ export type TasksFrom = string | readonly TaskLike[];
 export async function readTasks(
   from: TasksFrom,
   name: string,
-  { needsAnswers = false } = {},
+  { needsAnswers = false, field = "tasks" } = {},
 ): Promise<readonly Task[]> {
-  const { rows, place } = await givenRows(from);
+  const { rows, place } = await givenRows(from, field);
   if (rows.length === 0) {
-    throw new ValidationError("tasks", `There is no task${typeof from === "string" ? ` in ${from}` : ""}.`);
+    throw new ValidationError(field, `There is no task${typeof from === "string" ? ` in ${from}` : ""}.`);
   }
   const read = rows.map((row, index) => readTask(row, place(index)));
   const ids = new Map<string, number>();
@@ -84,11 +84,12 @@ export async function digest(text: string): Promise<string> {
 
 async function givenRows(
   from: TasksFrom,
+  field: string,
 ): Promise<{ readonly rows: readonly unknown[]; readonly place: (index: number) => string }> {
   if (typeof from !== "string") {
     if (!Array.isArray(from))
-      throw new ValidationError("tasks", `tasks must be a file or a list, got ${describe(from)}`);
-    return { rows: from, place: (index) => `tasks[${index}]` };
+      throw new ValidationError(field, `${field} must be a file or a list, got ${describe(from)}`);
+    return { rows: from, place: (index) => `${field}[${index}]` };
   }
   const { openFile } = await import("../data/files.node.js");
   await using lines = await openFile(from);
