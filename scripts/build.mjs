@@ -4,7 +4,9 @@ import { execFileSync } from "node:child_process";
 import { cpSync, existsSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { basename, dirname, join, relative } from "node:path";
 import { fileURLToPath } from "node:url";
+import { gzipSync } from "node:zlib";
 import { rolldown } from "rolldown";
+import { build } from "vite";
 
 const root = fileURLToPath(new URL("..", import.meta.url));
 const dist = join(root, "dist");
@@ -37,9 +39,12 @@ const CHOSEN_BY_RUNTIME = { "#platform": "transport/platform", "#heartbeat": "se
 const wasmFiles = readdirSync(join(root, "src"), { recursive: true }).filter((file) =>
   file.endsWith(".wasm"),
 );
+/** What a browser loads before the dashboard shows anything. */
+const MAX_PAGE_KILOBYTES = 80;
+
 rmSync(dist, { recursive: true, force: true });
 compileModules();
-await bundle();
+await bundle(await bundlePage());
 
 /** tsc's modules and declarations, with the wasm beside them and the names of `imports` resolved. */
 function compileModules() {
@@ -58,7 +63,33 @@ function compileModules() {
   }
 }
 
-async function bundle() {
+/** The dashboard's page: one script and one style sheet, within their budget. */
+async function bundlePage() {
+  const folder = join(dist, "page");
+  const { output } = await build({
+    root: source("dashboard/page"),
+    base: "./",
+    configFile: false,
+    logLevel: "error",
+    oxc: { jsx: { runtime: "automatic", importSource: "preact" } },
+    build: {
+      outDir: folder,
+      target: "es2022",
+      cssTarget: "esnext",
+      modulePreload: false,
+      rolldownOptions: { output: { entryFileNames: "page.js", assetFileNames: "page.[ext]" } },
+    },
+  });
+  const sizes = readdirSync(folder).map((file) => gzipSync(readFileSync(join(folder, file))).length);
+  const kilobytes = sizes.reduce((sum, size) => sum + size, 0) / 1024;
+  if (kilobytes > MAX_PAGE_KILOBYTES)
+    throw new Error(
+      `the dashboard's page takes ${kilobytes.toFixed(1)} KB, at most ${MAX_PAGE_KILOBYTES} allowed`,
+    );
+  return output;
+}
+
+async function bundle(page) {
   const folder = join(dist, "bundle");
   const inlined = /^(?:@bufbuild|commander|tinkerts|@oxc-project)(?:\/|$)/;
   let chunks;
@@ -85,7 +116,7 @@ async function bundle() {
     codeSplitting: { groups: [{ debugName: "by use", name: (id) => chunks.get(id) }] },
   });
   await graph.close();
-  writeFileSync(join(folder, "third-party-licenses.txt"), licensesOf(output));
+  writeFileSync(join(folder, "third-party-licenses.txt"), licensesOf([...output, ...page]));
   for (const file of wasmFiles) cpSync(source(file), join(folder, basename(file)));
 }
 

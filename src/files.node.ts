@@ -125,8 +125,8 @@ async function create(folder: string): Promise<boolean> {
   }
 }
 
-/** The id of the process that holds the lock; undefined when that process is gone. */
-async function holderOf(folder: string): Promise<number | undefined> {
+/** The id of the process that holds a folder; undefined where there is none, or it is gone. */
+export async function holderOf(folder: string): Promise<number | undefined> {
   const [id = "", start] = (await readFile(lockFile(folder), "utf8").catch(() => "")).split(" ");
   const holder = Number(id);
   if (!isAlive(holder)) return undefined;

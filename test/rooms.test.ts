@@ -9,6 +9,11 @@ const source = fileURLToPath(new URL("../src", import.meta.url));
 /** From top to bottom: a room, or a part of one, may import from those below it. */
 const ROOMS = [
   "cli",
+  "dashboard/index.ts",
+  "dashboard/page",
+  "dashboard/server",
+  "dashboard/runs",
+  "dashboard/api.ts",
   "ai-sdk",
   "cookbook/index.ts",
   "cookbook/distillation",
@@ -35,6 +40,7 @@ const ROOMS = [
   "local/server/access",
   "local/server/activity.ts",
   "local/server/http",
+  "local/socket.ts",
   "local/model-source.ts",
   "local/hub-model.ts",
   "local/default-model.ts",
@@ -52,7 +58,7 @@ const ROOMS = [
   "transport",
   "wire",
 ];
-const NODE_ROOMS = new Set(["cli", "local"]);
+const NODE_ROOMS = new Set(["cli", "dashboard", "local"]);
 
 /** Where `process.getBuiltinModule` may stand in a room that also runs elsewhere: the name says that it is for Node. */
 const NODE_BUILTINS = /(\.node|\/node-builtins|-thread)\.ts$/;
@@ -78,7 +84,7 @@ const OTHER_FORMATS: Readonly<Record<string, string>> = {
 };
 
 const files = readdirSync(source, { recursive: true, encoding: "utf8" })
-  .filter((file) => file.endsWith(".ts") && !file.endsWith(".test.ts") && !file.includes("/wasm/"))
+  .filter((file) => /\.tsx?$/.test(file) && !file.endsWith(".test.ts") && !file.includes("/wasm/"))
   .map((file) => ({ file, room: file.includes("/") ? file.split("/")[0]! : undefined }));
 
 const read = (file: string) => readFileSync(join(source, file), "utf8");

@@ -14,6 +14,7 @@ import { checkModel } from "./engine/model/base-model.js";
 import type { HubModelOptions } from "./hub-model.js";
 import { type ModelSource, resolveModel } from "./model-source.js";
 import { createServer, type Limits, refuseForeignHost, type ServerActivity } from "./server/index.js";
+import { closeHttp, listen } from "./socket.js";
 import { openStore } from "./store/index.js";
 
 /** What a built-in backend serves, where, and to whom. */
@@ -190,28 +191,4 @@ async function temporaryFolder(closers: (() => Promise<unknown>)[]): Promise<str
     await rm(folder, { recursive: true, force: true });
   });
   return folder;
-}
-
-function listen(http: HttpServer, port: number, host: string): Promise<number> {
-  return new Promise((resolve, reject) => {
-    http.once("error", reject);
-    http.listen(port, host, () => {
-      http.removeListener("error", reject);
-      const address = http.address();
-      resolve(typeof address === "object" && address !== null ? address.port : port);
-    });
-  });
-}
-
-function closeHttp(http: HttpServer): Promise<void> {
-  return new Promise((resolve) => {
-    // A last answer may still be on its way out.
-    const lastCall = setTimeout(() => http.closeAllConnections(), 250);
-    http.close(() => {
-      clearTimeout(lastCall);
-      resolve();
-    });
-    // Clients keep idle connections open for their next request, which is not coming.
-    http.closeIdleConnections();
-  });
 }

@@ -33,6 +33,17 @@ export const COMMANDS: readonly (CommandEntry | CommandGroup)[] = [
     load: () => import("./serve.js"),
   },
   {
+    name: "dashboard",
+    summary: "watch runs in the browser, look at what they say, compare checkpoints",
+    note: "Runs are found in the folders given and four levels below them: those of tinkerts and of the Python cookbook. The page is for this machine alone, and opens with the token in the printed address. Where a server is named or there is an API key, its checkpoints and its state are shown too; the key stays with the command.",
+    examples: [
+      "tinkerts dashboard",
+      "tinkerts dashboard runs ~/experiments --open",
+      "tinkerts dashboard --read-only",
+    ],
+    load: () => import("./dashboard.js"),
+  },
+  {
     name: "doctor",
     summary: "check that everything a program needs is there",
     examples: ["tinkerts doctor", "tinkerts doctor --base-url http://127.0.0.1:8642"],

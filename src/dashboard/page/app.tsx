@@ -1,0 +1,118 @@
+import type { ComponentType } from "preact";
+import { useEffect, useState } from "preact/hooks";
+import type { DashboardInfo } from "../api.js";
+import { connection, goLive } from "./live.js";
+import { linkTo, type Route, useRoute } from "./route.js";
+import { askJson, giveToken, isRefused, takeToken } from "./server.js";
+import { Store, useStore } from "./store.js";
+import { ThemeButton } from "./theme.js";
+import { CurvesView } from "./views/curves.js";
+import { RunsView } from "./views/runs.js";
+
+/** What every view is given. */
+export interface ViewProps {
+  readonly route: Route;
+  readonly info: DashboardInfo;
+}
+
+const VIEWS: readonly {
+  readonly name: string;
+  readonly title: string;
+  readonly View: ComponentType<ViewProps>;
+}[] = [
+  { name: "runs", title: "Runs", View: RunsView },
+  { name: "curves", title: "Curves", View: CurvesView },
+];
+
+const information = new Store<DashboardInfo | undefined>(undefined);
+
+/** The page: who may see it, where one is in it, and whether it is up to date. */
+export function App() {
+  const route = useRoute();
+  const refused = useStore(isRefused);
+  const info = useStore(information);
+  useEffect(() => {
+    takeToken();
+    void askJson<DashboardInfo>("info").then((answer) => {
+      information.set(answer);
+      goLive();
+    });
+  }, []);
+  const shown = VIEWS.find(({ name }) => name === route.view) ?? VIEWS[0]!;
+  useEffect(() => {
+    document.title = `${shown.title} · tinkerts`;
+  }, [shown]);
+  if (refused) return <TokenForm />;
+  // What is looked at stays chosen from view to view.
+  const runs = route.query.getAll("run");
+  return (
+    <>
+      <button type="button" class="skip" onClick={() => document.getElementById("main")?.focus()}>
+        Skip to the content
+      </button>
+      <header class="top">
+        <span class="brand">tinkerts</span>
+        <nav aria-label="Views">
+          {VIEWS.map(({ name, title }) => (
+            <a
+              key={name}
+              href={linkTo(name, { run: runs })}
+              aria-current={name === shown.name ? "page" : undefined}
+            >
+              {title}
+            </a>
+          ))}
+        </nav>
+        <div class="top-end">
+          {info?.isReadOnly && <span class="tag">read-only</span>}
+          <ConnectionSign />
+          <ThemeButton />
+        </div>
+      </header>
+      <main id="main" tabIndex={-1}>
+        <h1 class="visually-hidden">{shown.title}</h1>
+        {info !== undefined && <shown.View route={route} info={info} />}
+      </main>
+    </>
+  );
+}
+
+function ConnectionSign() {
+  const state = useStore(connection);
+  const words = { connecting: "connecting", live: "live", lost: "connection lost, trying again" } as const;
+  return (
+    <span class={`connection ${state}`} role="status">
+      {words[state]}
+    </span>
+  );
+}
+
+function TokenForm() {
+  const [text, setText] = useState("");
+  return (
+    <main class="token">
+      <h1>Which start is this?</h1>
+      <p>
+        This page needs the token of the dashboard that serves it. Open the address that the terminal printed,
+        or paste it here.
+      </p>
+      <form
+        onSubmit={(event) => {
+          event.preventDefault();
+          giveToken(text);
+        }}
+      >
+        <label for="token">Address or token</label>
+        <input
+          id="token"
+          value={text}
+          onInput={(event) => setText(event.currentTarget.value)}
+          autocomplete="off"
+        />
+        <button type="submit" class="primary" disabled={text.trim() === ""}>
+          Open
+        </button>
+      </form>
+    </main>
+  );
+}

@@ -1,0 +1,51 @@
+const SECOND = 1;
+const UNITS: readonly (readonly [name: string, seconds: number])[] = [
+  ["d", 86_400],
+  ["h", 3600],
+  ["min", 60],
+  ["s", SECOND],
+];
+
+/** A number in few characters that loses nothing a person would miss. */
+export function shortNumber(value: number | null | undefined): string {
+  if (value === undefined) return "";
+  if (value === null || !Number.isFinite(value)) return "not a number";
+  const size = Math.abs(value);
+  if (value === 0) return "0";
+  if (size >= 1e6 || size < 1e-3) return value.toExponential(2).replace("e+", "e");
+  if (Number.isInteger(value)) return value.toLocaleString("en-US");
+  return value.toPrecision(4);
+}
+
+/** As wholeNumber, with its thousands apart. */
+export function wholeNumber(value: number): string {
+  return Math.round(value).toLocaleString("en-US");
+}
+
+/** How long something took, in its two greatest units. */
+export function duration(seconds: number): string {
+  if (seconds < 1) return `${seconds.toFixed(1)} s`;
+  const index = UNITS.findIndex(([, length]) => seconds >= length);
+  const [name, length] = UNITS[index]!;
+  const whole = Math.floor(seconds / length);
+  const next = UNITS[index + 1];
+  const rest = next === undefined ? 0 : Math.floor((seconds - whole * length) / next[1]);
+  return rest === 0 ? `${whole} ${name}` : `${whole} ${name} ${rest} ${next![0]}`;
+}
+
+/** How long ago something was. */
+export function age(milliseconds: number, now = Date.now()): string {
+  const seconds = Math.max(0, (now - milliseconds) / 1000);
+  if (seconds < 10) return "just now";
+  const index = UNITS.findIndex(([, length]) => seconds >= length);
+  const [name, length] = UNITS[index]!;
+  return `${Math.floor(seconds / length)} ${name} ago`;
+}
+
+/** A number of bytes. */
+export function bytes(value: number): string {
+  const units = ["B", "KB", "MB", "GB", "TB"];
+  const power = value < 1 ? 0 : Math.min(units.length - 1, Math.floor(Math.log10(value) / 3));
+  const scaled = value / 1000 ** power;
+  return `${scaled >= 100 || power === 0 ? Math.round(scaled) : scaled.toFixed(1)} ${units[power]}`;
+}

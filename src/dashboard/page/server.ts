@@ -1,0 +1,57 @@
+import { Store } from "./store.js";
+
+const TOKEN = "tinkerts-token";
+
+/** Whether the server takes this page's token. */
+export const isRefused = new Store(false);
+
+/** Takes the token out of the address, where nobody shall see it, and keeps it as long as this tab lives. */
+export function takeToken(): void {
+  const found = /^#token=([\w-]+)$/.exec(location.hash);
+  if (found === null) return;
+  sessionStorage.setItem(TOKEN, found[1]!);
+  history.replaceState(null, "", "#/runs");
+}
+
+/** A token that somebody typed, or pasted with its address. */
+export function giveToken(text: string): void {
+  sessionStorage.setItem(TOKEN, /token=([\w-]+)/.exec(text)?.[1] ?? text.trim());
+  location.reload();
+}
+
+/** Asks the dashboard's server; what it refuses is an error with its words. */
+export async function ask(path: string, init: RequestInit = {}): Promise<Response> {
+  const response = await fetch(`./api/${path}`, {
+    ...init,
+    headers: {
+      authorization: `Bearer ${sessionStorage.getItem(TOKEN) ?? ""}`,
+      ...(init.body === undefined ? {} : { "content-type": "application/json" }),
+    },
+  });
+  if (response.ok) return response;
+  if (response.status === 401) isRefused.set(true);
+  const { error } = (await response.json().catch(() => ({}))) as { error?: string };
+  throw new Error(error ?? `The dashboard's server answered ${response.status}.`);
+}
+
+/** The same, for an answer in JSON. */
+export async function askJson<T>(path: string, init?: RequestInit): Promise<T> {
+  return (await ask(path, init)).json() as Promise<T>;
+}
+
+/** The events of a stream, one by one. */
+export async function* eventsOf<T>(response: Response): AsyncGenerator<T, void, undefined> {
+  const reader = response.body!.pipeThrough(new TextDecoderStream()).getReader();
+  let rest = "";
+  try {
+    for (;;) {
+      const { done, value } = await reader.read();
+      if (done) return;
+      const blocks = (rest + value).split("\n\n");
+      rest = blocks.pop()!;
+      for (const block of blocks) if (block.startsWith("data: ")) yield JSON.parse(block.slice(6)) as T;
+    }
+  } finally {
+    await reader.cancel().catch(() => {});
+  }
+}

@@ -1,0 +1,46 @@
+import { type FileHandle, open, stat } from "node:fs/promises";
+import { fileOf, type RunFolder } from "./run-folders.js";
+
+const MAX_ENTRIES = 4096;
+
+/** What was made of files, made again when they have changed. */
+export class FileCache<T> {
+  readonly #make: (path: string) => Promise<T>;
+  readonly #entries = new Map<string, { readonly version: string; readonly value: Promise<T> }>();
+
+  constructor(make: (path: string) => Promise<T>) {
+    this.#make = make;
+  }
+
+  /** Undefined for a file that is not there. */
+  async of(folder: RunFolder, name: string): Promise<{ value: T; modifiedAt: number } | undefined> {
+    const path = await fileOf(folder, name);
+    const found = path === undefined ? undefined : await stat(path).catch(() => undefined);
+    if (path === undefined || found?.isFile() !== true) return undefined;
+    const version = `${found.ino}:${found.size}:${found.mtimeMs}`;
+    let entry = this.#entries.get(path);
+    if (entry?.version !== version) {
+      entry = { version, value: this.#make(path) };
+      this.#entries.delete(path);
+      this.#entries.set(path, entry);
+      const [oldest] = this.#entries.keys();
+      if (this.#entries.size > MAX_ENTRIES && oldest !== undefined) this.#entries.delete(oldest);
+    }
+    return { value: await entry.value, modifiedAt: found.mtimeMs };
+  }
+}
+
+/** The end of a file as text, from a whole line on where something was left out. */
+export async function readEnd(path: string, maxBytes: number): Promise<string> {
+  const handle: FileHandle = await open(path, "r");
+  try {
+    const { size } = await handle.stat();
+    const start = Math.max(0, size - maxBytes);
+    const content = Buffer.alloc(size - start);
+    const { bytesRead } = await handle.read(content, 0, content.length, start);
+    const text = content.toString("utf8", 0, bytesRead);
+    return start === 0 ? text : text.slice(text.indexOf("\n") + 1);
+  } finally {
+    await handle.close();
+  }
+}

@@ -1,0 +1,113 @@
+import { type FileHandle, open } from "node:fs/promises";
+import { errorCode } from "../../files.node.js";
+
+const NEWLINE = 0x0a;
+const CHUNK_BYTES = 1 << 20;
+/** A line beyond this is no line of a log, and is skipped. */
+const MAX_LINE_BYTES = 8 << 20;
+/** So much before the place that was reached must still be there, or the file is another one. */
+const FINGERPRINT_BYTES = 64;
+
+/** What is told of a file while it is read. */
+export interface TailListener {
+  /** Whole lines, one after the other, with the new line at the end of each. */
+  lines(text: string): void;
+  /** What was told before is no longer true: the file was replaced, cut or removed. */
+  reset(): void;
+  /** A line that is too long to be one. */
+  skipped(): void;
+}
+
+/** Reads a file that others write: whole lines only, each once, and from the beginning where the file is another one. */
+export class LineTail {
+  readonly #path: string;
+  readonly #listener: TailListener;
+  #identity: string | undefined;
+  /** Up to here all lines were told. */
+  #offset = 0;
+  /** Up to here the file was looked at, and holds no new line behind `#offset`. */
+  #scanned = 0;
+  #isSkipping = false;
+  #fingerprint: Buffer = Buffer.alloc(0);
+
+  constructor(path: string, listener: TailListener) {
+    this.#path = path;
+    this.#listener = listener;
+  }
+
+  /** Tells what is new. Not to be called again before it is done. */
+  async read(): Promise<void> {
+    let handle: FileHandle;
+    try {
+      handle = await open(this.#path, "r");
+    } catch (error) {
+      if (!["ENOENT", "EACCES", "ENOTDIR"].includes(errorCode(error) ?? "")) throw error;
+      this.#begin(undefined);
+      return;
+    }
+    try {
+      const { dev, ino, size } = await handle.stat();
+      const identity = `${dev}:${ino}`;
+      const isSame =
+        identity === this.#identity && size >= this.#scanned && (await this.#matches(handle, size));
+      if (!isSame) this.#begin(identity);
+      while (this.#scanned < size) await this.#readChunk(handle, size);
+    } finally {
+      await handle.close();
+    }
+  }
+
+  #begin(identity: string | undefined): void {
+    if (this.#identity !== undefined) this.#listener.reset();
+    this.#identity = identity;
+    this.#offset = 0;
+    this.#scanned = 0;
+    this.#isSkipping = false;
+    this.#fingerprint = Buffer.alloc(0);
+  }
+
+  /** A file that was written anew in place may be longer than it was. */
+  async #matches(handle: FileHandle, size: number): Promise<boolean> {
+    const { length } = this.#fingerprint;
+    if (size === this.#scanned || length === 0) return true;
+    const found = Buffer.alloc(length);
+    await handle.read(found, 0, length, this.#offset - length);
+    return found.equals(this.#fingerprint);
+  }
+
+  async #readChunk(handle: FileHandle, size: number): Promise<void> {
+    const pending = this.#isSkipping ? 0 : this.#scanned - this.#offset;
+    const from = this.#scanned - pending;
+    const chunk = Buffer.allocUnsafe(pending + Math.min(CHUNK_BYTES, size - this.#scanned));
+    const { bytesRead } = await handle.read(chunk, 0, chunk.length, from);
+    const content = chunk.subarray(0, bytesRead);
+    if (bytesRead <= pending) {
+      // It became shorter meanwhile, which the next call sees.
+      this.#scanned = size;
+      return;
+    }
+    this.#scanned = from + bytesRead;
+    let start = 0;
+    if (this.#isSkipping) {
+      const end = content.indexOf(NEWLINE);
+      if (end < 0) return;
+      this.#isSkipping = false;
+      start = end + 1;
+      this.#reach(from + start, content.subarray(0, start));
+    }
+    const last = content.lastIndexOf(NEWLINE);
+    if (last >= start) {
+      this.#listener.lines(content.toString("utf8", start, last + 1));
+      this.#reach(from + last + 1, content.subarray(0, last + 1));
+    }
+    if (this.#scanned - this.#offset > MAX_LINE_BYTES) {
+      this.#isSkipping = true;
+      this.#listener.skipped();
+    }
+  }
+
+  #reach(offset: number, content: Buffer): void {
+    this.#offset = offset;
+    this.#fingerprint = Buffer.from(content.subarray(-FINGERPRINT_BYTES));
+  }
+}

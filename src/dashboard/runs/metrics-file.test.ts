@@ -1,0 +1,128 @@
+import { appendFileSync, mkdtempSync, renameSync, rmSync, truncateSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { MetricsFile } from "./metrics-file.js";
+
+const WHOLE = { points: 2000 };
+
+describe("a run's metrics", () => {
+  let folder: string;
+  let path: string;
+  beforeEach(() => {
+    folder = mkdtempSync(join(tmpdir(), "tinkerts-metrics-"));
+    path = join(folder, "metrics.jsonl");
+  });
+  afterEach(() => rmSync(folder, { recursive: true, force: true }));
+
+  const write = (...lines: readonly object[]) =>
+    appendFileSync(path, lines.map((line) => `${JSON.stringify(line)}\n`).join(""));
+
+  it("are read as they grow, half lines when they are whole", async () => {
+    const file = new MetricsFile("run", path);
+    expect((await file.read(WHOLE)).rows).toBe(0);
+    write({ step: 0, loss: 3 }, { step: 1, loss: 2 });
+    const first = await file.read(WHOLE);
+    expect(first.series["loss"]).toMatchObject({ steps: [0, 1], values: [3, 2] });
+    appendFileSync(path, '{"step": 2, "lo');
+    expect(await file.growth(first)).toBeUndefined();
+    appendFileSync(path, 'ss": 1.5, "test/nll": 9}\n');
+    const growth = await file.growth(first);
+    expect(growth).toMatchObject({ from: 2, rows: 3, generation: first.generation });
+    if (growth === "stale" || growth === undefined) throw new Error("there is growth");
+    expect(growth.series["loss"]).toMatchObject({ steps: [2], values: [1.5], stats: { count: 3, min: 1.5 } });
+    expect(growth.series["test/nll"]).toMatchObject({ steps: [2], values: [9] });
+    expect(await file.growth(growth)).toBeUndefined();
+  });
+
+  it.each([
+    ["replaced by another file", () => renameSync(join(folder, "other"), path)],
+    ["cut and written anew, longer than before", () => truncateSync(path, 0)],
+  ])("begin anew where the file was %s", async (_, replace) => {
+    const file = new MetricsFile("run", path);
+    write({ step: 0, loss: 1 }, { step: 1, loss: 1 });
+    const first = await file.read(WHOLE);
+    writeFileSync(join(folder, "other"), "");
+    replace();
+    for (let step = 0; step < 9; step += 1) write({ step, loss: 7 });
+    expect(await file.growth(first)).toBe("stale");
+    const second = await file.read(WHOLE);
+    expect(second.generation).not.toBe(first.generation);
+    expect(second).toMatchObject({ rows: 9, series: { loss: { values: Array(9).fill(7) } } });
+  });
+
+  it("survive what is no number, no object and no line", async () => {
+    appendFileSync(
+      path,
+      '{"step": 0, "loss": NaN, "grad": -Infinity, "note": "<img src=x onerror=alert(1)>"}\n',
+    );
+    appendFileSync(
+      path,
+      'null\n[1]\nTraceback (most recent call last)\n\n{"step": 1, "loss": 1e308, "grad": 1e999}\n',
+    );
+    appendFileSync(path, `${"x".repeat(20 << 20)}\n{"step": 2, "loss": 2, "flag": true, "__proto__": 4}\n`);
+    const { rows, badLines, series, texts } = await new MetricsFile("run", path).read(WHOLE);
+    expect({ rows, badLines }).toEqual({ rows: 3, badLines: 4 });
+    expect(series["loss"]).toMatchObject({
+      values: [null, 1e308, 2],
+      stats: { notFinite: 1, firstNotFiniteStep: 0 },
+    });
+    expect(series["grad"]).toMatchObject({
+      values: [null, null],
+      stats: { notFinite: 2, min: null, last: null },
+    });
+    expect(series["flag"]?.values).toEqual([1]);
+    expect(Object.hasOwn(series, "__proto__")).toBe(true);
+    expect(texts).toEqual({ note: "<img src=x onerror=alert(1)>" });
+  });
+
+  it("keep every peak when they are thinned out, and means for smoothing", async () => {
+    for (let start = 0; start < 50_000; start += 5000)
+      write(
+        ...Array.from({ length: 5000 }, (_, at) => ({
+          step: start + at,
+          loss: start + at === 31_234 ? 99 : 1,
+        })),
+      );
+    const { series } = await new MetricsFile("run", path).read({ points: 1000 });
+    const { steps, values, means, stats } = series["loss"]!;
+    expect(steps.length).toBeLessThanOrEqual(1000);
+    expect(steps[values.indexOf(99)]).toBe(31_234);
+    expect(means?.steps).toHaveLength(500);
+    expect(means?.counts.reduce((sum, count) => sum + count)).toBe(50_000);
+    expect(Math.max(...(means!.values as number[]))).toBeCloseTo(1.98);
+    expect(stats).toMatchObject({ count: 50_000, max: 99, last: 1, lastStep: 49_999 });
+    const part = await new MetricsFile("run", path).read({ points: 1000, fromStep: 31_200, toStep: 31_299 });
+    expect(part.series["loss"]?.steps).toEqual(Array.from({ length: 100 }, (_, at) => 31_200 + at));
+  });
+
+  it("of a run that went back to an earlier step are the ones it wrote last", async () => {
+    write(
+      { step: 0, loss: 5 },
+      { step: 1, loss: 4 },
+      { step: 2, loss: 3 },
+      { step: 1, loss: 2 },
+      { step: 2, loss: 1 },
+    );
+    const { series } = await new MetricsFile("run", path).read(WHOLE);
+    expect(series["loss"]).toMatchObject({ steps: [0, 1, 2], values: [5, 2, 1] });
+  });
+
+  it("have the times of their lines, or those that the steps took", async () => {
+    write({ step: 0, time: 1000, loss: 1 }, { step: 1, time: 1002.5, loss: 1 });
+    expect((await new MetricsFile("run", path).read(WHOLE)).series["loss"]?.times).toEqual([0, 2.5]);
+    writeFileSync(path, "");
+    write({ step: 0, "time/total": 2, loss: 1 }, { step: 1, "time/total": 3, loss: 1 });
+    expect((await new MetricsFile("run", path).read(WHOLE)).series["loss"]?.times).toEqual([2, 5]);
+    writeFileSync(path, "");
+    write({ loss: 1 }, { loss: 2 });
+    const plain = await new MetricsFile("run", path).read(WHOLE);
+    expect(plain).toMatchObject({ hasTimes: false, series: { loss: { steps: [0, 1], times: [] } } });
+  });
+
+  it("are a table that no spreadsheet computes", async () => {
+    write({ step: 0, loss: 1 }, { step: 1, '=cmd|"x"': 2, loss: 3 });
+    const pieces = await new MetricsFile("run", path).csv();
+    expect([...pieces].join("")).toBe('step,loss,"\'=cmd|""x"""\r\n0,1,\r\n1,3,2\r\n');
+  });
+});

@@ -1,0 +1,96 @@
+import { createHash } from "node:crypto";
+import { type Dirent, readdirSync, realpathSync } from "node:fs";
+import { readdir, realpath } from "node:fs/promises";
+import { basename, join, relative, sep } from "node:path";
+import { ValidationError } from "../../errors.js";
+
+const MAX_DEPTH = 4;
+const MAX_FOLDERS = 20_000;
+const MAX_RUNS = 1000;
+const RESCAN_MS = 3000;
+const RUN_FILES = ["metrics.jsonl", "checkpoints.jsonl"];
+const NO_RUNS_BELOW = /^(?:\.|node_modules$|iteration_\d+$)/;
+
+/** A folder that holds a run. */
+export interface RunFolder {
+  /** Names it to the page, which never names a path. */
+  readonly id: string;
+  readonly name: string;
+  readonly path: string;
+  /** The given folder that it lies in. */
+  readonly root: string;
+}
+
+/** The runs below the folders that were given; nothing outside them is ever read. */
+export class RunFolders {
+  /** Without symbolic links. */
+  readonly roots: readonly string[];
+  isCut = false;
+  #found: ReadonlyMap<string, RunFolder> = new Map();
+  #scannedAt = Number.NEGATIVE_INFINITY;
+  #scanning: Promise<void> | undefined;
+
+  constructor(folders: readonly string[]) {
+    const roots = folders.map((folder, index) => {
+      try {
+        const root = realpathSync(folder);
+        readdirSync(root);
+        return root;
+      } catch {
+        throw new ValidationError(`folders[${index}]`, `folders[${index}] must be a folder, got ${folder}`);
+      }
+    });
+    this.roots = [...new Set(roots)];
+  }
+
+  async list(): Promise<readonly RunFolder[]> {
+    if (performance.now() - this.#scannedAt > RESCAN_MS) {
+      this.#scanning ??= this.#scan().finally(() => {
+        this.#scanning = undefined;
+      });
+      await this.#scanning;
+    }
+    return [...this.#found.values()];
+  }
+
+  /** The run of an id; undefined where there is none, or no longer. */
+  async find(id: string): Promise<RunFolder | undefined> {
+    if (!this.#found.has(id)) await this.list();
+    return this.#found.get(id);
+  }
+
+  async #scan(): Promise<void> {
+    const found = new Map<string, RunFolder>();
+    let left = MAX_FOLDERS;
+    const look = async (root: string, path: string, depth: number): Promise<void> => {
+      if (left <= 0 || found.size >= MAX_RUNS) return;
+      left -= 1;
+      const entries: readonly Dirent[] = await readdir(path, { withFileTypes: true }).catch(() => []);
+      if (entries.some((entry) => RUN_FILES.includes(entry.name) && entry.isFile())) {
+        const id = idOf(path);
+        if (!found.has(id)) found.set(id, { id, name: relative(root, path) || basename(path), path, root });
+      }
+      if (depth === MAX_DEPTH) return;
+      for (const entry of entries)
+        if (entry.isDirectory() && !NO_RUNS_BELOW.test(entry.name))
+          await look(root, join(path, entry.name), depth + 1);
+    };
+    for (const root of this.roots) await look(root, root, 0);
+    this.#found = found;
+    this.isCut = left <= 0 || found.size >= MAX_RUNS;
+    this.#scannedAt = performance.now();
+  }
+}
+
+/** The path of a run's file, if it lies where it seems to: a link may lead out of the given folders. */
+export async function fileOf(
+  { path, root }: RunFolder,
+  ...names: readonly string[]
+): Promise<string | undefined> {
+  const real = await realpath(join(path, ...names)).catch(() => undefined);
+  return real?.startsWith(root + sep) ? real : undefined;
+}
+
+function idOf(path: string): string {
+  return createHash("sha256").update(path).digest("base64url").slice(0, 16);
+}

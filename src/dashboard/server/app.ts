@@ -1,0 +1,79 @@
+import { randomBytes } from "node:crypto";
+import { Hono } from "hono";
+import { HTTPException } from "hono/http-exception";
+import { messageOf, TinkerError, ValidationError } from "../../errors.js";
+import { SDK_VERSION } from "../../version.js";
+import type { DashboardInfo } from "../api.js";
+import { RunFolders } from "../runs/run-folders.js";
+import { RunSummaries } from "../runs/run-summaries.js";
+import { addEventRoute } from "./events.js";
+import { guardData, guardPage } from "./guard.js";
+import { addPageFiles } from "./page-files.js";
+import { addRunRoutes, MetricsFiles } from "./run-routes.js";
+import { serverName } from "./server-status.js";
+import type { TinkerServer } from "./tinker-server.js";
+
+/** What a dashboard shows. */
+export interface DashboardOptions {
+  /** Where runs are looked for; nothing outside is read. */
+  readonly folders: readonly string[];
+  /** The server whose checkpoints and state are shown; none: folders alone. */
+  readonly server?: TinkerServer | undefined;
+  /** Nothing can be changed, deleted or sampled. */
+  readonly readOnly?: boolean | undefined;
+  /** Where the page lies on its server: "/dashboard"; "" by default. */
+  readonly basePath?: string | undefined;
+}
+
+/** A dashboard without a socket. */
+export interface Dashboard {
+  /** Made at each start; who has it may see and do everything that the page can. */
+  readonly token: string;
+  /** Answers what lies below the base path. */
+  fetch(request: Request): Response | Promise<Response>;
+  /** Ends the streams of all pages. */
+  close(): void;
+}
+
+/** What the routes of a dashboard work with. */
+export interface DashboardParts {
+  readonly folders: RunFolders;
+  readonly summaries: RunSummaries;
+  readonly metrics: MetricsFiles;
+  readonly server: TinkerServer | undefined;
+  readonly isReadOnly: boolean;
+  /** Aborted when the dashboard is closed. */
+  readonly closed: AbortSignal;
+}
+
+/** The dashboard's page and its data as a function from request to response. */
+export function createDashboard(options: DashboardOptions): Dashboard {
+  const { server, readOnly: isReadOnly = false, basePath = "" } = options;
+  const folders = new RunFolders(options.folders);
+  const closing = new AbortController();
+  const token = randomBytes(24).toString("base64url");
+  const parts: DashboardParts = {
+    folders,
+    summaries: new RunSummaries(folders),
+    metrics: new MetricsFiles(),
+    server,
+    isReadOnly,
+    closed: closing.signal,
+  };
+  const app = new Hono().basePath(basePath);
+  app.onError((error, context) => {
+    if (error instanceof HTTPException) return context.json({ error: error.message }, error.status);
+    const status = error instanceof ValidationError ? 400 : error instanceof TinkerError ? 502 : 500;
+    return context.json({ error: messageOf(error) }, status);
+  });
+  app.notFound((context) => context.json({ error: `There is no ${context.req.path} here.` }, 404));
+  app.use(guardPage());
+  addPageFiles(app);
+  app.use("/api/*", guardData(token));
+  app.get("/api/info", (context) =>
+    context.json({ version: SDK_VERSION, isReadOnly, server: serverName(server) } satisfies DashboardInfo),
+  );
+  addRunRoutes(app, parts);
+  addEventRoute(app, parts);
+  return { token, fetch: (request) => app.fetch(request), close: () => closing.abort() };
+}

@@ -1,0 +1,71 @@
+import { Readable } from "node:stream";
+import type { Context, Hono } from "hono";
+import { HTTPException } from "hono/http-exception";
+import { wrongValue } from "../../wire/fields/check-keys.js";
+import { MetricsFile } from "../runs/metrics-file.js";
+import { fileOf, type RunFolder } from "../runs/run-folders.js";
+import type { DashboardParts } from "./app.js";
+
+const DEFAULT_POINTS = 2000;
+const MAX_POINTS = 20_000;
+/** Runs whose metrics stay in memory. */
+const MAX_METRICS_FILES = 16;
+
+/** The metrics of the runs that were looked at last. */
+export class MetricsFiles {
+  readonly #files = new Map<string, MetricsFile>();
+
+  async of(folder: RunFolder): Promise<MetricsFile> {
+    // The folder may have become a link since it was found.
+    const path = (await fileOf(folder, "metrics.jsonl")) ?? "";
+    const key = `${folder.id} ${path}`;
+    const file = this.#files.get(key) ?? new MetricsFile(folder.id, path);
+    this.#files.delete(key);
+    this.#files.set(key, file);
+    const [oldest] = this.#files.keys();
+    if (this.#files.size > MAX_METRICS_FILES && oldest !== undefined) this.#files.delete(oldest);
+    return file;
+  }
+}
+
+/** Runs, their settings and their metrics. */
+export function addRunRoutes(app: Hono, parts: DashboardParts): void {
+  const { summaries, metrics } = parts;
+  app.get("/api/runs", async (context) => context.json(await summaries.list()));
+  app.get("/api/runs/:run", async (context) =>
+    context.json(await summaries.details(await runOf(context, parts))),
+  );
+  app.get("/api/runs/:run/metrics", async (context) => {
+    const file = await metrics.of(await runOf(context, parts));
+    const window = {
+      points: Math.min(numberIn(context, "points") ?? DEFAULT_POINTS, MAX_POINTS),
+      fromStep: numberIn(context, "from"),
+      toStep: numberIn(context, "to"),
+    };
+    return context.json(await file.read(window));
+  });
+  app.get("/api/runs/:run/metrics.csv", async (context) => {
+    const file = await metrics.of(await runOf(context, parts));
+    const pieces = Readable.toWeb(Readable.from(await file.csv())) as ReadableStream<string>;
+    return context.body(pieces.pipeThrough(new TextEncoderStream()), 200, {
+      "content-type": "text/csv; charset=utf-8",
+    });
+  });
+}
+
+/** The run that a path names. */
+export async function runOf(context: Context, { folders }: DashboardParts): Promise<RunFolder> {
+  const id = context.req.param("run") ?? "";
+  const folder = await folders.find(id);
+  if (folder === undefined) throw new HTTPException(404, { message: "There is no such run, or no longer." });
+  return folder;
+}
+
+/** A number of the query. */
+export function numberIn(context: Context, name: string): number | undefined {
+  const text = context.req.query(name);
+  if (text === undefined) return undefined;
+  const value = Number(text);
+  if (text.trim() === "" || !Number.isFinite(value)) throw wrongValue(name, "a number", text);
+  return value;
+}

@@ -1,0 +1,13 @@
+import type { RestClient, ServiceClient } from "../../clients/index.js";
+import type { ServerActivity } from "../../local/server/index.js";
+
+/** The Tinker server that a dashboard asks, with whatever key that takes: the page never sees one. */
+export interface TinkerServer {
+  /** As people know it. */
+  readonly address: string;
+  rest(): Promise<RestClient>;
+  /** Called when something is to be sampled: opens a session where none is open. */
+  service(): Promise<ServiceClient>;
+  /** Of a built-in server in this process. */
+  readonly activity?: ServerActivity | undefined;
+}
