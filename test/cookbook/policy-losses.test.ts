@@ -1,18 +1,29 @@
 import { readFileSync } from "node:fs";
-import { describe, expect, it } from "vitest";
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import type { TrainingClient } from "../../src/clients/index.js";
 import type { TrajectoryGroup } from "../../src/cookbook/environments/index.js";
 import { gspoLoss } from "../../src/cookbook/reinforcement/gspo.js";
 import {
   type AdvantageRule,
+  assembleData,
   groupAdvantages,
   klPenalty,
+  klSampleTrain,
   type PolicyLossName,
   policyLoss,
+  postKl,
   type RolloutDatum,
 } from "../../src/cookbook/reinforcement/index.js";
+import { samplerPolicy } from "../../src/cookbook/rollouts/index.js";
+import { ServiceClient } from "../../src/index.js";
 import type { LossConfig } from "../../src/local/engine/engine.js";
+import { startEngine } from "../../src/local/engine/index.js";
 import { gatherLossInputs, tokenLosses } from "../../src/local/engine/training/token-losses.js";
+import { type LocalBackend, startLocalBackend } from "../../src/local/index.js";
 import { Tensor } from "../../src/training/autograd/index.js";
 import { evaluateCustomLoss } from "../../src/training/custom-loss.js";
 import { type Datum, ModelInput, type PublishedLoss } from "../../src/wire/index.js";
@@ -83,11 +94,11 @@ function trainerWith(logprobs: readonly Float32Array[]) {
   return { training: training as unknown as TrainingClient, learnt };
 }
 
-function expectClose(own: readonly number[], expected: readonly number[], what: string): void {
+function expectClose(own: readonly number[], expected: readonly number[], what: string, within = 2e-6): void {
   expect(own.length, what).toBe(expected.length);
   for (const [at, value] of expected.entries())
     expect(Math.abs(own[at]! - value), `${what} ${at}: ${own[at]} for ${value}`).toBeLessThanOrEqual(
-      2e-6 * Math.max(1, Math.abs(value)),
+      within * Math.max(1, Math.abs(value)),
     );
 }
 
@@ -181,5 +192,100 @@ describe("advantages", () => {
   it.each(golden.advantages)("are PyTorch's: $rewards", ({ rewards, ...rules }) => {
     for (const [rule, expected] of Object.entries(rules))
       expectClose([...groupAdvantages(group(rewards), rule as AdvantageRule)], expected, rule);
+  });
+});
+
+describe("on the built-in backend", () => {
+  const model = {
+    name: "test/tiny",
+    path: fileURLToPath(new URL("../fixtures/engine/qwen3", import.meta.url)),
+  };
+  let dataDir: string;
+  let backend: LocalBackend;
+  let service: ServiceClient;
+  beforeAll(async () => {
+    dataDir = await mkdtemp(join(tmpdir(), "tinkerts-policy-"));
+    const engine = await startEngine({ models: [model], threads: 1, inThread: true });
+    backend = await startLocalBackend({ engine, dataDir, listen: false });
+    service = new ServiceClient(backend);
+  });
+  afterAll(async () => {
+    await service.close();
+    await backend.close();
+    await rm(dataDir, { recursive: true });
+  });
+
+  /** Two tries at a prompt, in two turns of which the second reads the first. */
+  async function sampled(): Promise<RolloutDatum[]> {
+    const policy = samplerPolicy(await service.createSamplingClient({ baseModel: model.name }), {
+      maxTokens: 4,
+    });
+    const episode = async (seed: number) => {
+      const seen = [5, 6, 7];
+      const turns = [];
+      for (const news of [[], [8, 9]]) {
+        seen.push(...news);
+        const observation = ModelInput.fromInts([...seen]);
+        const action = await policy.act({ prompt: observation, stop: [] }, { seed });
+        seen.push(...action.tokens);
+        turns.push({
+          observation,
+          action,
+          reward: seed,
+          isDone: false,
+          isMasked: false,
+          metrics: {},
+          logs: {},
+        });
+      }
+      return { turns, finalObservation: ModelInput.empty() };
+    };
+    const trajectories = [await episode(1), await episode(2)];
+    const group = { trajectories, groupRewards: [0, 0.5], metrics: [{}, {}], failures: [], tags: [] };
+    // Not those of the group, whose sum would be 0 however it is scaled.
+    return assembleData([group], [[1, -0.25]]);
+  }
+
+  it("every loss finds the weights that sampled, and a step moves them", async () => {
+    const data = await sampled();
+    expect(data.map(({ mask }) => mask.join(""))).toEqual(["001111001111", "001111001111"]);
+    const sumOver = (value: (datum: RolloutDatum, at: number) => number) =>
+      data.reduce(
+        (sum, datum) => datum.mask.reduce((some, each, at) => some + each * value(datum, at), sum),
+        0,
+      );
+    const byRatio = -sumOver(({ advantages }, at) => advantages[at]!);
+    const byLogprob = -sumOver(({ advantages, logprobs }, at) => advantages[at]! * logprobs[at]!);
+    const expected = {
+      importance_sampling: byRatio,
+      ppo: byRatio,
+      cispo: byLogprob,
+      dro: byLogprob,
+      dapo: byRatio / 16,
+      gspo: byRatio / 16,
+    };
+    for (const [name, loss] of Object.entries(expected) as [PolicyLossName, number][]) {
+      const training = await service.createLoraTrainingClient({ baseModel: model.name, rank: 4 });
+      const pass = policyLoss(name).forwardBackward(training, data);
+      const step = training.optimStep({ learningRate: 0.05 });
+      const { metrics, lossFnOutputs } = await pass;
+      expect(metrics["loss:sum"], name).toBeCloseTo(loss, 4);
+      const trained = lossFnOutputs.map((output) => output["logprobs"]!.data);
+      expect(klSampleTrain(data, trained)["optim/kl_sample_train_v2"], name).toBeLessThan(1e-10);
+      await step;
+      const moved = await postKl(data, await training.saveWeightsAndGetSamplingClient());
+      expect(moved["kl_pre_post_v2"], name).toBeGreaterThan(1e-6);
+    }
+  });
+
+  it("nothing is taken off for a model that is the reference itself", async () => {
+    const data = await sampled();
+    const before = data.map(({ advantages }) => [...advantages]);
+    const reference = await service.createSamplingClient({ baseModel: model.name });
+    const penalty = klPenalty({ reference, coefficient: 10, discount: 0.9 });
+    const metrics = await penalty.apply(data, { signal: new AbortController().signal });
+    expect(metrics["kl_policy_base"]).toBeCloseTo(0, 6);
+    for (const [index, { advantages }] of data.entries())
+      expectClose([...advantages], before[index]!, "advantages", 1e-4);
   });
 });
