@@ -1,8 +1,4 @@
 import { readFileSync } from "node:fs";
-import { mkdtemp, rm } from "node:fs/promises";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
-import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import type { TrainingClient } from "../../src/clients/index.js";
 import type { TrajectoryGroup } from "../../src/cookbook/environments/index.js";
@@ -19,14 +15,13 @@ import {
   type RolloutDatum,
 } from "../../src/cookbook/reinforcement/index.js";
 import { samplerPolicy } from "../../src/cookbook/rollouts/index.js";
-import { ServiceClient } from "../../src/index.js";
+import type { ServiceClient } from "../../src/index.js";
 import type { LossConfig } from "../../src/local/engine/engine.js";
-import { startEngine } from "../../src/local/engine/index.js";
 import { gatherLossInputs, tokenLosses } from "../../src/local/engine/training/token-losses.js";
-import { type LocalBackend, startLocalBackend } from "../../src/local/index.js";
 import { Tensor } from "../../src/training/autograd/index.js";
 import { evaluateCustomLoss } from "../../src/training/custom-loss.js";
 import { type Datum, ModelInput, type PublishedLoss } from "../../src/wire/index.js";
+import { startTinyBackend, TINY } from "../support/tiny-backend.js";
 
 interface GoldenDatum {
   readonly group: number;
@@ -196,28 +191,16 @@ describe("advantages", () => {
 });
 
 describe("on the built-in backend", () => {
-  const model = {
-    name: "test/tiny",
-    path: fileURLToPath(new URL("../fixtures/engine/qwen3", import.meta.url)),
-  };
-  let dataDir: string;
-  let backend: LocalBackend;
+  let close: () => Promise<void>;
   let service: ServiceClient;
   beforeAll(async () => {
-    dataDir = await mkdtemp(join(tmpdir(), "tinkerts-policy-"));
-    const engine = await startEngine({ models: [model], threads: 1, inThread: true });
-    backend = await startLocalBackend({ engine, dataDir, listen: false });
-    service = new ServiceClient(backend);
+    ({ service, close } = await startTinyBackend());
   });
-  afterAll(async () => {
-    await service.close();
-    await backend.close();
-    await rm(dataDir, { recursive: true });
-  });
+  afterAll(() => close());
 
   /** Two tries at a prompt, in two turns of which the second reads the first. */
   async function sampled(): Promise<RolloutDatum[]> {
-    const policy = samplerPolicy(await service.createSamplingClient({ baseModel: model.name }), {
+    const policy = samplerPolicy(await service.createSamplingClient({ baseModel: TINY }), {
       maxTokens: 4,
     });
     const episode = async (seed: number) => {
@@ -265,7 +248,7 @@ describe("on the built-in backend", () => {
       gspo: byRatio / 16,
     };
     for (const [name, loss] of Object.entries(expected) as [PolicyLossName, number][]) {
-      const training = await service.createLoraTrainingClient({ baseModel: model.name, rank: 4 });
+      const training = await service.createLoraTrainingClient({ baseModel: TINY, rank: 4 });
       const pass = policyLoss(name).forwardBackward(training, data);
       const step = training.optimStep({ learningRate: 0.05 });
       const { metrics, lossFnOutputs } = await pass;
@@ -281,7 +264,7 @@ describe("on the built-in backend", () => {
   it("nothing is taken off for a model that is the reference itself", async () => {
     const data = await sampled();
     const before = data.map(({ advantages }) => [...advantages]);
-    const reference = await service.createSamplingClient({ baseModel: model.name });
+    const reference = await service.createSamplingClient({ baseModel: TINY });
     const penalty = klPenalty({ reference, coefficient: 10, discount: 0.9 });
     const metrics = await penalty.apply(data, { signal: new AbortController().signal });
     expect(metrics["kl_policy_base"]).toBeCloseTo(0, 6);

@@ -1,11 +1,5 @@
-import { mkdtemp, rm } from "node:fs/promises";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
-import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { type Datum, ServiceClient, type TrainingClient } from "../../src/index.js";
-import { startEngine } from "../../src/local/engine/index.js";
-import { type LocalBackend, startLocalBackend } from "../../src/local/index.js";
+import type { Datum, ServiceClient, TrainingClient } from "../../src/index.js";
 import {
   logSigmoid,
   mean,
@@ -18,11 +12,7 @@ import {
 } from "../../src/training/autograd/index.js";
 import type { CustomLossFn } from "../../src/training/custom-loss.js";
 import { entropy, klToReference, withRegularizers } from "../../src/training/index.js";
-
-const model = {
-  name: "test/tiny",
-  path: fileURLToPath(new URL("../fixtures/engine/qwen3", import.meta.url)),
-};
+import { startTinyBackend, TINY } from "../support/tiny-backend.js";
 
 const WEIGHTS = Array.from({ length: 12 }, (_, position) => (position < 4 ? 0 : (position % 3) / 8));
 const example = (first: number) => {
@@ -32,21 +22,13 @@ const example = (first: number) => {
 };
 
 describe("custom losses on the built-in backend", () => {
-  let dataDir: string;
-  let backend: LocalBackend;
+  let close: () => Promise<void>;
   let service: ServiceClient;
   beforeAll(async () => {
-    dataDir = await mkdtemp(join(tmpdir(), "tinkerts-custom-"));
-    const engine = await startEngine({ models: [model], threads: 1, inThread: true });
-    backend = await startLocalBackend({ engine, dataDir, listen: false });
-    service = new ServiceClient(backend);
+    ({ service, close } = await startTinyBackend());
   });
-  afterAll(async () => {
-    await service.close();
-    await backend.close();
-    await rm(dataDir, { recursive: true });
-  });
-  const create = (seed: number) => service.createLoraTrainingClient({ baseModel: model.name, rank: 4, seed });
+  afterAll(() => close());
+  const create = (seed: number) => service.createLoraTrainingClient({ baseModel: TINY, rank: 4, seed });
   const logprobsOf = async (training: TrainingClient) =>
     (await training.forward([example(1), example(2)], "cross_entropy")).lossFnOutputs.map((output) =>
       output["logprobs"]!.toArray(),
