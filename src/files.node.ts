@@ -27,10 +27,14 @@ export async function writeFully(handle: FileHandle, bytes: Uint8Array, position
 }
 
 /** Writes a file and waits until the disk has it. */
-export async function writeSynced(path: string, content: string | Uint8Array, mode = 0o666): Promise<void> {
+export async function writeSynced(
+  path: string,
+  content: string | Uint8Array | Iterable<string>,
+  mode = 0o666,
+): Promise<void> {
   const handle = await open(path, "w", mode);
   try {
-    await handle.writeFile(content);
+    await writeFile(handle, content);
     await handle.sync();
   } finally {
     await handle.close();
@@ -40,7 +44,7 @@ export async function writeSynced(path: string, content: string | Uint8Array, mo
 /** Replaces a file in one step: readers and crashes see the old content or the new, never a part. */
 export async function writeFileAtomic(
   path: string,
-  content: string | Uint8Array,
+  content: string | Uint8Array | Iterable<string>,
   mode?: number,
 ): Promise<void> {
   const folder = dirname(path);

@@ -4,6 +4,12 @@ export type { RolloutHooks, RolloutState } from "./hooks.js";
 export { type Policy, type PolicyCall, samplerPolicy } from "./policy.js";
 export { RolloutPool } from "./pool.js";
 export { agentic, rolloutDefaults } from "./presets.js";
+export {
+  type RecordedBatch,
+  type RecordedGroup,
+  rolloutRecords,
+  type TrainedStretch,
+} from "./records.js";
 export { type RolloutGroupOptions, rolloutGroup } from "./rollout-group.js";
 export { runRollout } from "./run-rollout.js";
 export { derivedSeed } from "./seeds.js";
