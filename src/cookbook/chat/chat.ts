@@ -116,7 +116,7 @@ const CONTEXT_OVERFLOW =
   /reads at most \d+|leave room for|context (?:window|length)|context_length|too long for/i;
 
 /** Tools are declared before the conversation, together with what its system message says. */
-function withTools(
+export function withTools(
   renderer: Renderer,
   messages: readonly Message[],
   tools: readonly ToolDeclaration[] | undefined,

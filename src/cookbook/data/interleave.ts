@@ -19,7 +19,7 @@ export function interleave<T>(sources: readonly MixedSource<T>[]): Source<T> {
   return { open: async () => interleaveRows(await openAll(sources.map(({ source }) => source)), weights) };
 }
 
-function checkWeights(weights: readonly (number | undefined)[]): readonly number[] | undefined {
+export function checkWeights(weights: readonly (number | undefined)[]): readonly number[] | undefined {
   const given = weights.filter((weight) => weight !== undefined);
   if (given.length === 0) return undefined;
   if (given.length < weights.length) {

@@ -2,9 +2,9 @@ import { ValidationError } from "../../errors.js";
 import { type Message, type ParseTermination, type Renderer, textOf } from "../../renderers/index.js";
 import { untilAborted } from "../../transport/index.js";
 import { checkObject, type StopReason, wrongValue } from "../../wire/index.js";
-import { checkWhole } from "../data/rows.js";
-import type { Action, Environment, EnvironmentGroup, GroupSource, StepResult } from "./environment.js";
-import { type InOrder, replay } from "./replay.js";
+import type { Action, Environment, GroupSource, StepResult } from "./environment.js";
+import { type EnvironmentGroupOptions, groupsOf } from "./environment-groups.js";
+import type { InOrder } from "./replay.js";
 import { type Rewarded, type RewardResult, readReward } from "./reward.js";
 
 /** Something to answer: a text or a conversation, and whatever else your reward wants to know. */
@@ -29,7 +29,8 @@ export interface ProblemAnswer<P = Problem> {
 }
 
 /** Where problems come from and what answers are worth. */
-export interface ProblemGroupOptions<P extends Problem> {
+export interface ProblemGroupOptions<P extends Problem>
+  extends Omit<EnvironmentGroupOptions<P>, "tasks" | "environment"> {
   /** An array is shuffled in each epoch; what else can be iterated comes in its order; a function is asked by number. */
   readonly problems: InOrder<P>;
   readonly reward: (answer: ProblemAnswer<P>) => RewardResult | Promise<RewardResult>;
@@ -40,37 +41,21 @@ export interface ProblemGroupOptions<P extends Problem> {
   readonly format?: ((answer: ProblemAnswer<P>) => boolean | number | Promise<boolean | number>) | undefined;
   /** Taken off for a wrong form. Default: 0.1. */
   readonly formatWeight?: number | undefined;
-  /** Tries at each problem, which are compared with each other. */
-  readonly groupSize: number;
   readonly renderer: Renderer;
-  /** Decides the order of an array's epochs. Default: 0. */
-  readonly seed?: number | undefined;
-  /** Names under which metrics are counted too. */
-  readonly tags?: readonly string[] | ((problem: P) => readonly string[]) | undefined;
 }
 
 const FORMAT_WEIGHT = 0.1;
 
-/** Groups of tries at problems, each rewarded by a function. How problems are taken and replayed: see `problems`. */
+/** Groups of tries at problems, each rewarded by a function. How problems are taken and replayed: see `InOrder`. */
 export function problemGroups<P extends Problem>(options: ProblemGroupOptions<P>): GroupSource {
-  const { problems, reward, format, groupSize, seed = 0, tags = [] } = options;
-  checkWhole("groupSize", groupSize, 1);
-  for (const [name, value] of Object.entries({ reward, format: format ?? reward })) {
+  const { problems, reward, format = reward } = options;
+  for (const [name, value] of Object.entries({ reward, format })) {
     if (typeof value !== "function") throw wrongValue(name, "a function", value);
   }
-  const taken = replay(problems, { seed, field: "problems" });
-  const group = async (index: number): Promise<EnvironmentGroup | undefined> => {
-    checkWhole("index", index, 0);
-    const problem = await taken.at(index);
-    if (problem === undefined) return undefined;
-    const messages = messagesOf(problem, `problems[${index}]`);
-    return {
-      makeEnvironments: () =>
-        Array.from({ length: groupSize }, () => problemEnvironment(problem, messages, options)),
-      tags: typeof tags === "function" ? tags(problem) : tags,
-    };
-  };
-  return { length: taken.length, group, close: () => taken.close() };
+  return groupsOf("problems", { ...options, tasks: problems }, (problem, field) => {
+    const messages = messagesOf(problem, field);
+    return () => problemEnvironment(problem, messages, options);
+  });
 }
 
 function messagesOf(problem: Problem, field: string): readonly Message[] {

@@ -3,7 +3,15 @@ import { wrongValue } from "../../wire/index.js";
 import { permutation } from "../data/permutation.js";
 import { checkWhole } from "../data/rows.js";
 
-/** Things one after the other: a list, whatever can be iterated, or a function of their number. */
+/**
+ * Things one after the other, which can be asked for by number, and again when a run goes back to a checkpoint.
+ * - An array comes in an order of its own in each epoch, which the seed decides, over and over.
+ * - A function is asked for each number; it gives undefined behind its last one.
+ * - What can be iterated anew (a `Set`, an object whose `[Symbol.iterator]` makes a new iterator each time) comes in its
+ *   order, over and over; for what lies far back it is iterated from the beginning again.
+ * - A generator comes in its order and ends when it ends. Its last 65,536 things are remembered; asking for older ones
+ *   is an error. A run that is resumed in another process takes as many from the new generator as it had taken.
+ */
 export type InOrder<T> =
   | Iterable<T>
   | AsyncIterable<T>
@@ -21,15 +29,7 @@ export interface Replay<T> {
 /** Of an iterator that cannot begin anew, these many things are remembered for a run that goes back to a checkpoint. */
 const MAX_KEPT = 65_536;
 
-/**
- * Makes things askable by number.
- * - An array comes in an order of its own in each epoch, which the seed decides, over and over.
- * - A function is asked for each number; it gives undefined behind its last one.
- * - What can be iterated anew (a `Set`, an object whose `[Symbol.iterator]` makes a new iterator each time) comes in its
- *   order, over and over; for what lies far back it is iterated from the beginning again.
- * - A generator comes in its order and ends when it ends. Its last 65,536 things are remembered; asking for older ones
- *   is an error. A run that is resumed in another process takes as many from the new generator as it had taken.
- */
+/** Makes things askable by number. */
 export function replay<T>(things: InOrder<T>, { seed, field }: { seed: number; field: string }): Replay<T> {
   checkWhole("seed", seed, 0);
   if (Array.isArray(things)) return replayArray(things as readonly T[], seed, field);

@@ -21,8 +21,9 @@ export function readReward(given: RewardResult, field = "reward"): Rewarded {
       `${field} must return a finite number or { reward: number }, got ${describe(given)}`,
     );
   }
-  for (const [name, value] of Object.entries(rewarded.metrics ?? {})) {
+  const { reward, metrics, logs }: Rewarded = rewarded;
+  for (const [name, value] of Object.entries(metrics ?? {})) {
     if (typeof value !== "number") throw wrongValue(`metrics.${name} of ${field}`, "a number", value);
   }
-  return rewarded;
+  return { reward, metrics, logs };
 }
