@@ -122,7 +122,7 @@ describe.each(
         computeLogprobs: async () => [null, ...reference[asked++]!],
       };
       const penalty = klPenalty({ ...options, reference: sampler as never });
-      const metrics = await penalty.apply(rollouts, { signal: new AbortController().signal });
+      const metrics = await penalty.apply(rollouts, { groups: [], signal: new AbortController().signal });
       expectClose([metrics["kl_policy_base"]!], [mean], "mean");
       for (const [index, expected] of advantages.entries())
         expectClose([...rollouts[index]!.advantages], expected, `advantages of data[${index}]`);

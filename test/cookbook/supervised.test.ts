@@ -1,4 +1,4 @@
-import { mkdtemp, readdir, readFile, rm } from "node:fs/promises";
+import { mkdtemp, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
@@ -15,8 +15,8 @@ import {
 } from "../../src/cookbook/supervised/index.js";
 import { ServiceClient } from "../../src/index.js";
 import { type LocalBackend, startLocalBackend } from "../../src/local/index.js";
-import { runFolderName } from "../../src/local/store/names.js";
 import { silent } from "../local/raw-client.js";
+import { atStep, lines, untimed, weightsAt } from "./run-files.js";
 
 const question = (word: string) => ({ role: "user", content: `Pig Latin: ${word}` });
 const row = (word: string) => ({
@@ -55,36 +55,6 @@ const train = (options: Partial<TrainSupervisedOptions> = {}) =>
     loggers: [],
     ...options,
   });
-
-const lines = async (folder: string, file: string): Promise<Record<string, unknown>[]> =>
-  (await readFile(join(folder, file), "utf8"))
-    .trim()
-    .split("\n")
-    .map((line) => JSON.parse(line) as Record<string, unknown>);
-
-/** The bytes of weights and optimizer, as the backend has them on disk. */
-async function weightsAt(path: string): Promise<Record<string, string>> {
-  const [run, kind, name] = path.slice("tinker://".length).split("/") as [string, string, string];
-  const folder = join(backend.dataDir, "runs", runFolderName(run), "checkpoints", kind, name);
-  const files = (await readdir(folder)).filter((file) => file.endsWith(".safetensors"));
-  expect(files.length).toBeGreaterThan(1);
-  const contents = files.map(async (file) => [file, (await readFile(join(folder, file))).toString("base64")]);
-  return Object.fromEntries(await Promise.all(contents)) as Record<string, string>;
-}
-
-const untimed = (metrics: readonly Record<string, unknown>[]) =>
-  metrics.map((line) =>
-    Object.fromEntries(Object.entries(line).filter(([name]) => !name.startsWith("time"))),
-  );
-
-/** Calls back when a step is logged. */
-const atStep = (wanted: number, act: () => void): TrainingLogger => ({
-  config: () => {},
-  metrics: (_, step) => {
-    if (step === wanted) act();
-  },
-  close: () => {},
-});
 
 describe("trainSupervised", () => {
   it("teaches nano Pig Latin, and says what it does", async () => {
@@ -236,7 +206,7 @@ describe("trainSupervised", () => {
     expect(notes.join("\n")).toMatch(
       /Going on after \d+ steps.*\n(?:.*\n)*Step \d+ failed \(.*\n.*Trying again/,
     );
-    expect(await weightsAt(run.statePath)).toEqual(await weightsAt(whole.statePath));
+    expect(await weightsAt(backend, run.statePath)).toEqual(await weightsAt(backend, whole.statePath));
     expect(untimed(await lines(folder, "metrics.jsonl"))).toEqual(
       untimed(await lines(join(home, "whole"), "metrics.jsonl")),
     );

@@ -183,7 +183,7 @@ const withoutThinking = ({ examples }: Answered): readonly ExampleResult[] =>
   examples.map(({ thinking: _, ...example }) => example);
 
 /** Works on several items at a time; the first failure ends the others, and is thrown when they have ended. */
-async function inParallel<T>(
+export async function inParallel<T>(
   items: readonly T[],
   concurrency: number,
   signal: AbortSignal | undefined,

@@ -1,14 +1,19 @@
 import { TinkerError, ValidationError } from "../../errors.js";
 import type { ModelInput } from "../../wire/index.js";
+import type { RolledGroup } from "./group-feed.js";
 import { countTaught, type RolloutDatum } from "./rollout-datum.js";
 
 /** Changes advantages before they are trained with. Groups that were rewarded alike are kept for it. */
 export interface AdvantagePenalty {
   /** Changes `advantages` in place, and gives metrics. */
-  apply(
-    data: readonly RolloutDatum[],
-    context: { readonly signal: AbortSignal },
-  ): Promise<Readonly<Record<string, number>>>;
+  apply(data: readonly RolloutDatum[], context: PenaltyContext): Promise<Readonly<Record<string, number>>>;
+}
+
+/** What a penalty may know besides the data. */
+export interface PenaltyContext {
+  /** Those that the data are of: `groups[datum.group]`. */
+  readonly groups: readonly RolledGroup[];
+  readonly signal: AbortSignal;
 }
 
 /** Says how likely the tokens of a text are. A SamplingClient does. */

@@ -45,6 +45,11 @@ export interface TrainingSpec<State> extends RunPlan {
   /** What is measured with the evaluators. */
   readonly heldOut?: MeasureWeights<State> | undefined;
   /**
+   * Whether there is anything to train on at this step; without it the run ends here. What it finds out may be kept for
+   * `step`, which is called next. Default: there always is.
+   */
+  hasWork?(training: TrainingClient, step: number, context: TrainingContext<State>): Promise<boolean>;
+  /**
    * Trains one step. The same number and state mean the same data whenever it is called. It sends its requests in order
    * and may return before they are done.
    */

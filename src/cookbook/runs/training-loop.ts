@@ -153,19 +153,37 @@ export class TrainingLoop<State> {
   async #measure(
     training: TrainingClient,
     batch: number,
-    { signal, end, addMetrics }: StepContext<ServiceClient>,
+    context: StepContext<ServiceClient>,
   ): Promise<void> {
     const plan = this.#evaluation;
+    const { spec } = this.#parts;
+    const isDue = isEvaluated(batch, plan);
+    const isOver = isDue && (await this.#evaluate(training, batch, context));
+    if (isOver || batch === plan.steps || spec.hasWork === undefined) return;
+    if (await spec.hasWork(training, batch, this.#contextOf(batch, context))) return;
+    context.end();
+    // The last weights are always measured.
+    if (!isDue && isEvaluated(plan.steps, plan)) await this.#evaluate(training, batch, context);
+  }
+
+  /** Whether so many evaluations brought nothing better that the run ends. */
+  async #evaluate(
+    training: TrainingClient,
+    batch: number,
+    { signal, end, addMetrics }: StepContext<ServiceClient>,
+  ): Promise<boolean> {
+    const plan = this.#evaluation;
     const { best } = plan;
-    if (!isEvaluated(batch, plan)) return;
     // One at a time: training may run ahead of an evaluation, and not of two.
     await this.#evaluating;
     const evaluating = startEvaluation(training, { batch, state: this.#after(batch).state }, plan, signal);
     this.#evaluating = evaluating.catch(() => {});
     addMetrics(evaluating);
-    if (best?.patience === undefined) return;
+    if (best?.patience === undefined) return false;
     await evaluating;
-    if (best.isOver(batch, plan.every)) end();
+    const isOver = best.isOver(batch, plan.every);
+    if (isOver) end();
+    return isOver;
   }
 
   #notANumber(step: number, loss: number): TinkerError {

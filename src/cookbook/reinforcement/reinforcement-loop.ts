@@ -1,0 +1,221 @@
+import type { SamplingClient, ServiceClient, TrainingClient } from "../../clients/index.js";
+import { TinkerError } from "../../errors.js";
+import type { ForwardBackwardOutput, OptimStepResponse } from "../../wire/index.js";
+import type { GroupSource, Metrics } from "../environments/index.js";
+import { FailureCounts, RolloutPool } from "../rollouts/index.js";
+import { adamAt } from "../runs/settings.js";
+import type { TrainingContext } from "../runs/training-loop.js";
+import { dropConstantGroups, groupAdvantages } from "./advantages.js";
+import { assembleData } from "./assemble.js";
+import { GroupFeed, type RolledGroup } from "./group-feed.js";
+import { rollOut } from "./group-source.js";
+import { type AdvantagePenalty, klPenalty, klSampleTrain, postKl } from "./kl.js";
+import type { PolicyLoss } from "./losses.js";
+import { meanMetrics, samplerMetrics, trajectoryMetrics } from "./metrics.js";
+import { lossOf, type ReinforcementSettings } from "./options.js";
+import type { RolloutDatum } from "./rollout-datum.js";
+import type { ReinforcementRunSettings } from "./settings.js";
+import { StepBatch, type StepRequest } from "./step-batch.js";
+
+/** What is saved with each checkpoint: all else follows from the number of the step. */
+export interface ReinforcementState {
+  /** The number of the next group in the source. */
+  readonly nextGroup: number;
+}
+
+type Context = TrainingContext<ReinforcementState>;
+
+/** What lives as long as a training client does. */
+interface Life {
+  readonly training: TrainingClient;
+  readonly feed: GroupFeed<SamplingClient>;
+  readonly penalties: readonly AdvantagePenalty[];
+}
+
+/** A step under way. */
+interface Work {
+  readonly batch: StepBatch;
+  readonly first: StepRequest;
+  readonly requests: AsyncGenerator<StepRequest>;
+  readonly penaltyMetrics: Metrics[];
+  readonly startedMs: number;
+}
+
+/** Samples groups, and trains on them; all three modes are this loop, with sampling further ahead or data in more parts. */
+export class ReinforcementLoop {
+  readonly #options: ReinforcementSettings;
+  readonly #settings: ReinforcementRunSettings;
+  readonly #source: GroupSource;
+  readonly #loss: PolicyLoss;
+  readonly #pool = new RolloutPool();
+  readonly #failures = new FailureCounts();
+  #life: Life | undefined;
+  #work: Work | undefined;
+
+  constructor(options: ReinforcementSettings, settings: ReinforcementRunSettings, source: GroupSource) {
+    this.#options = options;
+    this.#settings = settings;
+    this.#source = source;
+    this.#loss = lossOf(settings.loss);
+  }
+
+  /** Whether there is something to learn from at this step; it is kept for the step. */
+  async hasWork(training: TrainingClient, step: number, context: Context): Promise<boolean> {
+    const startedMs = performance.now();
+    const life = this.#life?.training === training ? this.#life : await this.#begin(training, step, context);
+    const penaltyMetrics: Metrics[] = [];
+    const prepare = (groups: readonly RolledGroup[]) =>
+      this.#prepare(groups, life, penaltyMetrics, context.signal);
+    const batch = new StepBatch(
+      life.feed,
+      { ...this.#settings, prepare },
+      { step, first: firstGroup(context) },
+    );
+    const requests = batch.requests();
+    const { value: first } = await requests.next();
+    if (first !== undefined) {
+      this.#work = { batch, first, requests, penaltyMetrics, startedMs };
+      return true;
+    }
+    if (step === 0) throw new TinkerError(`Nothing was trained: ${batch.reason}.`);
+    context.note(`The run ends after ${step} of ${this.#settings.steps} steps: ${batch.reason}.`);
+    return false;
+  }
+
+  /** Trains on what `hasWork` has found, and on the rest of the batch as it comes. */
+  async step(training: TrainingClient, step: number, context: Context): Promise<void> {
+    const { batch, first, requests, penaltyMetrics, startedMs } = this.#work!;
+    const { signal } = context;
+    const { steps, measuresPostKl } = this.#settings;
+    const adam = adamAt(this.#settings, step);
+    const passes: Pass[] = [];
+    const updates: PromiseLike<OptimStepResponse>[] = [];
+    for (let next: StepRequest | undefined = first; next !== undefined; ) {
+      if (next.type === "update") updates.push(training.optimStep(adam, { signal }));
+      else
+        passes.push({ data: next.data, output: this.#loss.forwardBackward(training, next.data, { signal }) });
+      next = (await requests.next()).value ?? undefined;
+    }
+    const sampledMs = performance.now();
+    for (const { group } of batch.groups) this.#failures.add(group);
+    context.keepState({ nextGroup: batch.nextGroup });
+    const data = passes.flatMap((pass) => pass.data);
+    context.countTokens(data.reduce((sum, { input }) => sum + input.length, 0));
+    const sampler =
+      step + 1 < steps || measuresPostKl ? this.#refresh(this.#life!, step + 1, signal) : undefined;
+    const results = async () => {
+      await this.#options.onRollouts?.({ step, groups: batch.groups });
+      const outputs = await Promise.all(passes.map(({ output }) => output));
+      const [update] = (await Promise.all(updates)).slice(-1);
+      for (const { metrics } of outputs) if ("loss:sum" in metrics) context.checkLoss(metrics["loss:sum"]!);
+      const doneMs = performance.now();
+      return {
+        "progress/batch": step,
+        "progress/done_frac": (step + 1) / steps,
+        "optim/lr": adam.learningRate,
+        ...trajectoryMetrics(batch.groups.map(({ group }) => group)),
+        ...meanMetrics(penaltyMetrics),
+        ...update?.metrics,
+        ...klSampleTrain(data, logprobsOf(outputs)),
+        ...(measuresPostKl && (await postKl(data, await sampler!, signal))),
+        ...this.#modeMetrics(step, batch.groups),
+        ...this.#failures.metrics(),
+        "time/sampling": (sampledMs - startedMs) / 1000,
+        "time/train": (doneMs - sampledMs) / 1000,
+        "time/total": (doneMs - startedMs) / 1000,
+      };
+    };
+    context.addMetrics(results());
+  }
+
+  async #begin(training: TrainingClient, step: number, context: Context): Promise<Life> {
+    const { service, signal } = context;
+    const { model, seed, groupsPerBatch, maxStepsOffPolicy, steps } = this.#settings;
+    const feed = new GroupFeed<SamplingClient>(
+      {
+        groupsPerBatch,
+        maxStepsOffPolicy,
+        steps,
+        rollOut: (index, sampler) =>
+          rollOut(this.#source, index, sampler, {
+            model,
+            seed,
+            signal,
+            pool: this.#pool,
+            acting: this.#options,
+          }),
+      },
+      { step, first: firstGroup(context) },
+    );
+    const life = { training, feed, penalties: await this.#penalties(service) };
+    this.#life = life;
+    void this.#refresh(life, step, signal);
+    return life;
+  }
+
+  async #penalties(service: ServiceClient): Promise<readonly AdvantagePenalty[]> {
+    const { kl } = this.#settings;
+    const given = (await this.#options.penalties?.(service)) ?? [];
+    if (kl === undefined) return given;
+    const { reference, ...options } = kl;
+    const from = reference.startsWith("tinker://") ? { modelPath: reference } : { baseModel: reference };
+    return [klPenalty({ ...options, reference: await service.createSamplingClient(from) }), ...given];
+  }
+
+  /** Groups are sampled with the weights as they are after the requests made so far. */
+  #refresh({ training, feed }: Life, step: number, signal: AbortSignal): Promise<SamplingClient> {
+    const saving = training.saveWeightsAndGetSamplingClient({ signal });
+    saving.then(
+      (sampler) => feed.refresh(sampler, step),
+      (error: unknown) => feed.fail(error),
+    );
+    return saving;
+  }
+
+  /** Constant groups teach nothing, unless a penalty makes a difference. */
+  async #prepare(
+    rolled: readonly RolledGroup[],
+    { penalties }: Life,
+    metrics: Metrics[],
+    signal: AbortSignal,
+  ): Promise<readonly RolloutDatum[]> {
+    const groups = penalties.length > 0 ? rolled : this.#telling(rolled);
+    const trajectories = groups.map(({ group }) => group);
+    const advantages = trajectories.map((group) => groupAdvantages(group, this.#settings.advantages));
+    const data = assembleData(trajectories, advantages);
+    if (data.length === 0) return data;
+    for (const penalty of penalties) metrics.push(await penalty.apply(data, { groups, signal }));
+    return data;
+  }
+
+  #telling(rolled: readonly RolledGroup[]): readonly RolledGroup[] {
+    const telling = rolled.filter(({ group }) => dropConstantGroups([group]).length > 0);
+    return telling.length === 0 || this.#settings.dropsConstantGroups ? telling : rolled;
+  }
+
+  #modeMetrics(step: number, groups: readonly RolledGroup[]): Metrics {
+    switch (this.#settings.mode) {
+      case "synchronous":
+        return {};
+      case "streamed":
+        return samplerMetrics(groups);
+      case "asynchronous":
+        return { "training_client/step": step, ...samplerMetrics(groups) };
+      default:
+        return this.#settings.mode satisfies never;
+    }
+  }
+}
+
+interface Pass {
+  readonly data: readonly RolloutDatum[];
+  readonly output: PromiseLike<ForwardBackwardOutput>;
+}
+
+function firstGroup({ state }: Context): number {
+  return state?.nextGroup ?? 0;
+}
+
+function logprobsOf(outputs: readonly ForwardBackwardOutput[]): ArrayLike<number>[] {
+  return outputs.flatMap(({ lossFnOutputs }) => lossFnOutputs.map((output) => output["logprobs"]!.data));
+}

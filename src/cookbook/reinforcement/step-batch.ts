@@ -1,0 +1,100 @@
+import { totalRewards } from "../environments/index.js";
+import { isConstant } from "./advantages.js";
+import { splitEvenly } from "./assemble.js";
+import type { GroupFeed, RolledGroup } from "./group-feed.js";
+import type { RolloutDatum } from "./rollout-datum.js";
+
+/** What a step asks of the trainer: the gradients of some data, or a step of the optimizer with those so far. */
+export type StepRequest =
+  | { readonly type: "pass"; readonly data: readonly RolloutDatum[] }
+  | { readonly type: "update" };
+
+/** How a batch is cut, and how groups become data. */
+export interface StepBatchOptions {
+  readonly groupsPerBatch: number;
+  readonly substeps: number;
+  readonly minibatches: number;
+  /** Gives nothing where nothing can be learnt. */
+  readonly prepare: (groups: readonly RolledGroup[]) => Promise<readonly RolloutDatum[]>;
+}
+
+/** So many batches in a row may teach nothing: more of them would not either. */
+const MAX_BATCHES_WITHOUT_DATA = 10;
+
+/** The groups of one step, taken as they come and turned into requests. */
+export class StepBatch {
+  readonly #feed: Pick<GroupFeed<never>, "beginBatch" | "take">;
+  readonly #options: StepBatchOptions;
+  readonly #step: number;
+  /** All that were taken, those that teach nothing included. */
+  readonly groups: RolledGroup[] = [];
+  /** The first group of the next step. */
+  nextGroup: number;
+  #hasEnded = false;
+
+  constructor(
+    feed: Pick<GroupFeed<never>, "beginBatch" | "take">,
+    options: StepBatchOptions,
+    { step, first }: { readonly step: number; readonly first: number },
+  ) {
+    this.#feed = feed;
+    this.#options = options;
+    this.#step = step;
+    this.nextGroup = first;
+  }
+
+  /** None at all where there is nothing to learn from, which `reason` explains. */
+  async *requests(): AsyncGenerator<StepRequest, void, undefined> {
+    for (let batch = 0; batch < MAX_BATCHES_WITHOUT_DATA && !this.#hasEnded; batch += 1) {
+      let isTrained = false;
+      for await (const request of this.#batch()) {
+        isTrained = true;
+        yield request;
+      }
+      if (isTrained) return;
+    }
+  }
+
+  async *#batch(): AsyncGenerator<StepRequest, void, undefined> {
+    const { groupsPerBatch, substeps, minibatches, prepare } = this.#options;
+    const first = this.nextGroup;
+    this.nextGroup += groupsPerBatch;
+    this.#feed.beginBatch(this.#step, first);
+    const numbers = Array.from({ length: groupsPerBatch }, (_, place) => first + place);
+    for (const substep of splitEvenly(numbers, substeps)) {
+      let hasGradients = false;
+      for (const minibatch of splitEvenly(substep, minibatches)) {
+        const taken = await Promise.all(minibatch.map((index) => this.#feed.take(index)));
+        const groups = taken.filter((group) => group !== undefined);
+        this.#hasEnded ||= groups.length < taken.length;
+        this.groups.push(...groups);
+        const data = await prepare(groups);
+        if (data.length === 0) continue;
+        hasGradients = true;
+        yield { type: "pass", data };
+      }
+      if (hasGradients) yield { type: "update" };
+    }
+  }
+
+  /** Why there was nothing to learn from. */
+  get reason(): string {
+    if (this.groups.length === 0) return "the environments have come to their end";
+    const rewards = this.groups.map(({ group }) => totalRewards(group));
+    const failed = rewards.filter(({ length }) => length === 0).length;
+    const constant = rewards.filter(({ length }) => length > 0).filter(isConstant);
+    const all = constant.flat();
+    const mean = all.reduce((sum, reward) => sum + reward, 0) / all.length;
+    const parts = [
+      ...(constant.length > 0
+        ? [`in ${constant.length} all episodes were rewarded alike (${mean.toPrecision(3)} on average)`]
+        : []),
+      ...(failed > 0 ? [`${failed} failed`] : []),
+    ];
+    return (
+      `of the last ${this.groups.length} groups ${parts.join(" and ") || "none had anything that is trained on"}, so there is ` +
+      "nothing to learn from. Easier or harder problems, a reward with more than two values, a larger groupSize or a higher " +
+      "temperature make a difference"
+    );
+  }
+}

@@ -1,0 +1,428 @@
+import { mkdtemp, readFile, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import type { GroupSource, Problem } from "../../src/cookbook/environments/index.js";
+import {
+  type EnvironmentOptions,
+  environmentEvaluator,
+  type ProblemOptions,
+  planReinforcement,
+  type ReinforcementSettings,
+  type RolledGroup,
+  type TrainReinforcementOptions,
+  trainReinforcement,
+} from "../../src/cookbook/reinforcement/index.js";
+import { retryOnFailure } from "../../src/cookbook/rollouts/index.js";
+import { ServiceClient } from "../../src/index.js";
+import { type LocalBackend, startLocalBackend } from "../../src/local/index.js";
+import { silent } from "../local/raw-client.js";
+import { atStep, lines, untimed, weightsAt } from "./run-files.js";
+
+let home: string;
+let backend: LocalBackend;
+let service: ServiceClient;
+beforeAll(async () => {
+  home = await mkdtemp(join(tmpdir(), "tinkerts-reinforcement-"));
+  backend = await startLocalBackend({ dataDir: join(home, "data"), logger: silent });
+  // Over the socket alone, as the backend is exchanged for another at the same place.
+  service = new ServiceClient({ baseURL: backend.baseURL, apiKey: backend.apiKey, logLevel: "off" });
+});
+afterAll(async () => {
+  await service.close();
+  await backend.close();
+  await rm(home, { recursive: true, force: true });
+});
+
+const sum = (index: number) => {
+  const [a, b] = [(index * 7) % 60, (index * 4) % 40];
+  return { prompt: `What is ${a} + ${b}?`, answer: String(a + b) };
+};
+type Sum = ReturnType<typeof sum>;
+const SUMS = Array.from({ length: 30 }, (_, index) => sum(index));
+const isRight = ({ problem, text }: { problem: Sum; text: string }) => (text === problem.answer ? 1 : 0);
+
+type Overrides = Partial<ReinforcementSettings> & {
+  readonly [K in "problems" | "reward"]?: ProblemOptions<Sum>[K] | undefined;
+} & Partial<Pick<EnvironmentOptions, "environments">>;
+
+/** Five steps of four groups with four tries. */
+const train = (options: Overrides = {}) =>
+  trainReinforcement<Sum>({
+    service,
+    model: "tinkerts/nano",
+    problems: SUMS,
+    reward: isRight,
+    groupSize: 4,
+    groupsPerBatch: 4,
+    steps: 5,
+    maxTokens: 6,
+    rank: 4,
+    save: { everySteps: 2 },
+    loggers: [],
+    ...options,
+  } as TrainReinforcementOptions<Sum>);
+
+const groupIndices = (seen: readonly (readonly RolledGroup[])[]) =>
+  seen.map((groups) => groups.map(({ index }) => index));
+
+describe("trainReinforcement", () => {
+  it("makes likelier what is rewarded, and shows it in metrics under upstream's names", async () => {
+    const folder = join(home, "learns");
+    const run = await train({
+      folder,
+      // Half of the sums; a model that adds can find an even number for all.
+      reward: ({ text }) => (/[02468]$/.test(text) ? 1 : 0),
+      groupSize: 8,
+      groupsPerBatch: 6,
+      steps: 8,
+      learningRate: 3e-3,
+      evaluators: [
+        environmentEvaluator({
+          problems: SUMS.slice(0, 10),
+          reward: ({ text }) => ({ reward: Number(/[02468]$/.test(text)), metrics: { length: text.length } }),
+          maxTokens: 6,
+        }),
+      ],
+      evaluateEvery: 8,
+      best: true,
+      kl: { coefficient: 0.01 },
+      measurePostKl: true,
+    });
+    expect(run).toMatchObject({ isFinished: true, steps: 8, restores: 0 });
+    const metrics = await lines(folder, "metrics.jsonl");
+    expect(metrics.map(({ step }) => step)).toEqual([...Array(9).keys()]);
+    const rewards = metrics.slice(0, 8).map((line) => Number(line["env/all/reward/total"]));
+    expect(rewards[0]).toBeLessThan(0.75);
+    expect(rewards.at(-1)).toBeGreaterThan(0.9);
+    expect(metrics.at(-1)!["test/env/all/reward/total"]).toBeGreaterThan(
+      Number(metrics[0]!["test/env/all/reward/total"]),
+    );
+    expect(metrics[0]!["test/env/all/length"]).toBeGreaterThan(1);
+    expect(run.best).toMatchObject({ metric: "test/env/all/reward/total", batch: 8 });
+    for (const [step, line] of metrics.slice(0, 8).entries()) {
+      expect(line).toMatchObject({
+        "progress/batch": step,
+        "progress/done_frac": (step + 1) / 8,
+        "optim/lr": 3e-3,
+        "optim/kl_sample_train_v1": 0,
+        "optim/kl_sample_train_v2": 0,
+        "env/all/total_episodes": 48,
+      });
+      expect(line["kl_policy_base"]).toBeGreaterThanOrEqual(step === 0 ? 0 : 1e-6);
+      expect(Math.abs(Number(line["kl_pre_post_v1"]))).toBeGreaterThan(0);
+    }
+    expect(JSON.parse(await readFile(join(folder, "config.json"), "utf8"))).toMatchObject({
+      group_size: 8,
+      groups_per_batch: 6,
+      lr_schedule: "constant",
+      loss_fn: "importance_sampling",
+      kl_penalty_coef: 0.01,
+      kl_reference: "tinkerts/nano",
+    });
+  }, 120_000);
+
+  it("ends bit for bit the same when it was paused, aborted and cut off from its server", async () => {
+    const settings: Overrides = { substeps: 2, adam: { gradClipNorm: 1 }, schedule: "linear", warmup: 1 };
+    const whole = await train({ ...settings, folder: join(home, "whole") });
+    const folder = join(home, "disturbed");
+    const pause = new AbortController();
+    const paused = await train({
+      ...settings,
+      folder,
+      pauseSignal: pause.signal,
+      loggers: [atStep(0, () => pause.abort())],
+    });
+    expect(paused.isFinished).toBe(false);
+    expect(paused.steps).toBeLessThan(4);
+
+    const abort = new AbortController();
+    const reward = (answer: { problem: Sum; text: string }) => {
+      abort.abort();
+      return isRight(answer);
+    };
+    await expect(train({ ...settings, folder, reward, signal: abort.signal })).rejects.toThrow(
+      "The run was aborted",
+    );
+
+    let restarted: Promise<void> | undefined;
+    const restart = async () => {
+      const port = Number(new URL(backend.baseURL).port);
+      await backend.close();
+      backend = await startLocalBackend({ dataDir: join(home, "data"), port, logger: silent });
+    };
+    let graded = 0;
+    const cut = (answer: { problem: Sum; text: string }) => {
+      graded += 1;
+      if (graded === 6) restarted = restart();
+      return isRight(answer);
+    };
+    const run = await train({ ...settings, folder, reward: cut });
+    await restarted;
+    await service.close();
+    service = service.clone();
+    expect(run.restores).toBeGreaterThan(0);
+    expect(await weightsAt(backend, run.statePath)).toEqual(await weightsAt(backend, whole.statePath));
+    expect(untimed(await lines(folder, "metrics.jsonl"))).toEqual(
+      untimed(await lines(join(home, "whole"), "metrics.jsonl")),
+    );
+  }, 120_000);
+
+  it("streamed, trains on the same groups in parts, of sizes that do not divide, with the same weights", async () => {
+    const seen: (readonly RolledGroup[])[] = [];
+    const settings: Overrides = { groupsPerBatch: 5, steps: 2, substeps: 2 };
+    const whole = await train(settings);
+    const streamed = await train({
+      ...settings,
+      mode: "streamed",
+      minibatches: 2,
+      onRollouts: ({ groups }) => void seen.push(groups),
+    });
+    expect(groupIndices(seen)).toEqual([
+      [0, 1, 2, 3, 4],
+      [5, 6, 7, 8, 9],
+    ]);
+    expect(streamed.metrics).toMatchObject({ "sampling_client/step_min": 1, "sampling_client/step_max": 1 });
+    expect(await weightsAt(backend, streamed.statePath)).toEqual(await weightsAt(backend, whole.statePath));
+  }, 60_000);
+
+  it("asynchronous, samples ahead within its bound, and trains each step once, also after a pause", async () => {
+    const folder = join(home, "asynchronous");
+    const seen: (readonly RolledGroup[])[] = [];
+    const pause = new AbortController();
+    const settings: Overrides = {
+      folder,
+      mode: "asynchronous",
+      maxStepsOffPolicy: 2,
+      steps: 6,
+      onRollouts: ({ groups }) => void seen.push(groups),
+    };
+    const paused = await train({
+      ...settings,
+      pauseSignal: pause.signal,
+      loggers: [atStep(1, () => pause.abort())],
+    });
+    expect(paused.isFinished).toBe(false);
+    const run = await train(settings);
+    expect(run).toMatchObject({ isFinished: true, steps: 6, restores: 0 });
+    const metrics = await lines(folder, "metrics.jsonl");
+    expect(metrics.map((line) => line["training_client/step"])).toEqual([0, 1, 2, 3, 4, 5]);
+    const behind = metrics.map((line, step) => step - Number(line["sampling_client/step_min"]));
+    expect(Math.max(...behind)).toBeLessThanOrEqual(2);
+    expect(Math.max(...behind)).toBeGreaterThan(0);
+    expect(groupIndices(seen).flat()).toEqual([...Array(24).keys()]);
+    expect(run.config).toMatchObject({ loss_fn: "ppo", async_config: { max_steps_off_policy: 2 } });
+  }, 60_000);
+});
+
+describe("a run without anything to learn from", () => {
+  it("says so instead of counting steps, and what to do", async () => {
+    const counts: number[] = [];
+    const reward = () => {
+      counts.push(1);
+      return 0.25;
+    };
+    const run = train({ reward, groupSize: 2, groupsPerBatch: 2 });
+    await expect(run).rejects.toThrow(
+      /^Nothing was trained: of the last 20 groups in 20 all episodes were rewarded alike \(0\.250 on average\), so there is nothing to learn from\. Easier or harder problems/,
+    );
+    // So many batches are tried, and no more.
+    expect(counts).toHaveLength(40);
+  }, 60_000);
+
+  it("passes over batches whose groups are all constant, in every mode", async () => {
+    for (const mode of ["synchronous", "streamed", "asynchronous"] as const) {
+      const folder = join(home, `constant-${mode}`);
+      const seen: (readonly RolledGroup[])[] = [];
+      const environments = differing(({ index, member }) => (index >= 4 && index < 8 ? 1 : member));
+      const options = { folder, steps: 3, groupsPerBatch: 2, groupSize: 2, mode, save: { everySteps: 1 } };
+      const run = await train({
+        ...options,
+        ...environments,
+        onRollouts: ({ groups }) => void seen.push(groups),
+      });
+      expect(run.steps).toBe(3);
+      expect(groupIndices(seen), mode).toEqual([
+        [0, 1],
+        [2, 3],
+        [4, 5, 6, 7, 8, 9],
+      ]);
+      const checkpoints = await lines(folder, "checkpoints.jsonl");
+      expect(checkpoints.map((line) => line["loop_state"])).toEqual([
+        undefined,
+        { nextGroup: 2 },
+        { nextGroup: 4 },
+        { nextGroup: 10 },
+      ]);
+    }
+  }, 60_000);
+
+  it("ends early, with the steps it has trained and the last weights measured, when differences or groups end", async () => {
+    const notes: string[] = [];
+    const logger = {
+      config: () => {},
+      metrics: () => {},
+      note: (text: string) => void notes.push(text),
+      close: () => {},
+    };
+    const measured: number[] = [];
+    const evaluator = {
+      name: "steps",
+      evaluate: async ({ step }: { step: number }) => {
+        measured.push(step);
+        return {};
+      },
+    };
+    const options: Overrides = {
+      steps: 50,
+      groupSize: 2,
+      groupsPerBatch: 2,
+      loggers: [logger],
+      evaluators: [evaluator],
+    };
+    const solved = await train({ ...options, ...differing(({ index, member }) => (index < 4 ? member : 1)) });
+    expect(solved).toMatchObject({ isFinished: true, steps: 2 });
+    expect(notes.at(-2)).toMatch(
+      /^The run ends after 2 of 50 steps: of the last 20 groups in 20 all episodes/,
+    );
+    expect(notes.at(-1)).toMatch(/^Trained 2 steps/);
+    expect(measured).toEqual([0, 2]);
+
+    const few = (function* () {
+      for (let index = 0; index < 7; index += 1) yield sum(index);
+    })();
+    const ended = await train({ ...options, problems: few, reward: alternating(), groupsPerBatch: 3 });
+    // Two of three groups, and one that is left over.
+    expect(ended).toMatchObject({ isFinished: true, steps: 3 });
+    expect(notes.at(-2)).toBe("The run ends after 3 of 50 steps: the environments have come to their end.");
+  }, 60_000);
+});
+
+describe("episodes that fail", () => {
+  it("end the run with a sentence that names the group, or are tried again", async () => {
+    const failing = (times: number) => {
+      let count = 0;
+      return (answer: { problem: Sum; text: string }) => {
+        count += 1;
+        if (count > 5 && count <= 5 + times) throw new TypeError("answers.find is not a function");
+        return isRight(answer);
+      };
+    };
+    for (const mode of ["synchronous", "streamed", "asynchronous"] as const)
+      await expect(train({ mode, reward: failing(1) }), mode).rejects.toThrow(
+        /^Group \d+ failed: .*answers\.find is not a function/,
+      );
+    const run = await train({ reward: failing(2), strategy: retryOnFailure(), steps: 2 });
+    expect(run.steps).toBe(2);
+    expect(run.metrics).toMatchObject({ "rollout_errors/TypeError": 2, "rollout_errors/total": 2 });
+  }, 60_000);
+
+  it("that never answer are ended by their time, and a run by its signal", async () => {
+    const never = (answer: { problem: Sum; text: string }) =>
+      answer.problem === SUMS[0] ? new Promise<number>(() => {}) : isRight(answer);
+    const run = await train({
+      reward: never,
+      problems: SUMS.slice(0, 4),
+      steps: 1,
+      limits: { timeoutMs: 3000 },
+    });
+    expect(run.steps).toBe(1);
+    expect(run.metrics["env/all/stop/rollout_timeout"]).toBe(0.25);
+    const abort = new AbortController();
+    const hanging = train({ reward: never, problems: SUMS.slice(0, 4), signal: abort.signal });
+    setTimeout(() => abort.abort(), 500);
+    await expect(hanging).rejects.toThrow("The run was aborted");
+  }, 60_000);
+});
+
+describe("options", () => {
+  it("tell beforehand what a run would do, and train nothing", async () => {
+    const before = (await service.createRestClient().listTrainingRuns()).items.length;
+    const plan = await planReinforcement({
+      service,
+      model: "tinkerts/nano",
+      problems: SUMS,
+      reward: isRight,
+      groupsPerBatch: 8,
+      mode: "asynchronous",
+    });
+    expect(plan.config).toMatchObject({ steps: 4, group_size: 16, groups_per_batch: 8, learning_rate: 1e-3 });
+    expect(plan.description).toMatch(
+      /steps +4 of 8 groups with 16 tries each, asynchronous, at most 1 step behind/,
+    );
+    expect(plan.description).toMatch(/loss +ppo, advantages by mean/);
+    expect((await service.createRestClient().listTrainingRuns()).items.length).toBe(before);
+  }, 30_000);
+
+  it("are refused with a sentence that names the field", async () => {
+    const endless = (function* () {
+      for (;;) yield sum(0);
+    })();
+    const source: GroupSource = { group: () => undefined };
+    const refused: [Overrides | object, RegExp][] = [
+      [{ problems: undefined }, /^problems must be a list of problems/],
+      [{ problems: [] }, /^problems must not be empty/],
+      [{ problems: [{ question: "?" }] }, /problems\[0\] must have a prompt or messages, and has neither/],
+      [{ reward: 1 }, /^reward must be a function of an answer/],
+      [{ reward: () => "good" }, /reward must return a finite number/],
+      [{ environments: source }, /^environments have problems and rewards of their own/],
+      [
+        { problems: undefined, reward: undefined, environments: [] },
+        /^environments must be a source of groups/,
+      ],
+      [
+        { problems: undefined, reward: undefined, environments: source },
+        /^Nothing was trained: the environments have come to their end\./,
+      ],
+      [
+        { problems: endless, steps: undefined },
+        /^steps must be given: nobody knows how many problems there are/,
+      ],
+      [{ groupSize: 0 }, /^groupSize must be a whole number from 1, got 0/],
+      [{ temperature: 0 }, /^temperature must be a number above 0/],
+      [{ mode: "parallel" }, /^mode must be one of synchronous, streamed, asynchronous, got "parallel"/],
+      [{ minibatches: 2 }, /^minibatches needs mode "streamed" or "asynchronous"/],
+      [{ maxStepsOffPolicy: 1 }, /^maxStepsOffPolicy needs mode "asynchronous"/],
+      [{ kl: { coefficient: -1 } }, /^kl\.coefficient must be a number above 0, got -1/],
+      [{ kl: { coeff: 1 } }, /^unknown field kl\.coeff/],
+      [{ loss: { name: "ppo", config: { clip: 1 } } }, /clip/],
+      [{ loss: "reinforce" }, /name of a loss/],
+      [{ advantages: "median" }, /^advantages must be one of mean, mean-deviation, leave-one-out/],
+      [{ limits: { maxTurns: 0 } }, /^limits\.maxTurns must be a whole number from 1/],
+      [{ group_size: 3 }, /^unknown field group_size; did you mean groupSize\?/],
+    ];
+    for (const [options, message] of refused)
+      await expect(train(options as Overrides), String(message)).rejects.toThrow(message);
+    expect(() => environmentEvaluator({ problems: SUMS, reward: isRight, groups: 2 } as never)).toThrow(
+      /^unknown field groups/,
+    );
+  }, 60_000);
+});
+
+/** Groups whose rewards are written down beforehand. */
+function differing(
+  reward: (place: { readonly index: number; readonly member: number }) => number,
+): Overrides {
+  const environments: EnvironmentOptions["environments"] = ({ renderer, groupSize }) => ({
+    group: (index) => ({
+      makeEnvironments: () =>
+        Array.from({ length: groupSize }, (_, member) => ({
+          start: async () => ({
+            prompt: renderer.buildPrompt([{ role: "user", content: sum(index).prompt }]),
+            stop: renderer.stopSequences,
+          }),
+          step: async () => ({ reward: reward({ index, member }), isDone: true }),
+        })),
+    }),
+  });
+  return { environments, problems: undefined, reward: undefined };
+}
+
+/** Rewards every other answer. */
+function alternating<P extends Problem>(): (answer: { problem: P }) => number {
+  let count = 0;
+  return () => {
+    count += 1;
+    return count % 2;
+  };
+}
