@@ -42,6 +42,13 @@ type Sum = ReturnType<typeof sum>;
 const SUMS = Array.from({ length: 30 }, (_, index) => sum(index));
 const isRight = ({ problem, text }: { problem: Sum; text: string }) => (text === problem.answer ? 1 : 0);
 
+/** Questions that any number answers. */
+const NUMBERS = ["57 + 86", "68 + 75", "79 + 46", "85 + 58"].map((sum) => ({
+  prompt: `What is ${sum}?`,
+  answer: "",
+}));
+const isEven = ({ text }: { text: string }) => (/[02468]$/.test(text) ? 1 : 0);
+
 type Overrides = Partial<ReinforcementSettings> & {
   readonly [K in "problems" | "reward"]?: ProblemOptions<Sum>[K] | undefined;
 } & Partial<Pick<EnvironmentOptions, "environments">>;
@@ -71,50 +78,50 @@ describe("trainReinforcement", () => {
     const folder = join(home, "learns");
     const run = await train({
       folder,
-      // Half of the sums; a model that adds can find an even number for all.
-      reward: ({ text }) => (/[02468]$/.test(text) ? 1 : 0),
+      problems: NUMBERS,
+      reward: isEven,
       groupSize: 8,
-      groupsPerBatch: 6,
-      steps: 8,
-      learningRate: 3e-3,
+      steps: 4,
+      learningRate: 8e-3,
       evaluators: [
         environmentEvaluator({
-          problems: SUMS.slice(0, 10),
-          reward: ({ text }) => ({ reward: Number(/[02468]$/.test(text)), metrics: { length: text.length } }),
+          problems: NUMBERS,
+          reward: (answer) => ({ reward: isEven(answer), metrics: { length: answer.text.length } }),
+          groupSize: 8,
           maxTokens: 6,
         }),
       ],
-      evaluateEvery: 8,
+      evaluateEvery: 4,
       best: true,
       kl: { coefficient: 0.01 },
       measurePostKl: true,
     });
-    expect(run).toMatchObject({ isFinished: true, steps: 8, restores: 0 });
+    expect(run).toMatchObject({ isFinished: true, steps: 4, restores: 0 });
     const metrics = await lines(folder, "metrics.jsonl");
-    expect(metrics.map(({ step }) => step)).toEqual([...Array(9).keys()]);
-    const rewards = metrics.slice(0, 8).map((line) => Number(line["env/all/reward/total"]));
-    expect(rewards[0]).toBeLessThan(0.75);
+    expect(metrics.map(({ step }) => step)).toEqual([...Array(5).keys()]);
+    const rewards = metrics.slice(0, 4).map((line) => Number(line["env/all/reward/total"]));
+    expect(rewards[0]).toBeLessThan(0.25);
     expect(rewards.at(-1)).toBeGreaterThan(0.9);
     expect(metrics.at(-1)!["test/env/all/reward/total"]).toBeGreaterThan(
       Number(metrics[0]!["test/env/all/reward/total"]),
     );
     expect(metrics[0]!["test/env/all/length"]).toBeGreaterThan(1);
-    expect(run.best).toMatchObject({ metric: "test/env/all/reward/total", batch: 8 });
-    for (const [step, line] of metrics.slice(0, 8).entries()) {
+    expect(run.best).toMatchObject({ metric: "test/env/all/reward/total", batch: 4 });
+    for (const [step, line] of metrics.slice(0, 4).entries()) {
       expect(line).toMatchObject({
         "progress/batch": step,
-        "progress/done_frac": (step + 1) / 8,
-        "optim/lr": 3e-3,
+        "progress/done_frac": (step + 1) / 4,
+        "optim/lr": 8e-3,
         "optim/kl_sample_train_v1": 0,
         "optim/kl_sample_train_v2": 0,
-        "env/all/total_episodes": 48,
+        "env/all/total_episodes": 32,
       });
       expect(line["kl_policy_base"]).toBeGreaterThanOrEqual(step === 0 ? 0 : 1e-6);
       expect(Math.abs(Number(line["kl_pre_post_v1"]))).toBeGreaterThan(0);
     }
     expect(JSON.parse(await readFile(join(folder, "config.json"), "utf8"))).toMatchObject({
       group_size: 8,
-      groups_per_batch: 6,
+      groups_per_batch: 4,
       lr_schedule: "constant",
       loss_fn: "importance_sampling",
       kl_penalty_coef: 0.01,
