@@ -9,6 +9,9 @@ import type { LabeledComparison, PreferenceLabel } from "./comparison.js";
 /** Where comparisons come from. */
 export type ComparisonSource = Source<LabeledComparison>;
 
+/** How comparisons are asked for in an error. */
+export const COMPARISONS = 'comparisons, as comparisons("pairs.jsonl") gives them';
+
 /** A row as it may be given in code: a comparison, or what a line of a file would hold. */
 export type ComparisonLike = LabeledComparison | Readonly<Record<string, unknown>>;
 

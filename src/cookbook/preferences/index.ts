@@ -28,3 +28,4 @@ export {
   preferenceModel,
 } from "./preference-model.js";
 export { withReference } from "./reference.js";
+export { planDpo, type TrainDpoOptions, trainDpo } from "./train-dpo.js";
