@@ -18,7 +18,7 @@ export interface TrainDpoOptions extends RowsOptions<LabeledComparison>, DpoLoss
 const OWN_KEYS = ["beta", "labelSmoothing"] satisfies (keyof DpoLossOptions)[];
 
 /** Rates that were found by trying. */
-const TRIED_RATES: Readonly<Record<string, number>> = { "tinkerts/nano": 5e-4 };
+const TRIED_RATES: Readonly<Record<string, number>> = { "tinkerts/nano": 2e-4 };
 const USUAL_RATE = 1e-5;
 
 function rateAdvice(model: string): LearningRateAdvice {
