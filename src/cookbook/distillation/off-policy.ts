@@ -62,8 +62,8 @@ export async function trainOffPolicyDistillation(
     heldOut: heldOutLikelihood(rows.test, renderer.tokenizer),
     step: crossEntropyStep(settings, async (step, signal) => {
       const taught = await Promise.all(
-        (await rows.rows(step)).flatMap(({ row, data }) => {
-          const domain = domainOf(row);
+        (await rows.rows(step)).flatMap(({ row: conversation, data }) => {
+          const domain = domainOf(conversation);
           const teacher = teachers.teachers[domain]!;
           return data.map(async (datum) => ({
             name: domains[domain]!.name,
