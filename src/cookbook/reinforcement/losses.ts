@@ -1,5 +1,4 @@
 import type { TrainingClient } from "../../clients/index.js";
-import type { APIFuture } from "../../futures/index.js";
 import type { RequestOptions } from "../../transport/index.js";
 import {
   checkLossFnConfig,
@@ -27,7 +26,9 @@ export interface PolicyLoss {
     training: Pick<TrainingClient, "forwardBackward" | "forwardBackwardCustom">,
     data: readonly RolloutDatum[],
     options?: RequestOptions,
-  ): APIFuture<ForwardBackwardOutput>;
+  ): PromiseLike<ForwardBackwardOutput>;
+  /** What it says of a step besides, where it has something to say. */
+  measure?(outputs: readonly ForwardBackwardOutput[]): Readonly<Record<string, number>>;
 }
 
 /** DAPO clips higher than below, so that unlikely tokens may become likely. */

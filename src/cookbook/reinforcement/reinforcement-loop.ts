@@ -116,6 +116,7 @@ export class ReinforcementLoop {
         ...trajectoryMetrics(batch.groups.map(({ group }) => group)),
         ...meanMetrics(penaltyMetrics),
         ...update?.metrics,
+        ...this.#loss.measure?.(outputs),
         ...klSampleTrain(data, logprobsOf(outputs)),
         ...(measuresPostKl && (await postKl(data, await sampler!, signal))),
         ...this.#modeMetrics(step, batch.groups),

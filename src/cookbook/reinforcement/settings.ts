@@ -98,6 +98,7 @@ export function reinforcementConfig(
 export function describeReinforcement(
   settings: ReinforcementRunSettings,
   folder: string | undefined,
+  others: readonly DescribedLine[],
 ): string {
   const { steps, groupsPerBatch, groupSize, substeps, kl } = settings;
   const updates = substeps === 1 ? "" : `, ${substeps} updates each`;
@@ -111,6 +112,7 @@ export function describeReinforcement(
     ["loss", `${lossOf(settings.loss).name}, advantages by ${settings.advantages}`],
     ...(kl === undefined ? [] : [["kl", `${kl.coefficient} to ${kl.reference}`] satisfies DescribedLine]),
     describeRate(settings),
+    ...others,
     ...(folder === undefined ? [] : [["folder", folder] satisfies DescribedLine]),
   ]);
 }

@@ -3,6 +3,7 @@ import { throwIfAborted } from "../../transport/index.js";
 import type { GroupSource, Problem } from "../environments/index.js";
 import { findRenderer, longestInput, preparationSignal } from "../runs/find-model.js";
 import { type FinishedRun, type RunPlan, runTraining } from "../runs/run-training.js";
+import type { DescribedLine } from "../runs/settings.js";
 import { openSource } from "./group-source.js";
 import { checkReinforcementOptions, type TrainReinforcementOptions } from "./options.js";
 import { ReinforcementLoop, type ReinforcementState } from "./reinforcement-loop.js";
@@ -20,10 +21,26 @@ import {
  * likelier. Every step is trained exactly once, whatever happens to the server or to this process: the same call with the
  * same folder goes on where the last one stopped.
  */
-export async function trainReinforcement<P extends Problem>(
+export function trainReinforcement<P extends Problem>(
   options: TrainReinforcementOptions<P>,
 ): Promise<FinishedRun> {
-  const { source, settings, config, description } = await prepare(options);
+  return runReinforcement(options);
+}
+
+/** What a kind of training that works by reward adds to its settings. */
+export interface ReinforcementKind {
+  readonly config: Readonly<Record<string, unknown>>;
+  readonly described: readonly DescribedLine[];
+}
+
+const PLAIN: ReinforcementKind = { config: {}, described: [] };
+
+/** The same for all kinds of training that work by reward. */
+export async function runReinforcement<P extends Problem>(
+  options: TrainReinforcementOptions<P>,
+  kind = PLAIN,
+): Promise<FinishedRun> {
+  const { source, settings, config, description } = await prepare(options, kind);
   try {
     const loop = new ReinforcementLoop(options, settings, source);
     return await runTraining<ReinforcementState>({
@@ -40,10 +57,16 @@ export async function trainReinforcement<P extends Problem>(
 }
 
 /** Decides every setting without sampling or training anything. */
-export async function planReinforcement<P extends Problem>(
+export function planReinforcement<P extends Problem>(options: TrainReinforcementOptions<P>): Promise<RunPlan> {
+  return planKind(options, PLAIN);
+}
+
+/** The same for all kinds of training that work by reward. */
+export async function planKind<P extends Problem>(
   options: TrainReinforcementOptions<P>,
+  kind: ReinforcementKind,
 ): Promise<RunPlan> {
-  const { source, config, description } = await prepare(options);
+  const { source, config, description } = await prepare(options, kind);
   await source.close?.();
   return { config, description };
 }
@@ -54,7 +77,10 @@ interface Prepared extends RunPlan {
 }
 
 /** Whoever calls this closes `source`. */
-async function prepare<P extends Problem>(options: TrainReinforcementOptions<P>): Promise<Prepared> {
+async function prepare<P extends Problem>(
+  options: TrainReinforcementOptions<P>,
+  kind: ReinforcementKind,
+): Promise<Prepared> {
   checkReinforcementOptions(options);
   const { service, model, groupSize = DEFAULT_GROUP_SIZE, seed = 0 } = options;
   const signal = preparationSignal(options);
@@ -64,8 +90,9 @@ async function prepare<P extends Problem>(options: TrainReinforcementOptions<P>)
   try {
     throwIfAborted(signal, "The run");
     const settings = reinforcementSettings(options, { steps: stepsOf(options, source), rendererName });
-    const config = reinforcementConfig(settings, options);
-    return { source, settings, config, description: describeReinforcement(settings, options.folder) };
+    const config = { ...reinforcementConfig(settings, options), ...kind.config };
+    const description = describeReinforcement(settings, options.folder, kind.described);
+    return { source, settings, config, description };
   } catch (error) {
     await source.close?.();
     throw error;
