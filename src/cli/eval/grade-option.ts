@@ -1,11 +1,10 @@
 import { createHash } from "node:crypto";
 import { readFile } from "node:fs/promises";
-import { resolve } from "node:path";
-import { pathToFileURL } from "node:url";
 import type { ServiceClient } from "tinkerts";
 import { choiceMatch, exactMatch, type Grade, judge, numberMatch } from "../../cookbook/evaluation/index.js";
 import { messageOf } from "../../errors.js";
 import { UsageError } from "../context.js";
+import { defaultExportOf } from "../own-module.js";
 
 /** What says how answers are graded. */
 export interface GradeOptions {
@@ -64,17 +63,16 @@ export async function readGrade(
 
 /** A module whose default export is the grader. */
 async function readModule(file: string): Promise<Grading> {
-  const path = resolve(file);
-  const source = await readFile(path, "utf8").catch((error: unknown) => {
+  const source = await readFile(file, "utf8").catch((error: unknown) => {
     throw new UsageError(`--grade cannot be read: ${messageOf(error)}`);
   });
-  const module = (await import(pathToFileURL(path).href)) as { readonly default?: unknown };
-  if (typeof module.default !== "function") {
+  const grade = await defaultExportOf(file);
+  if (typeof grade !== "function") {
     throw new UsageError(
       `${file} must export a grader as its default: export default ({ text, task }) => text.includes(task.answer)`,
     );
   }
   // Another content of the file is another grader.
   const version = createHash("sha256").update(source).digest("hex").slice(0, 12);
-  return { grade: module.default as Grade, settings: { grade: file, gradeVersion: version } };
+  return { grade: grade as Grade, settings: { grade: file, gradeVersion: version } };
 }
