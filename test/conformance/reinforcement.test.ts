@@ -27,7 +27,7 @@ explainSkip("reinforcement.test.ts");
 const SEED = Number(process.env["TINKERTS_SEED"] ?? 1);
 /** Half as many as of other values: each is a batch of episodes. */
 const CASES = Math.ceil(Number(process.env["TINKERTS_CASES"] ?? 1000) / 2);
-const NO_SIGNAL = { signal: new AbortController().signal };
+const NO_SIGNAL = { groups: [], signal: new AbortController().signal };
 
 interface GivenTurn {
   readonly observation: readonly Chunk[];

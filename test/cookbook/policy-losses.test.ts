@@ -266,7 +266,7 @@ describe("on the built-in backend", () => {
     const before = data.map(({ advantages }) => [...advantages]);
     const reference = await service.createSamplingClient({ baseModel: TINY });
     const penalty = klPenalty({ reference, coefficient: 10, discount: 0.9 });
-    const metrics = await penalty.apply(data, { signal: new AbortController().signal });
+    const metrics = await penalty.apply(data, { groups: [], signal: new AbortController().signal });
     expect(metrics["kl_policy_base"]).toBeCloseTo(0, 6);
     for (const [index, { advantages }] of data.entries())
       expectClose([...advantages], before[index]!, "advantages", 1e-4);

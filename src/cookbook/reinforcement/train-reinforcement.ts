@@ -57,7 +57,9 @@ export async function runReinforcement<P extends Problem>(
 }
 
 /** Decides every setting without sampling or training anything. */
-export function planReinforcement<P extends Problem>(options: TrainReinforcementOptions<P>): Promise<RunPlan> {
+export function planReinforcement<P extends Problem>(
+  options: TrainReinforcementOptions<P>,
+): Promise<RunPlan> {
   return planKind(options, PLAIN);
 }
 
