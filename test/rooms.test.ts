@@ -69,6 +69,7 @@ const OTHER_FORMATS: Readonly<Record<string, string>> = {
   "checkpoints/model-card.ts": "Hugging Face's model card",
   "cookbook/environments/environment.ts": "the Python cookbook's reasons for the end of an episode",
   "cookbook/environments/message-environment.ts": "the Python cookbook's reasons for the end of an episode",
+  "cookbook/preferences/dpo-training.ts": "the Python cookbook's names of metrics",
   "cookbook/reinforcement/settings.ts": "the Python cookbook's config.json",
   "cookbook/rollouts/episode.ts": "the Python cookbook's reasons for the end of an episode",
   "cookbook/rollouts/group-rewards.ts": "the Python cookbook's reasons for the end of an episode",
