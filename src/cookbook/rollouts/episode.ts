@@ -133,17 +133,15 @@ export class Episode {
     if (!step.isDone) return undefined;
     const end = await this.#stop(step.end);
     if (end !== undefined || step.end === undefined) return { end, isGraded: true };
-    if (step.next === undefined) {
-      throw new TinkerError(
-        `hooks.onStop wants to go on after ${step.end}, but the environment gave nothing to read next.`,
-      );
-    }
     this.#turns.push({ ...this.#turns.pop()!, isDone: false });
     return undefined;
   }
 
   async #sample(): Promise<Action> {
     const { seed, clock } = this.#options;
+    if (this.#observation === NOTHING) {
+      throw new TinkerError("hooks.onStop wants to go on, but the environment gave nothing to read next.");
+    }
     const call = {
       maxTokens: this.#tokensLeft(),
       seed: seed === undefined ? undefined : derivedSeed(seed, this.#numAnswers),
