@@ -126,11 +126,11 @@ function play(
 /** Conversations by chance, and one in which a tool is called again and again. */
 function conversations(renderer: Renderer): (readonly Message[])[] {
   const declared = attempt(() => renderer.declareTools(TOOLS));
-  const scripts = new Random(5).times(CONVERSATIONS, ordinaryConversation).map(({ messages }) => messages);
-  if (declared !== undefined) return [...scripts, [...declared, ...WITH_CALLS]];
-  return scripts.filter((messages) => messages.every(({ role, toolCalls }) => role !== "tool" && !toolCalls));
+  if (declared !== undefined) return [...SCRIPTS, [...declared, ...WITH_CALLS]];
+  return SCRIPTS.filter((messages) => messages.every(({ role, toolCalls }) => role !== "tool" && !toolCalls));
 }
 
+const SCRIPTS = new Random(5).times(CONVERSATIONS, ordinaryConversation).map(({ messages }) => messages);
 const TOOLS = [
   {
     name: "add",
