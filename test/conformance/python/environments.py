@@ -1,7 +1,6 @@
 """The Python cookbook's environments as a judge: one JSON command a line in, one JSON answer a line out. Run by environments.test.ts."""
 
 import asyncio
-import json
 import logging
 import os
 import sys
@@ -16,6 +15,7 @@ os.environ.update(TRANSFORMERS_VERBOSITY="error", HF_HUB_OFFLINE="1", TRANSFORME
 from transformers import PreTrainedTokenizerFast
 
 from character_tokenizer import SHIMS
+from serve import serve
 
 # Behind everything else: real ones are taken where they are installed.
 sys.path.append(SHIMS)
@@ -191,12 +191,4 @@ def run(operation, cases):
     return [OPERATIONS[operation](**case) for case in cases]
 
 
-COMMANDS = {"open": open_renderer, "run": run}
-
-for line in sys.stdin:
-    command = json.loads(line)
-    try:
-        answer = {"ok": COMMANDS[command.pop("command")](**command)}
-    except Exception as error:
-        answer = {"failed": f"{type(error).__name__}: {error}"}
-    print(json.dumps(answer), flush=True)
+serve({"open": open_renderer, "run": run})

@@ -1,7 +1,6 @@
 """The Python cookbook's evaluation as a judge: one JSON command a line in, one JSON answer a line out. Run by evaluation.test.ts."""
 
 import dataclasses
-import json
 import logging
 import os
 import sys
@@ -15,6 +14,7 @@ os.environ.update(TRANSFORMERS_VERBOSITY="error", HF_HUB_OFFLINE="1", TRANSFORME
 import transformers  # noqa: F401
 
 from character_tokenizer import SHIMS
+from serve import serve
 
 # Behind everything else: real ones are taken where they are installed.
 sys.path.append(SHIMS)
@@ -49,12 +49,4 @@ def read(folder, name):
     }
 
 
-COMMANDS = {"extract": extract, "pass_at_k": pass_at_k, "read": read}
-
-for line in sys.stdin:
-    options = json.loads(line)
-    try:
-        answer = {"ok": COMMANDS[options.pop("command")](**options)}
-    except Exception as error:
-        answer = {"failed": f"{type(error).__name__}: {error}"}
-    print(json.dumps(answer), flush=True)
+serve({"extract": extract, "pass_at_k": pass_at_k, "read": read})

@@ -1,7 +1,6 @@
 """The Python cookbook's renderers as a judge: one JSON command a line in, one JSON answer a line out. Run by renderers.test.ts."""
 
 import inspect
-import json
 import logging
 import math
 import os
@@ -19,6 +18,7 @@ from transformers import PreTrainedTokenizerFast
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
 
 from character_tokenizer import SHIMS, CharacterTokenizer, TmlCharacters
+from serve import serve
 
 # Behind everything else: real ones are taken where they are installed.
 sys.path.append(SHIMS)
@@ -185,18 +185,10 @@ def names():
     return re.findall(r'name == "(\w+)"', inspect.getsource(get_renderer))
 
 
-COMMANDS = {
+serve({
     "names": names,
     "formula": formula,
     "version": lambda: version("tinker-cookbook"),
     "tokenizer": add_tokenizer,
     "run": run,
-}
-
-for line in sys.stdin:
-    command = json.loads(line)
-    try:
-        answer = {"ok": COMMANDS[command.pop("command")](**command)}
-    except Exception as error:
-        answer = {"failed": f"{type(error).__name__}: {error}"}
-    print(json.dumps(answer), flush=True)
+})
