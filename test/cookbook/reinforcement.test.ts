@@ -119,6 +119,14 @@ describe("trainReinforcement", () => {
       expect(line["kl_policy_base"]).toBeGreaterThanOrEqual(step === 0 ? 0 : 1e-6);
       expect(Math.abs(Number(line["kl_pre_post_v1"]))).toBeGreaterThan(0);
     }
+    const rollouts = await lines(folder, "iteration_000001/train_rollout_summaries.jsonl");
+    expect(rollouts).toHaveLength(32);
+    const [{ steps, ...rollout }] = rollouts as [{ steps: Record<string, number[]>[] }];
+    expect(rollout).toMatchObject({ split: "train", iteration: 1, group_idx: 0, sampling_client_step: 1 });
+    expect(steps[0]!["advantages"]).toHaveLength(steps[0]!["tokens"]!.length);
+    const tests = await lines(folder, "iteration_000004/eval_test_rollout_summaries.jsonl");
+    expect(tests).toHaveLength(32);
+    expect(tests[0]).toMatchObject({ split: "eval/test", iteration: 4, sampling_client_step: 4 });
     expect(JSON.parse(await readFile(join(folder, "config.json"), "utf8"))).toMatchObject({
       group_size: 8,
       groups_per_batch: 4,

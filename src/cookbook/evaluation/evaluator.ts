@@ -8,6 +8,8 @@ export interface EvaluationContext {
   readonly training: TrainingClient;
   /** Steps done before this measurement. */
   readonly step: number;
+  /** Where the run is kept. */
+  readonly folder?: string | undefined;
   readonly signal?: AbortSignal | undefined;
 }
 

@@ -1,6 +1,6 @@
 import { ValidationError } from "../../errors.js";
 import type { Renderer } from "../../renderers/index.js";
-import { checkKeys, checkObject } from "../../wire/index.js";
+import { checkKeys, checkObject, wrongValue } from "../../wire/index.js";
 import { rendererOf } from "../chat/renderer-of.js";
 import type { GroupSource, Problem, TrajectoryGroup } from "../environments/index.js";
 import { inParallel } from "../evaluation/evaluate.js";
@@ -39,6 +39,8 @@ const KEYS: ReadonlySet<string> = new Set([
   ...(["name", "numGroups", "groupSize", "seed", "renderer"] as const),
 ] satisfies (keyof EnvironmentEvaluatorOptions)[]);
 
+/** It becomes part of a file's name. */
+const NAME = /^[\w.-]*\w[\w.-]*$/;
 /** Groups whose environments are open at a time. */
 const MAX_GROUPS_AT_ONCE = 64;
 
@@ -52,10 +54,12 @@ export function environmentEvaluator<P extends Problem>(options: EnvironmentEval
   checkCount(options, "seed", 0);
   checkPositive(options, "temperature");
   const { name = "test", groupSize = 1, seed = 0, renderer } = options;
+  if (typeof name !== "string" || !NAME.test(name))
+    throw wrongValue("name", "letters, digits, dots and dashes", name);
   let opened: Promise<GroupSource> | undefined;
   return {
     name,
-    evaluate: async ({ sampler, signal = new AbortController().signal }) => {
+    evaluate: async ({ sampler, step, folder, signal = new AbortController().signal }) => {
       opened ??= openSource(options, {
         renderer: typeof renderer === "object" ? renderer : await rendererOf(sampler, renderer),
         groupSize,
@@ -77,6 +81,11 @@ export function environmentEvaluator<P extends Problem>(options: EnvironmentEval
         roll,
       );
       const all = groups.filter((group) => group !== undefined);
+      if (folder !== undefined) {
+        const { writeRollouts } = await import("../rollouts/rollout-files.node.js");
+        const recorded = all.map((group) => ({ group, samplerStep: step }));
+        await writeRollouts(folder, { split: `eval/${name}`, iteration: step, groups: recorded });
+      }
       const failures = new FailureCounts();
       for (const group of all) failures.add(group);
       const metrics = { ...trajectoryMetrics(all), ...failures.metrics() };

@@ -37,8 +37,14 @@ interface Work {
   readonly batch: StepBatch;
   readonly first: StepRequest;
   readonly requests: AsyncGenerator<StepRequest>;
-  readonly penaltyMetrics: Metrics[];
+  readonly found: Found;
   readonly startedMs: number;
+}
+
+/** What was found out while groups were turned into data. */
+interface Found {
+  readonly penaltyMetrics: Metrics[];
+  readonly dataOf: Map<RolledGroup, RolloutDatum[]>;
 }
 
 /** Samples groups, and trains on them; all three modes are this loop, with sampling further ahead or data in more parts. */
@@ -63,9 +69,8 @@ export class ReinforcementLoop {
   async hasWork(training: TrainingClient, step: number, context: Context): Promise<boolean> {
     const startedMs = performance.now();
     const life = this.#life?.training === training ? this.#life : await this.#begin(training, step, context);
-    const penaltyMetrics: Metrics[] = [];
-    const prepare = (groups: readonly RolledGroup[]) =>
-      this.#prepare(groups, life, penaltyMetrics, context.signal);
+    const found: Found = { penaltyMetrics: [], dataOf: new Map() };
+    const prepare = (groups: readonly RolledGroup[]) => this.#prepare(groups, life, found, context.signal);
     const batch = new StepBatch(
       life.feed,
       { ...this.#settings, prepare },
@@ -74,7 +79,7 @@ export class ReinforcementLoop {
     const requests = batch.requests();
     const { value: first } = await requests.next();
     if (first !== undefined) {
-      this.#work = { batch, first, requests, penaltyMetrics, startedMs };
+      this.#work = { batch, first, requests, found, startedMs };
       return true;
     }
     if (step === 0) throw new TinkerError(`Nothing was trained: ${batch.reason}.`);
@@ -84,7 +89,7 @@ export class ReinforcementLoop {
 
   /** Trains on what `hasWork` has found, and on the rest of the batch as it comes. */
   async step(training: TrainingClient, step: number, context: Context): Promise<void> {
-    const { batch, first, requests, penaltyMetrics, startedMs } = this.#work!;
+    const { batch, first, requests, found, startedMs } = this.#work!;
     const { signal } = context;
     const { steps, measuresPostKl } = this.#settings;
     const adam = adamAt(this.#settings, step);
@@ -104,7 +109,7 @@ export class ReinforcementLoop {
     const sampler =
       step + 1 < steps || measuresPostKl ? this.#refresh(this.#life!, step + 1, signal) : undefined;
     const results = async () => {
-      await this.#options.onRollouts?.({ step, groups: batch.groups });
+      await this.#writeDown(step, batch.groups, found);
       const outputs = await Promise.all(passes.map(({ output }) => output));
       const [update] = (await Promise.all(updates)).slice(-1);
       for (const { metrics } of outputs) if ("loss:sum" in metrics) context.checkLoss(metrics["loss:sum"]!);
@@ -114,7 +119,7 @@ export class ReinforcementLoop {
         "progress/done_frac": (step + 1) / steps,
         "optim/lr": adam.learningRate,
         ...trajectoryMetrics(batch.groups.map(({ group }) => group)),
-        ...meanMetrics(penaltyMetrics),
+        ...meanMetrics(found.penaltyMetrics),
         ...update?.metrics,
         ...this.#loss.measure?.(outputs),
         ...klSampleTrain(data, logprobsOf(outputs)),
@@ -177,7 +182,7 @@ export class ReinforcementLoop {
   async #prepare(
     rolled: readonly RolledGroup[],
     { penalties }: Life,
-    metrics: Metrics[],
+    { penaltyMetrics, dataOf }: Found,
     signal: AbortSignal,
   ): Promise<readonly RolloutDatum[]> {
     const groups = penalties.length > 0 ? rolled : this.#telling(rolled);
@@ -185,13 +190,27 @@ export class ReinforcementLoop {
     const advantages = trajectories.map((group) => groupAdvantages(group, this.#settings.advantages));
     const data = assembleData(trajectories, advantages);
     if (data.length === 0) return data;
-    for (const penalty of penalties) metrics.push(await penalty.apply(data, { groups, signal }));
+    for (const penalty of penalties) penaltyMetrics.push(await penalty.apply(data, { groups, signal }));
+    for (const [place, group] of groups.entries())
+      dataOf.set(
+        group,
+        data.filter((datum) => datum.group === place),
+      );
     return data;
   }
 
   #telling(rolled: readonly RolledGroup[]): readonly RolledGroup[] {
     const telling = rolled.filter(({ group }) => dropConstantGroups([group]).length > 0);
     return telling.length === 0 || this.#settings.dropsConstantGroups ? telling : rolled;
+  }
+
+  async #writeDown(step: number, groups: readonly RolledGroup[], { dataOf }: Found): Promise<void> {
+    const { folder, onRollouts } = this.#options;
+    await onRollouts?.({ step, groups });
+    if (folder === undefined) return;
+    const { writeRollouts } = await import("../rollouts/rollout-files.node.js");
+    const recorded = groups.map((rolled) => ({ ...rolled, data: dataOf.get(rolled) }));
+    await writeRollouts(folder, { split: "train", iteration: step, groups: recorded });
   }
 
   #modeMetrics(step: number, groups: readonly RolledGroup[]): Metrics {

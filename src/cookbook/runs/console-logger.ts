@@ -67,6 +67,11 @@ function isEvaluation(metric: string): boolean {
   return /^(?:test|eval)\//.test(metric);
 }
 
+/** Of what environments measure, the reward is what a person looks for. */
+function isDetail(metric: string): boolean {
+  return metric === "test/bpb" || (metric.includes("/env/") && !metric.endsWith("/env/all/reward/total"));
+}
+
 function progressLine(
   metrics: RunMetrics,
   step: number,
@@ -81,7 +86,7 @@ function progressLine(
   };
   for (const [label, name] of HEADLINES) add(label, metrics[name]);
   for (const [name, value] of Object.entries(metrics))
-    if (isEvaluation(name) && name !== "test/bpb") add(name, value);
+    if (isEvaluation(name) && !isDetail(name)) add(name, value);
   if (!isAfterLast && secondsLeft !== undefined && secondsLeft > 0)
     parts.push(`${humanTime(secondsLeft)} left`);
   return parts.join("  ");

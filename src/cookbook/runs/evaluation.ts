@@ -18,6 +18,8 @@ export interface EvaluationPlan<State> {
   readonly heldOut: MeasureWeights<State> | undefined;
   readonly evaluators: readonly Evaluator[];
   readonly best: BestKeeper | undefined;
+  /** Where the run is kept. */
+  readonly folder: string | undefined;
   /** How long weights are kept that were saved to be compared. */
   readonly ttlSeconds: number | undefined;
 }
@@ -41,11 +43,11 @@ export function startEvaluation<State>(
   plan: EvaluationPlan<State>,
   signal: AbortSignal,
 ): Promise<Record<string, number>> {
-  const { heldOut, evaluators, best } = plan;
+  const { heldOut, evaluators, best, folder } = plan;
   const startedMs = performance.now();
   const pass = heldOut?.(training, signal, state);
   const saved = best && saveForComparison(training, batch, plan, signal);
-  const context = { training, step: batch, signal };
+  const context = { training, step: batch, folder, signal };
   const runEvaluators = async (sampler: SamplingClient): Promise<Record<string, number>> => {
     const results = await Promise.all(evaluators.map((each) => each.evaluate({ ...context, sampler })));
     return Object.assign({}, ...results);

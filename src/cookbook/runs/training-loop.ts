@@ -69,6 +69,7 @@ export class TrainingLoop<State> {
       heldOut,
       evaluators: options.evaluators ?? [],
       best: parts.best,
+      folder: options.folder,
       ttlSeconds: settings.save.ttlSeconds,
     };
   }
