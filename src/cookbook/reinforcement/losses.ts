@@ -21,7 +21,10 @@ export type PolicyLossConfig<N extends PolicyLossName = PolicyLossName> = LossFn
 /** How a batch is sent to be learnt from. Gradients add up until the next `optimStep`, as ever. */
 export interface PolicyLoss {
   readonly name: string;
-  /** What it answers has the logprobs of each datum's targets, for `klSampleTrain`. */
+  /**
+   * Sends its pass before it returns, as an optimizer step may follow at once. What it answers has the logprobs of each
+   * datum's targets, for `klSampleTrain`.
+   */
   forwardBackward(
     training: Pick<TrainingClient, "forwardBackward" | "forwardBackwardCustom">,
     data: readonly RolloutDatum[],

@@ -122,7 +122,7 @@ export class ReinforcementLoop {
         ...meanMetrics(found.penaltyMetrics),
         ...update?.metrics,
         ...this.#loss.measure?.(outputs),
-        ...klSampleTrain(data, logprobsOf(outputs)),
+        ...samplerDistance(data, outputs),
         ...(measuresPostKl && (await postKl(data, await sampler!, signal))),
         ...this.#modeMetrics(step, batch.groups),
         ...this.#failures.metrics(),
@@ -191,11 +191,8 @@ export class ReinforcementLoop {
     const data = assembleData(trajectories, advantages);
     if (data.length === 0) return data;
     for (const penalty of penalties) penaltyMetrics.push(await penalty.apply(data, { groups, signal }));
-    for (const [place, group] of groups.entries())
-      dataOf.set(
-        group,
-        data.filter((datum) => datum.group === place),
-      );
+    for (const group of groups) dataOf.set(group, []);
+    for (const datum of data) dataOf.get(groups[datum.group]!)!.push(datum);
     return data;
   }
 
@@ -236,6 +233,11 @@ function firstGroup({ state }: Context): number {
   return state?.nextGroup ?? 0;
 }
 
-function logprobsOf(outputs: readonly ForwardBackwardOutput[]): ArrayLike<number>[] {
-  return outputs.flatMap(({ lossFnOutputs }) => lossFnOutputs.map((output) => output["logprobs"]!.data));
+/** A loss of one's own may give other logprobs than those of the sampled tokens. */
+function samplerDistance(data: readonly RolloutDatum[], outputs: readonly ForwardBackwardOutput[]): Metrics {
+  const logprobs = outputs.flatMap(({ lossFnOutputs }) =>
+    lossFnOutputs.map((output) => output["logprobs"]?.data ?? []),
+  );
+  const isOfSamples = data.every(({ mask }, place) => logprobs[place]?.length === mask.length);
+  return isOfSamples ? klSampleTrain(data, logprobs) : {};
 }
