@@ -28,4 +28,18 @@ export {
   preferenceModel,
 } from "./preference-model.js";
 export { withReference } from "./reference.js";
+export {
+  matchups,
+  type TournamentOptions,
+  type TournamentPattern,
+  type TournamentRules,
+  tournament,
+  tournamentRewards,
+} from "./tournament.js";
 export { planDpo, type TrainDpoOptions, trainDpo } from "./train-dpo.js";
+export {
+  planPreferenceModel,
+  type TrainPreferenceModelOptions,
+  trainPreferenceModel,
+} from "./train-preference-model.js";
+export { type WinRateOptions, winRateEvaluator } from "./win-rate.js";

@@ -109,7 +109,7 @@ export async function postKl(
 /** The logprobs of all targets under another model; 0 where one is neither known nor learnt from. */
 export function logprobsUnder(
   sampler: LogprobSource,
-  data: readonly RolloutDatum[],
+  data: readonly Pick<RolloutDatum, "input" | "targetTokens" | "mask">[],
   signal?: AbortSignal,
 ): Promise<Float32Array[]> {
   return Promise.all(
