@@ -42,4 +42,10 @@ export {
   type TrainPreferenceModelOptions,
   trainPreferenceModel,
 } from "./train-preference-model.js";
+export {
+  type RlhfReinforcementOptions,
+  type RlhfRun,
+  type TrainRlhfOptions,
+  trainRlhf,
+} from "./train-rlhf.js";
 export { type WinRateOptions, winRateEvaluator } from "./win-rate.js";

@@ -14,7 +14,7 @@ export interface WinRateOptions {
   readonly comparisons: readonly Pick<Comparison, "prompt" | "completionA">[];
   /** Of the model that is measured. Default: what fits its base model. */
   readonly renderer?: Renderer | string | undefined;
-  /** Tokens of an answer. Default: 1024. */
+  /** Tokens of an answer. Default: what the model has room for. */
   readonly maxTokens?: number | undefined;
   /** Of the samples. Default: 1. */
   readonly temperature?: number | undefined;
@@ -29,7 +29,7 @@ export function winRateEvaluator({
   compare,
   comparisons,
   renderer,
-  maxTokens = 1024,
+  maxTokens,
   temperature = 1,
   concurrency = 64,
   prepare,
