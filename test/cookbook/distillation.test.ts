@@ -6,16 +6,28 @@ import { pigLatin } from "../../src/cli/quickstart/pig-latin.js";
 import { trainingWords } from "../../src/cli/quickstart/words.js";
 import {
   conversations,
+  datumFromExample,
+  type Evaluator,
   type OffPolicyDistillationOptions,
+  type OnPolicyDistillationOptions,
   type PromptDistillationOptions,
   planOffPolicyDistillation,
+  planOnPolicyDistillation,
+  planSelfDistillation,
+  type RolloutDatum,
+  type SelfDistillationOptions,
   taughtDatum,
+  teacherPenalty,
+  toExamples,
   trainOffPolicyDistillation,
+  trainOnPolicyDistillation,
   trainPromptDistillation,
+  trainSelfDistillation,
   trainSupervised,
 } from "../../src/cookbook/index.js";
 import { Datum, datumFromAnswer, ModelInput, ServiceClient, type TopkLogprobs } from "../../src/index.js";
 import { type LocalBackend, startLocalBackend } from "../../src/local/index.js";
+import { getRenderer } from "../../src/renderers/index.js";
 import { silent } from "../local/raw-client.js";
 
 const MODEL = "tinkerts/nano";
@@ -60,6 +72,221 @@ const lines = async (folder: string, file: string): Promise<Record<string, unkno
     .trim()
     .split("\n")
     .map((line) => JSON.parse(line) as Record<string, unknown>);
+
+/** How often a metric is lower at the end than at the beginning: the mean of the last two steps against the first. */
+const fallOf = (metrics: readonly Record<string, unknown>[], name: string): number => {
+  const values = metrics.map((line) => line[name] as number);
+  return (values.at(-1)! + values.at(-2)!) / 2 / values[0]!;
+};
+
+describe("trainOnPolicyDistillation", () => {
+  const options = (given: object = {}) =>
+    ({
+      service,
+      model: MODEL,
+      prompts: WORDS.slice(0, 16).map((word) => `Pig Latin: ${word}`),
+      teacher,
+      groupsPerBatch: 8,
+      groupSize: 2,
+      maxTokens: 8,
+      steps: 6,
+      rank: 4,
+      learningRate: 3e-3,
+      evaluateEvery: 0,
+      loggers: [],
+      ...given,
+    }) as OnPolicyDistillationOptions;
+
+  it("brings a student nearer to its teacher by its own answers", async () => {
+    const folder = join(home, "on-policy");
+    const run = await trainOnPolicyDistillation(options({ folder }));
+    expect(run).toMatchObject({ isFinished: true, steps: 6 });
+    const metrics = await lines(folder, "metrics.jsonl");
+    expect(metrics[0]!["teacher_kl"]).toBeGreaterThan(1);
+    expect(fallOf(metrics, "teacher_kl")).toBeLessThan(0.8);
+    expect(metrics[0]!["teacher_kl/dataset_0"]).toBe(metrics[0]!["teacher_kl"]);
+    expect(metrics[0]!["optim/kl_sample_train_v2"]).toBe(0);
+    expect(metrics[0]!["env/all/total_episodes"]).toBe(16);
+    expect(run.config).toMatchObject({
+      teacher_kl_coef: 1,
+      teacher_kl_discount_factor: 0,
+      domains: [{ name: "dataset_0", teacher, groups_per_batch: 8 }],
+      groups_per_batch: 8,
+    });
+    await expect(trainOnPolicyDistillation(options({ folder, teacher: MODEL }))).rejects.toThrow(
+      "has other settings (domains)",
+    );
+  }, 120_000);
+
+  it("lets each teacher speak of its own prompts, in the share that it is given", async () => {
+    const folder = join(home, "several");
+    const domains = [
+      { name: "latin", prompts: conversations(WORDS.slice(0, 4).map(row)), teacher, groupsPerBatch: 2 },
+      { prompts: [{ prompt: "What is 2 + 3?" }], teacher: MODEL, groupsPerBatch: 3 },
+    ];
+    const beside = { prompts: undefined, teacher: undefined, groupsPerBatch: undefined, steps: undefined };
+    const run = await trainOnPolicyDistillation(options({ ...beside, folder, domains }));
+    // As many as it takes for all four words, two at a time.
+    expect(run.steps).toBe(2);
+    const [first] = await lines(folder, "metrics.jsonl");
+    expect(first!["env/latin/total_episodes"]).toBe(4);
+    expect(first!["env/dataset_1/total_episodes"]).toBe(6);
+    expect(first!["teacher_kl/latin"]).toBeGreaterThan(1);
+    // The student is still its own second teacher.
+    expect(Math.abs(first!["teacher_kl/dataset_1"] as number)).toBeLessThan(1e-5);
+  }, 120_000);
+
+  it("says beforehand what it would do, and what it cannot", async () => {
+    const { description } = await planOnPolicyDistillation(options());
+    expect(description).toMatch(/steps +6 of 8 groups with 2 tries each, synchronous/);
+    expect(description).toContain(`teacher   ${teacher}`);
+    const plan = (given: object) => planOnPolicyDistillation(options(given));
+    await expect(plan({ renderer: "role_colon" })).rejects.toThrow("must read the student's chat format");
+    await expect(plan({ prompts: [] })).rejects.toThrow("prompts must be a list of at least one text");
+    await expect(plan({ environments: {} })).rejects.toThrow("prompts and environments are two ways");
+    await expect(plan({ coefficient: 0 })).rejects.toThrow("coefficient must be a number above 0, got 0");
+    await expect(plan({ discount: 2 })).rejects.toThrow("discount must be a number from 0 to 1, got 2");
+    await expect(plan({ groupsPerBatch: 0 })).rejects.toThrow("groupsPerBatch must be a whole number from 1");
+    await expect(plan({ penalties: () => [] })).rejects.toThrow("unknown field penalties");
+    await expect(plan({ kl_penalty_coef: 1 })).rejects.toThrow("unknown field kl_penalty_coef");
+  }, 60_000);
+});
+
+describe("teacherPenalty", () => {
+  const datum = (group: number): RolloutDatum => ({
+    input: ModelInput.fromInts([1, 2, 3]),
+    targetTokens: Int32Array.of(2, 3, 4),
+    logprobs: Float32Array.of(0, -1, -2),
+    advantages: Float32Array.of(0, 0.5, 0.5),
+    mask: Float32Array.of(0, 1, 1),
+    group,
+    trajectory: 0,
+  });
+  const scorer = (logprob: number) => ({ computeLogprobs: async () => [null, logprob, logprob, logprob] });
+  const rolled = (...tags: string[]) => ({
+    index: 0,
+    group: { trajectories: [], groupRewards: [], metrics: [], failures: [], tags },
+    samplerStep: 0,
+    seconds: 0,
+  });
+  const { signal } = new AbortController();
+
+  it("takes the reverse KL off, by the teacher of each group, whichever groups are left", async () => {
+    const penalty = teacherPenalty({ teachers: { a: scorer(-1), b: scorer(-4) }, coefficient: 0.5 });
+    // A group of teacher a between them was dropped.
+    const data = [datum(0), datum(1), datum(1)];
+    const metrics = await penalty.apply(data, { groups: [rolled("b"), rolled("x", "a")], signal });
+    expect(data.map(({ advantages }) => [...advantages])).toEqual([
+      [0, 0.5 - 1.5, 0.5 - 1],
+      [0, 0.5, 1],
+      [0, 0.5, 1],
+    ]);
+    expect(metrics).toEqual({ teacher_kl: 0.5, "teacher_kl/b": 2.5, "teacher_kl/a": -0.5 });
+    await expect(penalty.apply([datum(0)], { groups: [rolled("c")], signal })).rejects.toThrow(
+      "Group 0 must have the tag of one teacher (a, b), and has none.",
+    );
+  });
+
+  it("lets earlier tokens answer for later ones, and changes nothing when a teacher fails", async () => {
+    const discounted = teacherPenalty({ teachers: { a: scorer(-4) }, discount: 0.5 });
+    const data = [datum(0)];
+    await discounted.apply(data, { groups: [rolled()], signal });
+    expect([...data[0]!.advantages]).toEqual([0, 0.5 - 3 - 1, 0.5 - 2]);
+    const broken = { computeLogprobs: () => Promise.reject(new Error("gone")) };
+    const penalty = teacherPenalty({ teachers: { a: scorer(-4), b: broken } });
+    const untouched = [datum(0), datum(1)];
+    await expect(penalty.apply(untouched, { groups: [rolled("a"), rolled("b")], signal })).rejects.toThrow(
+      "gone",
+    );
+    expect(untouched).toEqual([datum(0), datum(1)]);
+  });
+});
+
+describe("trainSelfDistillation", () => {
+  const options = (given: object = {}) =>
+    ({
+      service,
+      model: MODEL,
+      data: conversations(WORDS.slice(0, 8).map(row)),
+      teacher,
+      // It has learnt what others would have to be told.
+      hint: (question: string, _answer: string) => question,
+      skipTokens: 1,
+      groupSize: 2,
+      groupsPerBatch: 8,
+      maxTokens: 8,
+      steps: 4,
+      rank: 4,
+      learningRate: 2e-3,
+      evaluateEvery: 0,
+      loggers: [],
+      ...given,
+    }) as SelfDistillationOptions;
+
+  /** How unlikely what the teacher has learnt is, over the words that the student is asked. */
+  const unlikeliness = async (): Promise<Evaluator> => {
+    const renderer = getRenderer("qwen3_instruct", await service.getTokenizer(MODEL));
+    const data = WORDS.slice(0, 8).flatMap((word) =>
+      toExamples(row(word), renderer, "all_assistant_messages").map((example) => datumFromExample(example)!),
+    );
+    return {
+      name: "latin",
+      evaluate: async ({ training, signal }) => {
+        const { metrics } = await training.forward(data, "cross_entropy", { signal });
+        return { "test/loss": metrics["loss:sum"]! };
+      },
+    };
+  };
+
+  it.each([{}, { reverse: true, substeps: 2 }, { topk: 0 }])(
+    "teaches what the teacher knows: %o",
+    async (given) => {
+      const folder = join(home, `self-${Object.keys(given)}`);
+      const evaluators = [await unlikeliness()];
+      const run = await trainSelfDistillation(options({ folder, evaluators, evaluateEvery: 4, ...given }));
+      expect(run).toMatchObject({ isFinished: true, steps: 4 });
+      const metrics = await lines(folder, "metrics.jsonl");
+      const [before, after] = [metrics[0]!, metrics.at(-1)!].map((line) => line["test/loss"] as number);
+      expect(after).toBeLessThan(before! * 0.9);
+      const [first] = metrics;
+      expect(first!["sdft/num_datums"]).toBe("substeps" in given ? 8 : 16);
+      // The second of two updates is not by the weights that have sampled.
+      if (!("substeps" in given)) expect(first!["optim/kl_sample_train_v2"]).toBe(0);
+      expect(run.config).toMatchObject({ teacher, hint: "{question}", skip_first_n_tokens: 1 });
+    },
+    120_000,
+  );
+
+  it("is planned with upstream's defaults, and refuses rows without a good answer", async () => {
+    const plan = (given: object) => planSelfDistillation(options(given));
+    const defaults = { teacher: undefined, hint: undefined, skipTokens: undefined, rank: undefined };
+    const { config, description } = await plan({
+      ...defaults,
+      groupSize: undefined,
+      steps: undefined,
+      epochs: 3,
+    });
+    expect(config).toMatchObject({
+      lora_rank: 128,
+      group_size: 1,
+      topk: 20,
+      reverse: false,
+      skip_first_n_tokens: 3,
+      teacher: MODEL,
+      steps: 3,
+      loss_fn: "cross_entropy",
+    });
+    expect(description).toContain(`teacher   ${MODEL}, with the answer as a hint`);
+    const question = { messages: [{ role: "user", content: "Why?" }] };
+    await expect(plan({ data: conversations([row("cat"), question]) })).rejects.toThrow(
+      "row 2: messages must end with a user's question and an assistant's good answer to it",
+    );
+    await expect(plan({ topk: 0, reverse: true })).rejects.toThrow("reverse needs topk above 0");
+    await expect(plan({ hint: "Look!" })).rejects.toThrow("hint must be a function of the question");
+    await expect(plan({ loss: "ppo" })).rejects.toThrow("unknown field loss");
+    await expect(plan({ renderer: "role_colon" })).rejects.toThrow("must read the student's chat format");
+  }, 60_000);
+});
 
 describe("trainOffPolicyDistillation", () => {
   const options = (given: Partial<OffPolicyDistillationOptions> = {}) =>

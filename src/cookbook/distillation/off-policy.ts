@@ -117,9 +117,9 @@ async function prepareOffPolicy(options: OffPolicyDistillationOptions): Promise<
   );
   const { source, domainOf } = mixedDomains(domains);
   const prepared = await prepareRun({
-    batchSize: DEFAULT_BATCH_SIZE,
-    reduction: "sum",
     ...supervised,
+    batchSize: supervised.batchSize ?? DEFAULT_BATCH_SIZE,
+    reduction: supervised.reduction ?? "sum",
     data: source,
   });
   const closeRows = () => prepared.data[Symbol.asyncDispose]();

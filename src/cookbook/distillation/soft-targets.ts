@@ -66,17 +66,29 @@ export function logSoftmax(values: readonly number[]): readonly number[] {
   return values.map((value) => value - highest - logTotal);
 }
 
-/** The data of `cross_entropy` with `topk` targets for each token of the input; positions that are not named weigh 0. */
-export function softTargetDatum(input: ModelInput, topk: number, targets: Iterable<SoftTarget>): Datum {
-  const shape = [input.length, topk];
-  const targetTokens = new Int32Array(input.length * topk);
-  const weights = new Float32Array(input.length * topk);
+/**
+ * The data of `cross_entropy` with `topk` targets for each token of the input; positions that are not named weigh 0. With
+ * `beside`, a token of weight 0 stands behind them in each position, so that its logprob is known too.
+ */
+export function softTargetDatum(
+  input: ModelInput,
+  topk: number,
+  targets: Iterable<SoftTarget>,
+  beside?: Int32Array,
+): Datum {
+  const columns = beside === undefined ? topk : topk + 1;
+  const shape = [input.length, columns];
+  const targetTokens = new Int32Array(input.length * columns);
+  const weights = new Float32Array(input.length * columns);
   for (const { position, distribution, weight } of targets) {
     for (const [rank, token] of distribution.tokens.entries()) {
-      targetTokens[position * topk + rank] = token;
-      weights[position * topk + rank] = weight * distribution.probabilities[rank]!;
+      targetTokens[position * columns + rank] = token;
+      weights[position * columns + rank] = weight * distribution.probabilities[rank]!;
     }
   }
+  beside?.forEach((token, position) => {
+    targetTokens[position * columns + topk] = token;
+  });
   return new Datum({
     modelInput: input,
     lossFnInputs: { targetTokens: { data: targetTokens, shape }, weights: { data: weights, shape } },

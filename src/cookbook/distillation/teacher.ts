@@ -20,6 +20,8 @@ export interface OpenTeacher extends TeacherSampler, AsyncDisposable {
   readonly name: string;
   readonly baseModel: string;
   readonly tokenizer: Tokenizer;
+  /** Tokens that it can read, where the server says so. */
+  readonly maxLength: number | undefined;
 }
 
 /** Refuses what is no teacher, before anything is sent. */
@@ -43,8 +45,11 @@ export async function openTeacher(
   const lender = typeof teacher === "string" ? new SamplerLender(service, teacher) : lend(teacher);
   try {
     const { baseModel, modelPath }: SamplerInfo = await lender.use((sampler) => sampler.getInfo({ signal }));
+    const { supportedModels } = await service.getServerCapabilities({ signal });
+    const offered = supportedModels.find(({ modelName }) => modelName === baseModel);
     return {
       name: modelPath ?? baseModel,
+      maxLength: offered?.maxContextLength ?? undefined,
       baseModel,
       tokenizer: await lender.use((sampler) => sampler.getTokenizer({ signal })),
       sample: (request, options) => lender.use((sampler) => sampler.sample(request, options)),
