@@ -8,26 +8,33 @@ import { UsageError } from "./context.js";
 export async function defaultExportOf(file: string): Promise<unknown> {
   const path = resolve(file);
   if (!existsSync(path)) throw new UsageError(`There is no file ${file}`);
-  const { href } = pathToFileURL(path);
-  const { default: value } = (await import(href).catch(async (error: unknown) => {
-    if ((error as { code?: unknown }).code !== "ERR_UNKNOWN_FILE_EXTENSION" || !/\.[cm]?tsx?$/.test(path))
-      throw error;
-    await useTsx(path, file);
-    return import(href);
-  })) as { readonly default?: unknown };
+  if (/\.[cm]?tsx?$/.test(path) && !readsTypeScript()) await useTsx(path, file);
+  const { default: value } = (await import(pathToFileURL(path).href)) as { readonly default?: unknown };
   return value;
 }
 
+/** Node says so from 22.18 on; Bun and Deno always do. */
+function readsTypeScript(): boolean {
+  const { typescript } = process.features as { readonly typescript?: unknown };
+  return Boolean(typescript) || ["bun", "deno"].some((runtime) => runtime in process.versions);
+}
+
+/** What tsx exports for `require` cannot register itself: this takes what it exports for `import`. */
 async function useTsx(path: string, file: string): Promise<void> {
-  let loader: string;
+  const require = createRequire(path);
+  let manifest: string;
   try {
-    loader = createRequire(path).resolve("tsx/esm/api");
+    manifest = require.resolve("tsx/package.json");
   } catch {
     throw new UsageError(
       `Node ${process.versions.node} does not read TypeScript: to use ${file}, run \`npm install --save-dev tsx\` in its folder, ` +
         "or take Node 22.18 or newer, or write the file in JavaScript (.mjs)",
     );
   }
-  const { register } = (await import(pathToFileURL(loader).href)) as { register(): unknown };
+  const { exports } = require(manifest) as {
+    readonly exports: { readonly "./esm/api": { readonly import: { readonly default: string } } };
+  };
+  const api = new URL(exports["./esm/api"].import.default, pathToFileURL(manifest));
+  const { register } = (await import(api.href)) as { register(): unknown };
   register();
 }

@@ -27,6 +27,18 @@ export const COMMANDS: readonly (CommandEntry | CommandGroup)[] = [
     load: () => import("./quickstart.js"),
   },
   {
+    name: "recipe",
+    summary: "run a small program that teaches a model something, and copy it",
+    note: "Without a server and without an API key, the built-in backend teaches the model that comes with the package. The exit code is 1 if that has not learnt what it should. Each program is one file: --source prints it.",
+    examples: [
+      "tinkerts recipe",
+      "tinkerts recipe addition",
+      "tinkerts recipe addition --source > my-addition.ts",
+      "tinkerts recipe addition --model Qwen/Qwen3-8B --steps 20 --folder runs/adder",
+    ],
+    load: () => import("./recipe.js"),
+  },
+  {
     name: "serve",
     summary: "run a Tinker server on this machine",
     examples: ["tinkerts serve", "tinkerts serve --model Qwen/Qwen3-0.6B --port 9000"],
@@ -155,6 +167,16 @@ export const COMMANDS: readonly (CommandEntry | CommandGroup)[] = [
           "tinkerts train sft chats.jsonl --model Qwen/Qwen3-8B --dry-run --price 0.4",
         ],
         load: () => import("./train-sft.js"),
+      },
+      {
+        name: "rl",
+        summary: "train a model by reward",
+        note: "The default export of the file is { problems, reward } with whatever else trainReinforcement takes, or environments (a source of groups), or a function that makes them from { renderer, groupSize, seed }. Node reads TypeScript from 22.18 on, older ones with tsx installed beside the file. Ctrl-C ends the run after the step under way, with a checkpoint; the same command goes on from there. Of about twenty steps, the best and the worst try at a problem are shown; all of them are in the folder.",
+        examples: [
+          "tinkerts train rl ./my-environment.ts --model Qwen/Qwen3-8B",
+          "tinkerts train rl ./sums.mjs --steps 40 --group-size 8 --max-tokens 16",
+        ],
+        load: () => import("./train-rl.js"),
       },
     ],
   },

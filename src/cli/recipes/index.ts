@@ -1,0 +1,25 @@
+/** Small programs that each teach a model something, made to be run, read and copied: one file each. */
+import type { RunOptions } from "../../cookbook/runs/index.js";
+
+/** What the file of a recipe exports. */
+export interface Recipe {
+  /** What the results must be with the built-in model and the settings of the file. */
+  readonly bar: Readonly<Record<string, { readonly atLeast: number } | { readonly atMost: number }>>;
+  run(
+    options: RunOptions & { readonly steps?: number | undefined },
+  ): Promise<Readonly<Record<string, number | string>>>;
+}
+
+/** All recipes, in the order in which they are best read. */
+export const RECIPES: Readonly<
+  Record<string, { readonly summary: string; readonly load: () => Promise<Recipe> }>
+> = {
+  "word-game": {
+    summary: "supervised chat: Pig Latin from conversations",
+    load: () => import("./word-game.js"),
+  },
+  addition: {
+    summary: "reinforcement: a model that forgets the carry learns to add, told only right or wrong",
+    load: () => import("./addition.js"),
+  },
+};

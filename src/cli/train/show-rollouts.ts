@@ -1,0 +1,60 @@
+import { type Trajectory, totalRewards } from "../../cookbook/environments/index.js";
+import type { StepRollouts } from "../../cookbook/reinforcement/index.js";
+import type { TrainingLogger } from "../../cookbook/runs/index.js";
+import { textOf } from "../../renderers/index.js";
+import { cutText, printable } from "../output/index.js";
+
+/** Of a whole run: more of them nobody reads. */
+const STEPS_SHOWN = 20;
+const WIDTH = 100;
+
+/** Shows what the model says as a run goes on: of some steps, the best and the worst try at a problem. */
+export class RolloutDisplay implements TrainingLogger {
+  readonly #console: TrainingLogger;
+  #steps = 0;
+
+  /** Lines are written by the logger that draws the progress, which knows where its own line stands. */
+  constructor(console: TrainingLogger) {
+    this.#console = console;
+  }
+
+  config(config: Readonly<Record<string, unknown>>): void {
+    this.#steps = Number(config["steps"] ?? 0);
+  }
+
+  metrics(): void {}
+
+  close(): void {}
+
+  async show({ step, groups }: StepRollouts): Promise<void> {
+    if (step % Math.ceil(this.#steps / STEPS_SHOWN) !== 0) return;
+    const tries = groups.map(({ group }) => rankedTries(group)).find((ranked) => ranked.length > 0);
+    const [best, worst] = [tries?.at(0), tries?.at(-1)];
+    for (const shown of best?.reward === worst?.reward ? [best] : [best, worst]) {
+      if (shown !== undefined)
+        await this.#console.note?.(`  reward ${shown.reward.toFixed(2)}  ${shown.text}`);
+    }
+  }
+}
+
+type Group = StepRollouts["groups"][number]["group"];
+
+/** The tries of a group with their texts, the best first. */
+function rankedTries(group: Group): { readonly reward: number; readonly text: string }[] {
+  const rewards = totalRewards(group);
+  return group.trajectories
+    .map((trajectory, place) => ({ reward: rewards[place]!, text: conversationOf(trajectory) }))
+    .filter(({ text }) => text !== "")
+    .sort((one, two) => two.reward - one.reward);
+}
+
+/** On one line, without what the system says. */
+function conversationOf({ messages = [] }: Trajectory): string {
+  const said = messages
+    .filter(({ role }) => role !== "system")
+    .map((message) => {
+      const calls = (message.toolCalls ?? []).map((call) => `${call.name}(${call.arguments})`);
+      return [textOf(message), ...calls].filter((text) => text !== "").join(" ");
+    });
+  return cutText(printable(said.join(" → ")), WIDTH, "middle");
+}
