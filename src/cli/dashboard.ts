@@ -1,5 +1,8 @@
 import { spawn } from "node:child_process";
+import type { ServiceClient } from "tinkerts";
 import type { TinkerServer } from "../dashboard/index.js";
+import type { LocalBackend } from "../local/start.js";
+import { CREATED_BY } from "./clients.js";
 import type { CommandContext } from "./context.js";
 import { serverURL } from "./credential.js";
 import { hasServer } from "./local-service.js";
@@ -16,6 +19,24 @@ export function serverOf(context: CommandContext): TinkerServer | undefined {
     address: serverURL(context.globals()),
     rest: () => context.restClient(),
     service: () => context.serviceClient(),
+  };
+}
+
+/** A built-in server of this process, as a dashboard asks it. */
+export function builtInServer(backend: LocalBackend): TinkerServer & AsyncDisposable {
+  let service: Promise<ServiceClient> | undefined;
+  const open = async () => {
+    const { ServiceClient } = await import("tinkerts");
+    return new ServiceClient({ ...backend, userMetadata: { [CREATED_BY]: "tinkerts dashboard" } });
+  };
+  const opened = () => (service ??= open());
+  return {
+    address: backend.baseURL,
+    rest: async () => (await opened()).createRestClient(),
+    service: opened,
+    fetch: backend.fetch,
+    activity: backend.activity,
+    [Symbol.asyncDispose]: async () => (await service)?.close(),
   };
 }
 

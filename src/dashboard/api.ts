@@ -101,8 +101,7 @@ export type DashboardEvent =
   | { readonly type: "runs"; readonly list: RunList }
   | { readonly type: "metrics"; readonly growth: MetricsGrowth }
   /** What the page has of this run is no longer true, or too far behind: it must be asked for anew. */
-  | { readonly type: "stale"; readonly run: string }
-  | { readonly type: "server"; readonly status: ServerAnswer };
+  | { readonly type: "stale"; readonly run: string };
 
 /** The steps of a run that have something to show. */
 export interface SampleIndex {
@@ -113,9 +112,10 @@ export interface SampleIndex {
 /** What was kept of one step. */
 export interface SampleStep {
   readonly step: number;
-  /** `train`, or the name of an evaluation. */
+  /** `train`, `eval_` and the name of an evaluation, or `examples` of a supervised batch. */
   readonly splits: readonly string[];
-  readonly trees: readonly string[];
+  /** Reports of the Python cookbook. */
+  readonly reports: readonly string[];
 }
 
 /** A token that is shown by itself. */
@@ -153,17 +153,28 @@ export interface ShownTurn {
   readonly logs: Readonly<Record<string, string>>;
 }
 
-/** An episode, or an example of a supervised batch. */
-export interface Sample {
+/** An episode, or an example of a supervised batch, as lists show it. */
+export interface SampleSummary {
+  /** Its line in the file. */
+  readonly place: number;
   readonly group: number;
   readonly index: number;
   readonly tags: readonly string[];
   /** Absent for what is learnt from examples. */
   readonly reward?: number | null | undefined;
   readonly stopReason?: string | undefined;
+  readonly turnCount: number;
+  /** Sampled, or learnt from. */
+  readonly tokenCount: number;
+}
+
+/** The same with everything that is known of it. */
+export interface Sample extends SampleSummary {
   readonly metrics: Readonly<Record<string, number | null>>;
   readonly messages?: readonly ShownMessage[] | undefined;
   readonly turns: readonly ShownTurn[];
+  /** Why tokens have no text, where they have none. */
+  readonly tokenProblem?: string | undefined;
 }
 
 /** The samples of a step. */
@@ -171,21 +182,19 @@ export interface SampleList {
   readonly run: string;
   readonly step: number;
   readonly split: string;
-  readonly samples: readonly Sample[];
-  /** Lines beyond what is shown. */
-  readonly leftOut: number;
+  readonly samples: readonly SampleSummary[];
+  /** True where there are more lines than are shown. */
+  readonly isCut: boolean;
   readonly badLines: number;
-  /** Why tokens have no text, where they have none. */
-  readonly tokenProblem?: string | undefined;
 }
 
-/** A node of a report of the Python cookbook: what it says, never its HTML. */
-export interface TreeNode {
+/** A part of a report of the Python cookbook: what it says, never its HTML. */
+export interface ReportNode {
   readonly title?: string | undefined;
   readonly text?: string | undefined;
   readonly messages?: readonly ShownMessage[] | undefined;
   readonly rows?: readonly (readonly string[])[] | undefined;
-  readonly children: readonly TreeNode[];
+  readonly children?: readonly ReportNode[] | undefined;
 }
 
 /** A checkpoint of a folder, of the server, or of both. */

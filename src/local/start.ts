@@ -52,6 +52,11 @@ export interface LocalBackendOptions {
    * @internal
    */
   readonly engine?: Engine;
+  /**
+   * Answers some requests itself, before they are taken for the API's: a page that is served beside it.
+   * @internal
+   */
+  readonly beside?: (request: Request) => Response | Promise<Response> | undefined;
 }
 
 /** A running server; `new ServiceClient(backend)` uses it. */
@@ -116,7 +121,7 @@ export async function startLocalBackend(options: LocalBackendOptions = {}): Prom
       limits: options.limits ?? {},
       clientConfig: { pjwtAuthEnabled: options.tokens ?? false, ...options.clientConfig },
     });
-    const handle = async (request: Request) => server.fetch(request);
+    const handle = async (request: Request) => options.beside?.(request) ?? server.fetch(request);
     let baseURL = "http://localhost";
     if (listens) {
       const isOpen = apiKeys.length > 0 || options.corsOrigins?.includes("*") === true;

@@ -1,9 +1,13 @@
 import { InvalidArgumentError } from "commander";
+import type { Dashboard } from "../../dashboard/index.js";
 import { defaultModel, type LocalModel } from "../../local/default-model.js";
 import type { ModelSource } from "../../local/model-source.js";
 import type { LocalBackend, LocalBackendOptions } from "../../local/start.js";
 import { type CommandContext, type CommandModule, UsageError } from "../context.js";
+import { builtInServer } from "../dashboard.js";
 import { gathered, wholeNumber } from "../option-values.js";
+
+const DASHBOARD_PATH = "/dashboard";
 
 interface ServeOptions {
   readonly port: number;
@@ -15,6 +19,7 @@ interface ServeOptions {
   readonly tokens?: boolean;
   readonly threads?: number;
   readonly cors?: readonly string[];
+  readonly runs?: readonly string[];
   readonly quiet?: boolean;
 }
 
@@ -41,6 +46,11 @@ export const define: CommandModule["define"] = (command, context) => {
       "let pages of this web origin in, besides those of this machine; may be repeated",
       gathered(readOrigin),
     )
+    .option(
+      "--runs <folder>",
+      "where the dashboard looks for runs (default: this folder); may be repeated",
+      gathered(String),
+    )
     .option("--quiet", "print nothing but the address")
     .action((options: ServeOptions) => serve(options, context));
 };
@@ -56,12 +66,14 @@ async function serve(
     tokens = false,
     threads,
     cors: corsOrigins = [],
+    runs = ["."],
     quiet = false,
   }: ServeOptions,
   context: CommandContext,
 ): Promise<void> {
   const { stdout } = context;
   const { isLoopback } = await import("../../local/start.js");
+  const { createDashboard } = await import("../../dashboard/index.js");
   if (apiKeys.length === 0 && !isLoopback(host)) {
     throw new UsageError(
       `listening on ${host} lets other machines in, which needs an API key: give --api-key, or leave --host out to stay on this machine`,
@@ -75,12 +87,19 @@ async function serve(
   // One after the other: there is one line to show a download in.
   for (const source of sources) models.push(await findModel(context, source, checkModel));
   const where = { port, host, dataDir, corsOrigins };
-  const backend = await start({ ...where, models, apiKeys, tokens, ...(threads && { threads }) });
+  let dashboard: Dashboard | undefined;
+  const beside = (request: Request) => (isAtDashboard(request) ? dashboard?.fetch(request) : undefined);
+  const backend = await start({ ...where, models, apiKeys, tokens, beside, ...(threads && { threads }) });
   let endShow = () => {};
+  const server = builtInServer(backend);
   try {
+    // Nothing of it is for other machines.
+    if (isLoopback(host)) dashboard = createDashboard({ folders: runs, server, basePath: DASHBOARD_PATH });
     if (!quiet) {
       context.notify(`Serving ${models.map(({ name }) => name).join(", ")} at ${backend.baseURL}`);
       context.notify(`Runs and checkpoints are kept in ${backend.dataDir}. Ctrl-C ends the server.`);
+      if (dashboard !== undefined)
+        context.notify(`The dashboard is at ${backend.baseURL}${DASHBOARD_PATH}/#token=${dashboard.token}`);
       context.notify("To use it from another terminal:\n");
     }
     stdout.write(`export TINKER_BASE_URL=${backend.baseURL}\n`);
@@ -97,8 +116,14 @@ async function serve(
     });
   } finally {
     endShow();
+    dashboard?.close();
+    await server[Symbol.asyncDispose]();
     await backend.close();
   }
+}
+
+function isAtDashboard(request: Request): boolean {
+  return `${new URL(request.url).pathname}/`.startsWith(`${DASHBOARD_PATH}/`);
 }
 
 /** The model of the package is there unless it is declined, or given in another shape. */

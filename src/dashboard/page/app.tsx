@@ -6,8 +6,12 @@ import { linkTo, type Route, useRoute } from "./route.js";
 import { askJson, giveToken, isRefused, takeToken } from "./server.js";
 import { Store, useStore } from "./store.js";
 import { ThemeButton } from "./theme.js";
+import { CheckpointsView } from "./views/checkpoints.js";
 import { CurvesView } from "./views/curves.js";
+import { PlaygroundView } from "./views/playground.js";
 import { RunsView } from "./views/runs.js";
+import { SamplesView } from "./views/samples.js";
+import { ServerView } from "./views/server.js";
 
 /** What every view is given. */
 export interface ViewProps {
@@ -22,6 +26,10 @@ const VIEWS: readonly {
 }[] = [
   { name: "runs", title: "Runs", View: RunsView },
   { name: "curves", title: "Curves", View: CurvesView },
+  { name: "samples", title: "Samples", View: SamplesView },
+  { name: "checkpoints", title: "Checkpoints", View: CheckpointsView },
+  { name: "server", title: "Server", View: ServerView },
+  { name: "playground", title: "Playground", View: PlaygroundView },
 ];
 
 const information = new Store<DashboardInfo | undefined>(undefined);
@@ -97,6 +105,7 @@ function TokenForm() {
         or paste it here.
       </p>
       <form
+        class="form"
         onSubmit={(event) => {
           event.preventDefault();
           giveToken(text);

@@ -91,8 +91,6 @@ function handle(event: DashboardEvent): boolean {
       return false;
     case "metrics":
       return grow(event.growth);
-    case "server":
-      return true;
     default:
       return event satisfies never;
   }

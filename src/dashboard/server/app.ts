@@ -6,11 +6,14 @@ import { SDK_VERSION } from "../../version.js";
 import type { DashboardInfo } from "../api.js";
 import { RunFolders } from "../runs/run-folders.js";
 import { RunSummaries } from "../runs/run-summaries.js";
+import { addChatRoute } from "./chat-route.js";
+import { addCheckpointRoutes } from "./checkpoint-routes.js";
 import { addEventRoute } from "./events.js";
 import { guardData, guardPage } from "./guard.js";
 import { addPageFiles } from "./page-files.js";
 import { addRunRoutes, MetricsFiles } from "./run-routes.js";
-import { serverName } from "./server-status.js";
+import { addSampleRoutes } from "./sample-routes.js";
+import { addServerRoute, serverName } from "./server-status.js";
 import type { TinkerServer } from "./tinker-server.js";
 
 /** What a dashboard shows. */
@@ -60,7 +63,7 @@ export function createDashboard(options: DashboardOptions): Dashboard {
     isReadOnly,
     closed: closing.signal,
   };
-  const app = new Hono().basePath(basePath);
+  const app = new Hono({ strict: false }).basePath(basePath);
   app.onError((error, context) => {
     if (error instanceof HTTPException) return context.json({ error: error.message }, error.status);
     const status = error instanceof ValidationError ? 400 : error instanceof TinkerError ? 502 : 500;
@@ -68,12 +71,22 @@ export function createDashboard(options: DashboardOptions): Dashboard {
   });
   app.notFound((context) => context.json({ error: `There is no ${context.req.path} here.` }, 404));
   app.use(guardPage());
+  app.use(async (context, next) => {
+    // The page's addresses are relative, so that it can lie anywhere.
+    if (basePath !== "" && context.req.path === basePath) return context.redirect(`${basePath}/`);
+    await next();
+    return undefined;
+  });
   addPageFiles(app);
   app.use("/api/*", guardData(token));
   app.get("/api/info", (context) =>
     context.json({ version: SDK_VERSION, isReadOnly, server: serverName(server) } satisfies DashboardInfo),
   );
   addRunRoutes(app, parts);
+  addSampleRoutes(app, parts);
+  addCheckpointRoutes(app, parts);
+  addServerRoute(app, parts);
+  addChatRoute(app, parts);
   addEventRoute(app, parts);
   return { token, fetch: (request) => app.fetch(request), close: () => closing.abort() };
 }

@@ -8,6 +8,8 @@ export interface TinkerServer {
   rest(): Promise<RestClient>;
   /** Called when something is to be sampled: opens a session where none is open. */
   service(): Promise<ServiceClient>;
+  /** How its archives are fetched, where it has no socket. */
+  readonly fetch?: typeof fetch | undefined;
   /** Of a built-in server in this process. */
   readonly activity?: ServerActivity | undefined;
 }

@@ -1,0 +1,182 @@
+import { useEffect } from "preact/hooks";
+import type { ServerAnswer } from "../../api.js";
+import { age, bytes, duration, shortNumber, wholeNumber } from "../format.js";
+import { Answer, Command, Empty, Problem } from "../parts/pieces.js";
+import { askJson } from "../server.js";
+import { useAsked } from "../store.js";
+
+const LOOK_MS = 1000;
+
+/** What the server does: queues, speed and memory of the built-in one, lists and usage of any. */
+export function ServerView() {
+  const asked = useAsked((signal) => askJson<ServerAnswer>("server", { signal }), []);
+  useEffect(() => {
+    const timer = setInterval(() => !document.hidden && asked.again(), LOOK_MS);
+    return () => clearInterval(timer);
+  }, []);
+  return (
+    <Answer asked={asked}>
+      {(answer) =>
+        answer.server === undefined ? (
+          <Empty title="No server">
+            <p>
+              Start the dashboard with <Command>--base-url</Command> or an API key, or open the page of{" "}
+              <Command>npx tinkerts serve</Command>.
+            </p>
+          </Empty>
+        ) : (
+          <ServerState {...answer} address={answer.server.address} />
+        )
+      }
+    </Answer>
+  );
+}
+
+function ServerState({
+  address,
+  problem,
+  models,
+  activity,
+  sessions,
+  usage,
+}: ServerAnswer & { readonly address: string }) {
+  return (
+    <>
+      <div class="bar">
+        <h2 class="text">{address}</h2>
+        {activity && <span class="muted">up for {duration(activity.upSeconds)}</span>}
+      </div>
+      <Problem text={problem} />
+      {activity && (
+        <>
+          <dl class="facts">
+            <Fact
+              title="training requests"
+              value={wholeNumber(activity.trainingRequests)}
+              note="running or waiting"
+            />
+            <Fact title="sequences" value={wholeNumber(activity.sequences)} note="being sampled or waiting" />
+            <Fact
+              title="trained"
+              value={wholeNumber(activity.trainedTokensPerSecond)}
+              note="tokens a second"
+            />
+            <Fact
+              title="sampled"
+              value={wholeNumber(activity.sampledTokensPerSecond)}
+              note="tokens a second"
+            />
+            <Fact title="memory" value={bytes(activity.memoryBytes)} note="of the process" />
+          </dl>
+          <Table
+            title="Runs being trained"
+            empty="Nothing is being trained."
+            head={["Run", "Model", "Rank", "Steps", "Loss"]}
+          >
+            {activity.runs.map(({ name, baseModel, rank, steps, loss }) => [
+              name,
+              baseModel,
+              rank,
+              steps,
+              loss === undefined ? "" : shortNumber(loss),
+            ])}
+          </Table>
+        </>
+      )}
+      <Table title="Models" empty="The server names no models." head={["Model", "Reads at most"]}>
+        {models.map(({ name, maxLength }) => [
+          name,
+          maxLength === undefined ? "" : `${wholeNumber(maxLength)} tokens`,
+        ])}
+      </Table>
+      <Table
+        title="Newest sessions"
+        empty="There were no sessions."
+        head={["Session", "State", "Begun", "Checkpoints"]}
+      >
+        {sessions.map(({ id, name, state, createdAt, checkpoints }) => [
+          name === "" ? id : name,
+          state.replaceAll("_", " "),
+          age(Date.parse(createdAt)),
+          checkpoints,
+        ])}
+      </Table>
+      <Table
+        title="Used in the last day"
+        empty="Nothing was used."
+        head={["What", "Model", "Amount", "Cost"]}
+      >
+        {usage.map(({ what, model, amount, unit, costUsd }) => [
+          what,
+          model,
+          `${unit === "GB hours" ? amount.toFixed(2) : wholeNumber(amount)} ${unit}`,
+          costUsd === undefined ? "" : `$${costUsd.toFixed(2)}`,
+        ])}
+      </Table>
+    </>
+  );
+}
+
+function Fact({
+  title,
+  value,
+  note,
+}: {
+  readonly title: string;
+  readonly value: string;
+  readonly note: string;
+}) {
+  return (
+    <div class="card padded">
+      <dt class="note">{title}</dt>
+      <dd>
+        <span class="big">{value}</span> <span class="note">{note}</span>
+      </dd>
+    </div>
+  );
+}
+
+function Table({
+  title,
+  empty,
+  head,
+  children,
+}: {
+  readonly title: string;
+  readonly empty: string;
+  readonly head: readonly string[];
+  readonly children: readonly (readonly (string | number)[])[];
+}) {
+  // A column that nobody fills tells nothing.
+  const columns = head.map((_, column) => children.some((row) => row[column] !== ""));
+  return (
+    <section class="card padded" aria-label={title}>
+      <h2>{title}</h2>
+      {children.length === 0 ? (
+        <p class="note">{empty}</p>
+      ) : (
+        <div class="table-frame">
+          <table class="compact">
+            <thead>
+              <tr>{head.map((name, column) => columns[column] && <th key={name}>{name}</th>)}</tr>
+            </thead>
+            <tbody>
+              {children.map((row, place) => (
+                <tr key={place}>
+                  {row.map(
+                    (cell, column) =>
+                      columns[column] && (
+                        <td key={head[column]} class="text">
+                          {typeof cell === "number" ? wholeNumber(cell) : cell}
+                        </td>
+                      ),
+                  )}
+                </tr>
+              ))}
+            </tbody>
+          </table>
+        </div>
+      )}
+    </section>
+  );
+}
