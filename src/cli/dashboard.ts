@@ -1,20 +1,19 @@
 import { spawn } from "node:child_process";
+import { mkdir } from "node:fs/promises";
+import { dirname, resolve } from "node:path";
 import type { ServiceClient } from "tinkerts";
 import type { TinkerServer } from "../dashboard/index.js";
 import type { LocalBackend } from "../local/start.js";
-import { CREATED_BY } from "./clients.js";
 import type { CommandContext } from "./context.js";
 import { serverURL } from "./credential.js";
-import { hasServer } from "./local-service.js";
 
 const OPENERS: Partial<Record<NodeJS.Platform, readonly [string, ...string[]]>> = {
   darwin: ["open"],
   win32: ["rundll32", "url.dll,FileProtocolHandler"],
 };
 
-/** The server that the command line names, as a dashboard asks it; none where none is named. */
-export function serverOf(context: CommandContext): TinkerServer | undefined {
-  if (!hasServer(context)) return undefined;
+/** The server that the command line names, as a dashboard asks it. */
+export function namedServer(context: CommandContext): TinkerServer {
   return {
     address: serverURL(context.globals()),
     rest: () => context.restClient(),
@@ -23,21 +22,28 @@ export function serverOf(context: CommandContext): TinkerServer | undefined {
 }
 
 /** A built-in server of this process, as a dashboard asks it. */
-export function builtInServer(backend: LocalBackend): TinkerServer & AsyncDisposable {
-  let service: Promise<ServiceClient> | undefined;
-  const open = async () => {
-    const { ServiceClient } = await import("tinkerts");
-    return new ServiceClient({ ...backend, userMetadata: { [CREATED_BY]: "tinkerts dashboard" } });
-  };
-  const opened = () => (service ??= open());
-  return {
-    address: backend.baseURL,
-    rest: async () => (await opened()).createRestClient(),
-    service: opened,
-    fetch: backend.fetch,
-    activity: backend.activity,
-    [Symbol.asyncDispose]: async () => (await service)?.close(),
-  };
+export function builtInServer(
+  { baseURL: address, fetch, activity }: LocalBackend,
+  service: () => Promise<ServiceClient>,
+): TinkerServer {
+  return { address, rest: async () => (await service()).createRestClient(), service, fetch, activity };
+}
+
+/** Starts a dashboard for a run that is about to begin and those beside it, and says where it is. */
+export async function showRun(
+  context: CommandContext,
+  {
+    folder,
+    server,
+    open,
+  }: { readonly folder: string; readonly server: TinkerServer | undefined; readonly open: boolean },
+): Promise<AsyncDisposable> {
+  const { startDashboard } = await import("../dashboard/index.js");
+  await mkdir(folder, { recursive: true });
+  const dashboard = await startDashboard({ folders: [dirname(resolve(folder))], server });
+  context.notify(`Watch it, as long as it runs, at ${dashboard.address}`);
+  if (open) openInBrowser(dashboard.address);
+  return dashboard;
 }
 
 /** Shows an address in the person's browser; where there is none, the address that was printed has to do. */

@@ -1,6 +1,8 @@
 import type { ServiceClient } from "tinkerts";
+import type { TinkerServer } from "../dashboard/index.js";
 import type { CommandContext } from "./context.js";
 import { credentialOf } from "./credential.js";
+import { builtInServer, namedServer } from "./dashboard.js";
 
 /** Where runs and checkpoints of the built-in backend are kept, as `tinkerts serve` does it. */
 const DATA_FOLDER = ".tinkerts";
@@ -10,6 +12,8 @@ export interface OpenedService extends AsyncDisposable {
   readonly service: ServiceClient;
   /** The model, by the name that this server has for it. */
   readonly baseModel: string | undefined;
+  /** The same server, as a dashboard asks it. */
+  readonly shown: TinkerServer;
 }
 
 /**
@@ -22,7 +26,7 @@ export async function openService(
 ): Promise<OpenedService> {
   if (hasServer(context)) {
     const service = await context.serviceClient();
-    return { service, baseModel, [Symbol.asyncDispose]: async () => {} };
+    return { service, baseModel, shown: namedServer(context), [Symbol.asyncDispose]: async () => {} };
   }
   const { checkModel } = await import("../local/engine/model/base-model.js");
   const { defaultModel } = await import("../local/default-model.js");
@@ -39,6 +43,7 @@ export async function openService(
   return {
     service,
     baseModel: baseModel === undefined ? undefined : model.name,
+    shown: { ...builtInServer(backend, async () => service), address: "the built-in backend" },
     [Symbol.asyncDispose]: async () => {
       await service.close();
       await backend.close();

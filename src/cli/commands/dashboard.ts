@@ -1,7 +1,8 @@
 import { startDashboard } from "../../dashboard/index.js";
 import { errorCode } from "../../files.node.js";
 import type { CommandContext, CommandModule } from "../context.js";
-import { openInBrowser, serverOf } from "../dashboard.js";
+import { namedServer, openInBrowser } from "../dashboard.js";
+import { hasServer } from "../local-service.js";
 import { wholeNumber } from "../option-values.js";
 
 interface DashboardCommandOptions {
@@ -29,7 +30,7 @@ async function show(
   const interrupted = context.interruption();
   await using dashboard = await start({
     folders: folders.length === 0 ? ["."] : folders,
-    server: serverOf(context),
+    server: hasServer(context) ? namedServer(context) : undefined,
     readOnly,
     port,
   });

@@ -1,8 +1,10 @@
 import { InvalidArgumentError } from "commander";
+import type { ServiceClient } from "tinkerts";
 import type { Dashboard } from "../../dashboard/index.js";
 import { defaultModel, type LocalModel } from "../../local/default-model.js";
 import type { ModelSource } from "../../local/model-source.js";
 import type { LocalBackend, LocalBackendOptions } from "../../local/start.js";
+import { CREATED_BY } from "../clients.js";
 import { type CommandContext, type CommandModule, UsageError } from "../context.js";
 import { builtInServer } from "../dashboard.js";
 import { gathered, wholeNumber } from "../option-values.js";
@@ -91,7 +93,12 @@ async function serve(
   const beside = (request: Request) => (isAtDashboard(request) ? dashboard?.fetch(request) : undefined);
   const backend = await start({ ...where, models, apiKeys, tokens, beside, ...(threads && { threads }) });
   let endShow = () => {};
-  const server = builtInServer(backend);
+  let service: ServiceClient | undefined;
+  const server = builtInServer(backend, async () => {
+    const { ServiceClient } = await import("tinkerts");
+    service ??= new ServiceClient({ ...backend, userMetadata: { [CREATED_BY]: "tinkerts serve" } });
+    return service;
+  });
   try {
     // Nothing of it is for other machines.
     if (isLoopback(host)) dashboard = createDashboard({ folders: runs, server, basePath: DASHBOARD_PATH });
@@ -117,7 +124,7 @@ async function serve(
   } finally {
     endShow();
     dashboard?.close();
-    await server[Symbol.asyncDispose]();
+    await service?.close();
     await backend.close();
   }
 }

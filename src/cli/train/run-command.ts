@@ -1,4 +1,4 @@
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import {
   consoleLogger,
   type FinishedRun,
@@ -8,6 +8,7 @@ import {
 } from "../../cookbook/runs/index.js";
 import { defaultModel } from "../../local/default-model.js";
 import { type CommandContext, UsageError } from "../context.js";
+import { showRun } from "../dashboard.js";
 import { hasServer, openService } from "../local-service.js";
 import { printJson } from "../output/index.js";
 import { defaultFolder, type RunCommandOptions } from "./run-options.js";
@@ -47,6 +48,11 @@ export async function runTrainingCommand(
     else context.stdout.write(`${description}\n`);
     return;
   }
+  const { dashboard } = options;
+  await using _ =
+    dashboard === false
+      ? undefined
+      : await showRun(context, { folder, server: server.shown, open: dashboard === true });
   const loggers = [
     consoleLogger({ screen: context.stderr }),
     ...(options.tensorboard ? [tensorBoardLogger(join(folder, "tensorboard"))] : []),
@@ -65,7 +71,7 @@ export async function runTrainingCommand(
 function whatNext({ samplerPath, best }: FinishedRun, folder: string, isLocal: boolean): string {
   const chat = `tinkerts chat --model-path ${best?.samplerPath ?? samplerPath}`;
   const lines = [
-    `Metrics and checkpoints are in ${folder}.`,
+    `Metrics and checkpoints are in ${folder}; \`tinkerts dashboard ${dirname(folder)}\` shows them.`,
     ...(best === undefined ? [] : [`The best weights, after ${best.batch} steps: ${best.samplerPath}`]),
     isLocal
       ? `To talk to it, run \`tinkerts serve\` in this folder, and in another terminal: ${chat} --base-url localhost:8642`

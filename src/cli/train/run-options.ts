@@ -20,6 +20,8 @@ export interface RunCommandOptions {
   readonly folder?: string;
   readonly tensorboard?: true;
   readonly dryRun?: true;
+  /** True: open it; false: none. */
+  readonly dashboard?: boolean;
 }
 
 const MAX_COUNT = 1_000_000_000;
@@ -49,6 +51,8 @@ export function addRunOptions(command: Command, defaults: { readonly schedule: s
     .option("--save-every <steps>", "steps between checkpoints (default: 20)", count())
     .option("--folder <folder>", "where the run is kept (default: runs/FILE-MODEL)")
     .option("--tensorboard", "write event files into the folder, for tensorboard --logdir")
+    .option("--dashboard", "open the page that shows the run in the browser")
+    .option("--no-dashboard", "serve no such page")
     .option("--dry-run", "check everything, and show counts and settings");
 }
 

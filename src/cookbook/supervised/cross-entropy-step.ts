@@ -10,6 +10,8 @@ export interface CrossEntropyBatch {
     readonly train_mean_nll: number;
     readonly [name: string]: number;
   };
+  /** Writes some of it down, for people. */
+  keep?(output: ForwardBackwardOutput): Promise<void>;
 }
 
 /** One pass and one update for each step, which sends its requests before those of the last one are answered. */
@@ -19,7 +21,7 @@ export function crossEntropyStep<State>(
 ): TrainingSpec<State>["step"] {
   return async (training, step, { signal, addMetrics, countTokens, checkLoss }) => {
     const startedMs = performance.now();
-    const { data, measure } = await makeBatch(step, signal);
+    const { data, measure, keep } = await makeBatch(step, signal);
     const madeMs = performance.now();
     const adam = adamAt(settings, step);
     const pass = training.forwardBackward(data, "cross_entropy", { signal });
@@ -27,8 +29,10 @@ export function crossEntropyStep<State>(
     const numTokens = sumOf(data, ({ modelInput }) => modelInput.length);
     countTokens(numTokens);
     const results = async () => {
-      const measured = measure(await pass);
+      const output = await pass;
+      const measured = measure(output);
       checkLoss(measured.train_mean_nll);
+      await keep?.(output);
       const updated = await update;
       const doneMs = performance.now();
       return {

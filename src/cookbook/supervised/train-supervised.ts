@@ -5,6 +5,9 @@ import { bitsPerByte, meanNll } from "./likelihood.js";
 import type { TrainSupervisedOptions } from "./options.js";
 import { prepareRun } from "./prepare-run.js";
 
+/** Steps of which examples are kept, where nothing is evaluated. */
+const STEPS_SHOWN = 10;
+
 /**
  * Fine-tunes a model on conversations. Every batch is trained exactly once, whatever happens to the server or to this
  * process: the same call with the same folder goes on where the last one stopped.
@@ -14,6 +17,7 @@ export async function trainSupervised(options: TrainSupervisedOptions): Promise<
   await using rows = prepared.data;
   const { settings, config, description, renderer } = prepared;
   const { tokenizer } = renderer;
+  const keepEvery = settings.evaluateEvery || Math.ceil(settings.steps / STEPS_SHOWN);
   return await runTraining({
     options,
     settings,
@@ -27,6 +31,12 @@ export async function trainSupervised(options: TrainSupervisedOptions): Promise<
         measure: (output) => {
           const scored = scoredTokens(data, output);
           return { train_mean_nll: meanNll(scored), train_mean_bpb: bitsPerByte(scored, tokenizer) };
+        },
+        keep: async (output) => {
+          const { folder } = options;
+          if (folder === undefined || step % keepEvery !== 0) return;
+          const { writeExamples } = await import("./example-files.node.js");
+          await writeExamples(folder, step, data, output);
         },
       };
     }),

@@ -19,6 +19,7 @@ export interface Curve {
   readonly series: readonly (Series | undefined)[];
 }
 
+const MIN_SMOOTHED = 20;
 /** Beyond this, axes no longer add up. */
 const MAX_DRAWN = 1e100;
 
@@ -30,7 +31,7 @@ export function groupsOf(
   const words = filter.toLowerCase().split(/\s+/).filter(Boolean);
   const names = [...new Set(runs.flatMap((run) => Object.keys(run?.series ?? {})))]
     .filter((name) => words.every((word) => name.toLowerCase().includes(word)))
-    .sort((one, other) => one.localeCompare(other));
+    .sort((one, other) => rank(one) - rank(other) || one.localeCompare(other));
   const groups = new Map<string, Curve[]>();
   for (const metric of names) {
     const prefix = metric.includes("/") ? metric.slice(0, metric.indexOf("/")) : "";
@@ -44,6 +45,12 @@ export function groupsOf(
     return prefix === "time" ? 2 : known === -1 ? 1 : known / 10;
   };
   return new Map([...groups].sort(([one], [other]) => place(one) - place(other)));
+}
+
+/** What a run is about comes first, what only counts comes last. */
+function rank(metric: string): number {
+  if (/reward|loss|nll|accuracy|correct|score/.test(metric)) return 0;
+  return /^(?:epoch|progress|num_|learning_rate)|step$|done_frac/.test(metric) ? 2 : 1;
 }
 
 /** Where points stand on the axis. */
@@ -82,11 +89,12 @@ export function linesOf(curve: Curve, { axis, smoothing, isLog }: CurveSettings)
     const source = series.means ?? series;
     const raw = series.values.map((value) => drawn(value, isLog));
     tables.push([ascending(positions(series, axis)), raw]);
-    const smooth = smoothed(
-      source.values.map((value) => drawn(value, isLog)),
-      smoothing,
-    );
-    tables.push([ascending(positions(source, axis)), smoothing === 0 ? smooth.map(() => null) : smooth]);
+    const values = source.values.map((value) => drawn(value, isLog));
+    // Few points have no noise to be taken off.
+    tables.push([
+      ascending(positions(source, axis)),
+      smoothed(values, values.length < MIN_SMOOTHED ? 0 : smoothing),
+    ]);
   }
   return tables.length === 0 ? [[]] : uPlot.join(tables);
 }

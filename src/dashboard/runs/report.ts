@@ -28,8 +28,8 @@ export function readReport(report: Readonly<Record<string, unknown>>): ReportNod
   const budget = { left: MAX_NODES };
   const title = typeof report["title"] === "string" ? report["title"] : undefined;
   const root = nodeOf((report["root"] ?? report) as Element, 0, budget);
-  const children = root === undefined ? [] : root.title === undefined ? (root.children ?? [root]) : [root];
-  return { title, children };
+  if (root === undefined || root.title === title) return { title, children: root?.children ?? [] };
+  return { title, children: [root] };
 }
 
 function nodeOf(node: Element | string, depth: number, budget: { left: number }): ReportNode | undefined {

@@ -73,7 +73,7 @@ export function createDashboard(options: DashboardOptions): Dashboard {
   app.use(guardPage());
   app.use(async (context, next) => {
     // The page's addresses are relative, so that it can lie anywhere.
-    if (basePath !== "" && context.req.path === basePath) return context.redirect(`${basePath}/`);
+    if (new URL(context.req.url).pathname === basePath) return context.redirect(`${basePath}/`);
     await next();
     return undefined;
   });

@@ -127,6 +127,7 @@ function optionsOf(latest: { readonly current: ChartProps }, element: HTMLElemen
     width: element.clientWidth,
     height: element.clientHeight,
     legend: { show: false },
+    padding: [8, 8, 0, 0],
     cursor: {
       sync: { key: SYNC, scales: ["x", null] },
       drag: { x: true, y: false, setScale: false },
@@ -154,7 +155,7 @@ function optionsOf(latest: { readonly current: ChartProps }, element: HTMLElemen
         ...axis,
         grid,
         size: 52,
-        values: (_, values) => values.map((value) => (value === null ? "" : tickLabel(value))),
+        values: (_, values) => tickLabels(values),
       },
     ],
     series: [{}, ...lines],
@@ -184,6 +185,13 @@ function padded([from, to]: readonly [number, number]): [number, number] {
 
 function axisLabel(place: number, { axis }: CurveSettings): string {
   return axis === "time" ? duration(place) : tickLabel(place);
+}
+
+/** Few digits, unless neighbours would read the same. */
+function tickLabels(values: readonly (number | null)[]): string[] {
+  const labels = values.map((value) => (value === null ? "" : tickLabel(value)));
+  const isPlain = new Set(labels).size === labels.length || labels.includes("");
+  return isPlain ? labels : values.map((value) => (value === null ? "" : value.toPrecision(4)));
 }
 
 function tickLabel(value: number): string {

@@ -142,14 +142,18 @@ function Row({
           {step !== undefined && `after step ${wholeNumber(step)}`}
           {note !== undefined && ` ${note}`}
         </div>
-        <div class="mono text muted path">{path}</div>
+        <div class="mono muted path" title={path}>
+          {path}
+        </div>
         <Problem text={problem} />
       </th>
-      <td class="wide">{{ training: "training on", sampler: "sampling" }[kind as string] ?? kind}</td>
+      <td class="wide">{{ training: "training", sampler: "sampling" }[kind as string] ?? kind}</td>
       <td class="wide text">{run}</td>
-      <td class="number wide">{typeof server?.sizeBytes === "number" && bytes(server.sizeBytes)}</td>
-      <td class="wide">{server && <time dateTime={server.time}>{age(Date.parse(server.time))}</time>}</td>
-      <td>{expiry(checkpoint, hasServer)}</td>
+      <td class="number wide nowrap">{typeof server?.sizeBytes === "number" && bytes(server.sizeBytes)}</td>
+      <td class="wide nowrap">
+        {server && <time dateTime={server.time}>{age(Date.parse(server.time))}</time>}
+      </td>
+      <td class="nowrap">{expiry(checkpoint, hasServer)}</td>
       <td>
         <div class="actions">
           <CopyButton text={path} />

@@ -9,11 +9,12 @@ import type {
 } from "../../api.js";
 import type { ViewProps } from "../app.js";
 import { duration, wholeNumber } from "../format.js";
+import { runList } from "../live.js";
 import { Conversation } from "../parts/conversation.js";
 import { Answer, Command, Empty, Problem } from "../parts/pieces.js";
 import { type Coloring, TokenControls, Tokens } from "../parts/tokens.js";
 import { ask, askJson, eventsOf } from "../server.js";
-import { problemOf, useAsked } from "../store.js";
+import { problemOf, useAsked, useStore } from "../store.js";
 
 /** What one model has said so far. */
 interface Reply {
@@ -34,15 +35,16 @@ const NOTHING: Reply = { text: "", thinking: "", isRunning: true };
 
 /** The same conversation with two models side by side. */
 export function PlaygroundView({ route, info }: ViewProps) {
+  const runs = useStore(runList)?.runs ?? [];
   const asked = useAsked(async (signal) => {
     const [server, { checkpoints }] = await Promise.all([
       askJson<ServerAnswer>("server", { signal }),
       askJson<CheckpointList>("checkpoints", { signal }),
     ]);
-    const samplers = checkpoints.filter(
-      ({ kind, server: state }) => kind === "sampler" && state !== undefined,
-    );
-    return { base: server.models.map(({ name }) => name), paths: samplers.map(({ path }) => path) };
+    const samplers = checkpoints
+      .filter(({ kind, server: state }) => kind === "sampler" && state !== undefined)
+      .toSorted((one, other) => other.server!.time.localeCompare(one.server!.time));
+    return { base: server.models.map(({ name }) => name), samplers };
   }, []);
   if (info.isReadOnly)
     return (
@@ -60,22 +62,29 @@ export function PlaygroundView({ route, info }: ViewProps) {
   }
   return (
     <Answer asked={asked}>
-      {(models) => <Playground {...models} first={route.query.getAll("model")[0]} />}
+      {({ base, samplers }) => {
+        const runOf = (id: string | undefined) => runs.find((run) => run.id === id)?.name;
+        const checkpoints = samplers.map(({ path, run, name }) => ({
+          path,
+          title: [runOf(run) ?? path.replace(/^tinker:\/\/|\/.*/g, ""), name].join(" · "),
+        }));
+        return <Playground {...{ base, checkpoints }} first={route.query.get("model") ?? undefined} />;
+      }}
     </Answer>
   );
 }
 
 function Playground({
   base,
-  paths,
+  checkpoints,
   first,
 }: {
   readonly base: readonly string[];
-  readonly paths: readonly string[];
+  readonly checkpoints: readonly { readonly path: string; readonly title: string }[];
   readonly first: string | undefined;
 }) {
   const [models, setModels] = useState<readonly string[]>(() => [
-    first ?? paths[0] ?? base[0] ?? "",
+    first ?? checkpoints[0]?.path ?? base[0] ?? "",
     base[0] ?? "",
   ]);
   const [system, setSystem] = useState("");
@@ -211,14 +220,18 @@ function Playground({
                     <option key={name}>{name}</option>
                   ))}
                 </optgroup>
-                {paths.length > 0 && (
+                {checkpoints.length > 0 && (
                   <optgroup label="Checkpoints">
-                    {paths.map((path) => (
-                      <option key={path}>{path}</option>
+                    {checkpoints.map(({ path, title }) => (
+                      <option key={path} value={path}>
+                        {title}
+                      </option>
                     ))}
                   </optgroup>
                 )}
-                {!base.includes(model) && !paths.includes(model) && <option>{model}</option>}
+                {!base.includes(model) && checkpoints.every(({ path }) => path !== model) && (
+                  <option>{model}</option>
+                )}
               </select>
             </label>
             {turns.map((turn, place) => (
