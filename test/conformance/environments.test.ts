@@ -169,12 +169,8 @@ describe.skipIf(!hasPythonModule("tinker_cookbook", "environments.test.ts"))(
         }));
         const [options, ours, limits] = random.pick(settings);
         const { policy, parseErrors } = policyOf(random);
-        const given = {
-          messages: question(random),
-          replies,
-          actions: random.times(6, (each) => answer(each, TEXTS)),
-          options,
-        };
+        const actions = random.times(6, (each) => answer(each, TEXTS));
+        const given = { messages: question(random), replies, actions, options };
         return { theirs: { ...given, ...(policy && { policy }) }, ours, limits, parseErrors };
       });
       const all = await judged<Played>(
@@ -203,7 +199,6 @@ describe.skipIf(!hasPythonModule("tinker_cookbook", "environments.test.ts"))(
       }
       counts["conversations"] = cases.length;
       counts["their empty prompts"] = emptyPrompts;
-      expect(emptyPrompts).toBeGreaterThan(0);
     });
 
     it("runs tools alike, broken calls and limits included", async () => {

@@ -2,7 +2,9 @@ import { fileURLToPath } from "node:url";
 import { describe, expect, expectTypeOf, it } from "vitest";
 import {
   type Action,
+  assembleData,
   type Environment,
+  environmentGroups,
   type GroupSource,
   type MessageEnvironmentOptions,
   type MessageStep,
@@ -12,9 +14,14 @@ import {
   type ProblemGroupOptions,
   problemGroups,
   type RolloutContext,
+  rolloutGroup,
+  samplerPolicy,
+  totalRewards,
 } from "../../src/cookbook/index.js";
+import { ServiceClient } from "../../src/index.js";
 import { getRenderer, type Message } from "../../src/renderers/index.js";
 import { loadTokenizer } from "../../src/tokenizers/index.js";
+import { talkingServer } from "../cli/talking-engine.js";
 
 const tokenizer = await loadTokenizer(fileURLToPath(new URL("../../models/nano", import.meta.url)));
 const renderer = getRenderer("qwen3_instruct", tokenizer);
@@ -394,4 +401,41 @@ describe("a conversation with an environment", () => {
       "step must return a finite number or { reward: number }",
     );
   });
+});
+
+it("is one stretch to learn from, however many turns: what was sampled is what is trained on", async () => {
+  const { backend, engine } = await talkingServer();
+  await using service = new ServiceClient(backend);
+  const sampler = await service.createSamplingClient({ baseModel: "tinkerts/nano" });
+  const source = environmentGroups({
+    tasks: [{ secret: 7 }],
+    environment: ({ secret }) =>
+      messageEnvironment({
+        environment: {
+          start: () => [{ role: "user", content: "Guess." }],
+          step: ({ message }) => {
+            const guess = Number(message.content);
+            const content = guess < secret ? "Higher." : "Lower.";
+            return guess === secret
+              ? { reward: 1, isDone: true, end: "completed" }
+              : { reward: 0, isDone: false, messages: [{ role: "user", content }] };
+          },
+        },
+        renderer,
+      }),
+    groupSize: 1,
+  });
+  engine.answers = ["3", "9", "7"];
+  const group = await rolloutGroup((await source.group(0))!, samplerPolicy(sampler));
+  const turns = ["user\nGuess.", "assistant\n3", "user\nHigher.", "assistant\n9", "user\nLower."];
+  const said = turns.map((turn) => `<|im_start|>${turn}<|im_end|>\n`).join("");
+  expect(engine.heard[2]).toBe(`${said}<|im_start|>assistant\n`);
+  expect(totalRewards(group)).toEqual([1]);
+  expect(group.trajectories[0]).toMatchObject({ end: "completed", turns: [{}, {}, { reward: 1 }] });
+  const data = assembleData([group], [[1]]);
+  expect(data).toHaveLength(1);
+  const { targetTokens, mask } = data[0]!;
+  const learnt = [...targetTokens].filter((_, index) => mask[index] === 1);
+  expect(tokenizer.decode(learnt)).toBe("3<|im_end|>9<|im_end|>7<|im_end|>");
+  await backend.close();
 });
