@@ -41,12 +41,17 @@ export function continuePrompt(
   const whole = itemsOf(rendered);
   const before = itemsOf(last.rendered);
   const tokens = Array.from(sampled);
+  const beginning = before.concat(tokens);
+  const endOfSame = endOfTokens(whole, beginning);
+  if (endOfSame !== undefined && last.prompt === last.rendered) {
+    return { messages, prompt: rendered, rendered, isExtension: true };
+  }
   const end =
-    endOfTokens(whole, [...before, ...tokens]) ??
-    endOfText(whole, [...before, ...tokens], renderer.tokenizer) ??
+    endOfSame ??
+    endOfText(whole, beginning, renderer.tokenizer) ??
     endOfAnswer(whole, before, tokens, renderer, messages.slice(0, last.messages.length + 1));
   if (end === undefined) return { messages, prompt: rendered, rendered, isExtension: false };
-  const prompt = inputOf([...itemsOf(last.prompt), ...tokens, ...whole.slice(end)]);
+  const prompt = inputOf(itemsOf(last.prompt).concat(tokens, whole.slice(end)));
   return { messages, prompt, rendered, isExtension: true };
 }
 

@@ -26,19 +26,27 @@ export type Item = number | Exclude<ModelInputChunk, { type: "encoded_text" }>;
 
 /** An input as one list. */
 export function itemsOf({ chunks }: ModelInput): Item[] {
-  return chunks.flatMap((chunk): readonly Item[] =>
-    chunk.type === "encoded_text" ? Array.from(chunk.tokens) : [chunk],
-  );
+  const items: Item[] = [];
+  for (const chunk of chunks) {
+    if (chunk.type !== "encoded_text") items.push(chunk);
+    else for (let index = 0; index < chunk.tokens.length; index += 1) items.push(chunk.tokens[index]!);
+  }
+  return items;
 }
 
 /** The input that a list of items is. */
 export function inputOf(items: readonly Item[]): ModelInput {
-  const chunks: (Exclude<Item, number> | { readonly type: "encoded_text"; readonly tokens: number[] })[] = [];
-  for (const item of items) {
-    const last = chunks.at(-1);
-    if (typeof item !== "number") chunks.push(item);
-    else if (last?.type === "encoded_text") last.tokens.push(item);
-    else chunks.push({ type: "encoded_text", tokens: [item] });
+  const chunks: (Exclude<Item, number> | { readonly type: "encoded_text"; readonly tokens: Int32Array })[] =
+    [];
+  for (let start = 0, end = 0; start < items.length; start = end) {
+    const first = items[start]!;
+    if (typeof first !== "number") {
+      chunks.push(first);
+      end = start + 1;
+      continue;
+    }
+    while (typeof items[end] === "number") end += 1;
+    chunks.push({ type: "encoded_text", tokens: Int32Array.from(items.slice(start, end) as number[]) });
   }
   return ModelInput.from(chunks);
 }
