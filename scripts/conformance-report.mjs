@@ -29,7 +29,11 @@ export function conformanceSections(found) {
   }
   if (found.renderers) {
     const counts = { ...found.formulas, ...found.reinforcement };
-    sections.renderers = [renderers(found.renderers), Object.keys(counts).length > 0 && formulas(counts)]
+    sections.renderers = [
+      renderers(found.renderers),
+      Object.keys(counts).length > 0 && formulas(counts),
+      found["reinforcement-runs"] && rewardRuns(found["reinforcement-runs"]),
+    ]
       .filter(Boolean)
       .join("\n\n");
   }
@@ -82,6 +86,13 @@ ${table(
   ["difference", "why", "times"],
   allowed.map(({ name, reason, times }) => [name, reason, thousands(times)]),
 )}`;
+}
+
+function rewardRuns({ steps, seconds }) {
+  const times = Object.entries(seconds).map(
+    ([name, { ours, theirs }]) => `${name} ${ours.toFixed(1)} s and ${theirs.toFixed(1)} s`,
+  );
+  return `The same ${steps} steps by reward, on the same problems with the same seeds, ran from both cookbooks on the built-in backend. Synchronous runs have the same metrics, make the same calls and end with the same weights, bit for bit; sampler and trainer never disagree (\`optim/kl_sample_train\` is 0). The calls differ in three ways: ours saves its first weights, to go back to; it samples from weights that are saved for that alone, where Python's waits for a checkpoint; and it saves none for a step that will not be. Streamed, ours takes groups in their order, so that its weights are those of the synchronous run. Asynchronous, ours trains all steps, where Python's may drop the last ones and call them done. Ours and theirs took: ${times.join(", ")}.`;
 }
 
 function formulas(counts) {

@@ -127,7 +127,7 @@ export class ReinforcementLoop {
         ...this.#modeMetrics(step, batch.groups),
         ...this.#failures.metrics(),
         "time/sampling": (sampledMs - startedMs) / 1000,
-        "time/train": (doneMs - sampledMs) / 1000,
+        "time/train_step": (doneMs - sampledMs) / 1000,
         "time/total": (doneMs - startedMs) / 1000,
       };
     };
