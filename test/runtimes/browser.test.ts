@@ -1,38 +1,14 @@
-import { execFileSync } from "node:child_process";
-import { existsSync, writeFileSync } from "node:fs";
+import { writeFileSync } from "node:fs";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { join } from "node:path";
-import { chromium } from "playwright-core";
 import { build, type Rolldown } from "vite";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { startLocalBackend } from "../../src/local/index.js";
 import { loadTokenizer } from "../../src/tokenizers/index.js";
+import { findChromium, launchChromium } from "../support/chromium.js";
 import { newcomerFolder } from "../support/newcomer.js";
 import { SAMPLED_LOGPROBS, SAMPLED_TOKENS, samplingServer } from "./sampling-server.js";
-
-const BROWSER_FLAGS = [
-  "--headless",
-  "--no-sandbox",
-  "--disable-gpu",
-  "--disable-quic",
-  "--no-first-run",
-  "--disable-background-networking",
-  "--disable-component-update",
-  "--disable-sync",
-];
-
-function findChromium(): string | undefined {
-  if (existsSync("/usr/bin/chromium")) return "/usr/bin/chromium";
-  for (const name of ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"]) {
-    try {
-      return execFileSync("sh", ["-c", `command -v ${name}`], { encoding: "utf8" }).trim();
-    } catch {
-      // Not this one.
-    }
-  }
-  return undefined;
-}
 
 /** What a page's script would be: everything it needs comes out of `tinkerts`. */
 const PAGE_SCRIPT = `
@@ -126,8 +102,7 @@ describe("a browser bundle", () => {
     for (const { code } of chunks) expect(code).not.toMatch(/["'`]node:|["'`]undici["'`]|\brequire\(/);
   });
 
-  const browserPath = findChromium();
-  const skipReason = browserPath === undefined ? "no Chromium on this machine" : undefined;
+  const skipReason = findChromium() === undefined ? "no Chromium on this machine" : undefined;
   if (skipReason !== undefined) console.warn(`the test in a real browser is skipped: ${skipReason}`);
 
   it.skipIf(skipReason !== undefined)(
@@ -136,7 +111,7 @@ describe("a browser bundle", () => {
     async () => {
       await using tinker = await samplingServer();
       await using site = await serveSite(chunks);
-      await using browser = await chromium.launch({ executablePath: browserPath!, args: BROWSER_FLAGS });
+      await using browser = await launchChromium();
       const page = await browser.newPage();
       const pageErrors: string[] = [];
       page.on("pageerror", (error) => pageErrors.push(String(error)));
@@ -160,7 +135,7 @@ describe("a browser bundle", () => {
     async () => {
       await using backend = await startLocalBackend({ threads: 1 });
       await using site = await serveSite(chunks);
-      await using browser = await chromium.launch({ executablePath: browserPath!, args: BROWSER_FLAGS });
+      await using browser = await launchChromium();
       const page = await browser.newPage();
       await page.goto(site.origin);
       await page.waitForFunction("window.tinkerts !== undefined");

@@ -49,8 +49,8 @@ export function groupsOf(
 
 /** What a run is about comes first, what only counts comes last. */
 function rank(metric: string): number {
-  if (/reward|loss|nll|accuracy|correct|score/.test(metric)) return 0;
-  return /^(?:epoch|progress|num_|learning_rate)|step$|done_frac/.test(metric) ? 2 : 1;
+  if (/^(?:epoch|progress|num_|learning_rate)|step$|done_frac/.test(metric)) return 2;
+  return /reward|loss|nll|accuracy|correct|score/.test(metric) ? 0 : 1;
 }
 
 /** Where points stand on the axis. */

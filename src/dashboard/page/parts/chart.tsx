@@ -154,7 +154,7 @@ function optionsOf(latest: { readonly current: ChartProps }, element: HTMLElemen
       {
         ...axis,
         grid,
-        size: 52,
+        size: 46,
         values: (_, values) => tickLabels(values),
       },
     ],

@@ -155,7 +155,9 @@ function shownText({ text, id }: ShownToken): string {
   return text.replaceAll("\n", "↵\n");
 }
 
-function colorOf({ logprob, advantage }: ShownToken, coloring: Coloring, strongest: number): string {
+function colorOf({ logprob, advantage, weight }: ShownToken, coloring: Coloring, strongest: number): string {
+  // What is only read would drown what is learnt.
+  if (weight === 0) return "transparent";
   const mixed = (name: string, share: number) =>
     `color-mix(in srgb, var(--${name}) ${Math.round(Math.min(1, share) * 42)}%, transparent)`;
   if (coloring === "logprob" && typeof logprob === "number") return mixed("bad", logprob / LEAST_LOGPROB);

@@ -1,7 +1,7 @@
 import { useRef, useState } from "preact/hooks";
 import type { CheckpointList, ShownCheckpoint } from "../../api.js";
 import type { ViewProps } from "../app.js";
-import { age, bytes, wholeNumber } from "../format.js";
+import { age, bytes, duration, wholeNumber } from "../format.js";
 import { runList } from "../live.js";
 import { Answer, Empty, Problem } from "../parts/pieces.js";
 import { linkTo } from "../route.js";
@@ -153,7 +153,9 @@ function Row({
       <td class="wide nowrap">
         {server && <time dateTime={server.time}>{age(Date.parse(server.time))}</time>}
       </td>
-      <td class="nowrap">{expiry(checkpoint, hasServer)}</td>
+      <td class="nowrap" title={server?.expiresAt ?? undefined}>
+        {expiry(checkpoint, hasServer)}
+      </td>
       <td>
         <div class="actions">
           <CopyButton text={path} />
@@ -214,7 +216,7 @@ function Row({
 function expiry({ server }: ShownCheckpoint, hasServer: boolean): string {
   if (server === undefined) return hasServer ? "gone" : "";
   if (server.expiresAt === null || server.expiresAt === undefined) return "never";
-  return new Date(server.expiresAt).toLocaleString([], { dateStyle: "medium", timeStyle: "short" });
+  return `in ${duration(Math.max(0, (Date.parse(server.expiresAt) - Date.now()) / 1000))}`;
 }
 
 function CopyButton({ text }: { readonly text: string }) {

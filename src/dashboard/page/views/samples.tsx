@@ -13,17 +13,11 @@ import { useAsked, useStore } from "../store.js";
 /** What a run says, step by step: episodes by their rewards, and the examples it learns from. */
 export function SamplesView({ route }: ViewProps) {
   const list = useStore(runList);
-  const runs = list?.runs.filter(({ hasSamples }) => hasSamples) ?? [];
   const [asked] = route.query.getAll("run");
-  const run = runs.find(({ id }) => id === asked) ?? runs[0];
   if (list === undefined) return <p role="status">Looking for runs…</p>;
-  if (run === undefined) {
-    return (
-      <Empty title="No samples yet">
-        <p>Runs keep what they sample and what they learn from in folders iteration_000000 and so on.</p>
-      </Empty>
-    );
-  }
+  const runs = list.runs.filter(({ id, hasSamples }) => hasSamples || id === asked);
+  const run = runs.find(({ id }) => id === asked) ?? runs[0];
+  if (run === undefined) return <NoSamples />;
   const others = route.query.getAll("run").slice(1);
   return (
     <>
@@ -42,14 +36,25 @@ export function SamplesView({ route }: ViewProps) {
           </select>
         </label>
       </div>
-      <RunSamples
-        key={run.id}
-        run={run.id}
-        lastStep={run.step}
-        query={route.query}
-        onQuery={(query) => replaceRoute(linkTo("samples", { run: [run.id, ...others], ...query }))}
-      />
+      {!run.hasSamples && <NoSamples />}
+      {run.hasSamples && (
+        <RunSamples
+          key={run.id}
+          run={run.id}
+          lastStep={run.step}
+          query={route.query}
+          onQuery={(query) => replaceRoute(linkTo("samples", { run: [run.id, ...others], ...query }))}
+        />
+      )}
     </>
+  );
+}
+
+function NoSamples() {
+  return (
+    <Empty title="No samples yet">
+      <p>Runs keep what they sample and what they learn from in folders iteration_000000 and so on.</p>
+    </Empty>
   );
 }
 
@@ -78,7 +83,7 @@ function RunSamples({
     <Answer asked={index}>
       {({ steps }) => {
         const last = steps.at(-1);
-        if (last === undefined) return <Empty title="No samples yet" />;
+        if (last === undefined) return <NoSamples />;
         const wanted = query.get("step");
         const at =
           wanted === null

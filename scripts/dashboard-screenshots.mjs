@@ -1,0 +1,119 @@
+// npm run generate:screenshots: trains a few runs on the built-in backend, opens the dashboard on them in Chromium, and
+// writes pictures of every view, light and dark, into docs/images. Another folder can be given, for looking only.
+import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join, resolve } from "node:path";
+import { fileURLToPath } from "node:url";
+import { chromium } from "playwright-core";
+import { ServiceClient } from "tinkerts";
+import { conversations, trainReinforcement, trainSupervised } from "tinkerts/cookbook";
+import { startLocalBackend } from "tinkerts/local";
+
+const { startDashboard } = await import("../dist/dashboard/index.js");
+
+const pictures = resolve(process.argv[2] ?? fileURLToPath(new URL("../docs/images", import.meta.url)));
+const model = "tinkerts/nano";
+const home = mkdtempSync(join(tmpdir(), "tinkerts-screenshots-"));
+const folder = (name) => join(home, "runs", name);
+mkdirSync(folder(""), { recursive: true });
+mkdirSync(pictures, { recursive: true });
+
+const backend = await startLocalBackend({ dataDir: join(home, "data") });
+const service = new ServiceClient(backend);
+const server = {
+  address: backend.baseURL,
+  rest: async () => service.createRestClient(),
+  service: async () => service,
+  activity: backend.activity,
+};
+const dashboard = await startDashboard({ folders: [folder("")], server });
+const browser = await chromium.launch({
+  executablePath: process.env["CHROMIUM"] ?? "/usr/bin/chromium",
+  args: ["--headless", "--no-sandbox", "--disable-gpu"],
+});
+
+const words =
+  "stick apple river stone green quick light table music happy train cloud bread smile ocean".split(" ");
+const rows = words.flatMap((word) =>
+  ["", "s", "er"].map((end) => ({
+    messages: [
+      { role: "user", content: `Pig Latin for ${word}${end}?` },
+      { role: "assistant", content: `${word.slice(1)}${end}-${word[0]}ay` },
+    ],
+  })),
+);
+const teach = (name, learningRate, epochs) =>
+  trainSupervised({
+    ...{ service, model, learningRate, epochs, data: conversations(rows), folder: folder(name) },
+    ...{ batchSize: 6, rank: 8, evaluateEvery: 4, save: { everySteps: 20 }, loggers: [] },
+  });
+const reward = (name, learningRate, steps) =>
+  trainReinforcement({
+    ...{ service, model, learningRate, steps, folder: folder(name) },
+    problems: ["57 + 86", "68 + 75", "79 + 46", "85 + 58"].map((sum) => ({ prompt: `What is ${sum}?` })),
+    reward: ({ text }) => (/[02468]$/.test(text.trim()) ? 1 : 0),
+    ...{ groupSize: 8, groupsPerBatch: 4, maxTokens: 8, rank: 8, loggers: [] },
+  });
+
+const SIZE = { width: 1160, height: 760 };
+const idOf = async (page, name) => {
+  const link = page.getByRole("link", { name, exact: true });
+  return new URLSearchParams((await link.getAttribute("href")).split("?")[1]).get("run");
+};
+
+async function take(scheme) {
+  const page = await browser.newPage({ colorScheme: scheme, viewport: SIZE });
+  page.on("console", (message) => message.type() === "error" && console.error(message.text()));
+  const shoot = async (name) => {
+    await page.mouse.move(0, 0);
+    await page.waitForTimeout(700);
+    await page.screenshot({ path: join(pictures, `dashboard-${name}-${scheme}.png`) });
+  };
+  const go = (hash) => page.evaluate((to) => location.assign(to), hash);
+  await page.goto(dashboard.address);
+  await page.getByRole("table").waitFor();
+  await shoot("runs");
+  const [fast, slow, even] = await Promise.all(
+    ["pig-latin-fast", "pig-latin-slow", "even-numbers"].map((name) => idOf(page, name)),
+  );
+  await go(`#/curves?run=${fast}&run=${slow}`);
+  await page.locator("canvas").first().waitFor();
+  await page.waitForTimeout(500);
+  await page.locator(".u-over").nth(1).hover();
+  await page.waitForTimeout(300);
+  await page.screenshot({ path: join(pictures, `dashboard-curves-${scheme}.png`) });
+  await go(`#/samples?run=${even}&step=1`);
+  await page.locator(".tokens").first().waitFor();
+  await shoot("samples");
+  await go(`#/samples?run=${fast}&step=0`);
+  await page.locator(".tokens").first().waitFor();
+  await shoot("examples");
+  await go(`#/checkpoints?run=${fast}`);
+  await page.getByRole("table").waitFor();
+  await shoot("checkpoints");
+  await go("#/playground");
+  await page.getByLabel("Message", { exact: true }).fill("Pig Latin for stone?");
+  await page.getByRole("button", { name: "Ask both" }).click();
+  await page.getByText("mean logprob").nth(1).waitFor();
+  await shoot("playground");
+  await go("#/server");
+  await page.getByRole("heading", { name: "Models" }).waitFor();
+  await shoot("server");
+  await page.close();
+}
+
+try {
+  await reward("even-numbers", 6e-3, 8);
+  await teach("pig-latin-slow", 5e-4, 6);
+  await teach("pig-latin-fast", 4e-3, 6);
+  const running = teach("pig-latin-longer", 2e-3, 60);
+  running.catch(() => {});
+  for (const scheme of ["light", "dark"]) await take(scheme);
+} finally {
+  await browser.close();
+  await dashboard.close();
+  await service.close("interrupted").catch(() => {});
+  await backend.close();
+  rmSync(home, { recursive: true, force: true, maxRetries: 5 });
+}
+process.exit(0);
