@@ -1,4 +1,4 @@
-import type { LearningRateAdvice } from "../runs/hyperparameters.js";
+import { adviceOf, type TriedRates } from "../runs/hyperparameters.js";
 import { type FinishedRun, type RunPlan, runTraining } from "../runs/run-training.js";
 import { type PreparedRows, planOf, prepareRows } from "../supervised/prepare-run.js";
 import { checkRowsOptions, type RowsOptions } from "../supervised/rows-options.js";
@@ -18,15 +18,8 @@ export interface TrainDpoOptions extends RowsOptions<LabeledComparison>, DpoLoss
 const OWN_KEYS = ["beta", "labelSmoothing"] satisfies (keyof DpoLossOptions)[];
 
 /** Rates that were found by trying. */
-const TRIED_RATES: Readonly<Record<string, number>> = { "tinkerts/nano": 2e-4 };
-const USUAL_RATE = 1e-5;
-
-function rateAdvice(model: string): LearningRateAdvice {
-  const tried = Object.hasOwn(TRIED_RATES, model) ? TRIED_RATES[model] : undefined;
-  return tried === undefined
-    ? { learningRate: USUAL_RATE, reason: "usual for DPO" }
-    : { learningRate: tried, reason: `found by trying for ${model}` };
-}
+const TRIED_RATES: TriedRates = { "tinkerts/nano": 2e-4 };
+const USUAL_RATE = { learningRate: 1e-5, reason: "usual for DPO" };
 
 /** Reads and counts the comparisons, and decides every setting, without training anything. */
 export async function planDpo(options: TrainDpoOptions): Promise<RunPlan> {
@@ -63,7 +56,10 @@ async function prepareDpo(
     emptyRow: "no two answers to tell apart",
     learning: `which answer is better, with beta ${beta}`,
     config: { dpo_beta: beta, label_smoothing: labelSmoothing },
-    defaults: { learningRate: rateAdvice(model), best: { metric: "test/dpo_loss", goal: "lower" } },
+    defaults: {
+      learningRate: adviceOf(model, TRIED_RATES, () => USUAL_RATE),
+      best: { metric: "test/dpo_loss", goal: "lower" },
+    },
   });
   return { rows, loss };
 }

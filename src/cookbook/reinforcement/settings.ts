@@ -1,5 +1,5 @@
 import type { RolloutSettings } from "../rollouts/index.js";
-import type { LearningRateAdvice } from "../runs/hyperparameters.js";
+import { adviceOf, type TriedRates } from "../runs/hyperparameters.js";
 import {
   configOf,
   type DescribedLine,
@@ -21,7 +21,9 @@ const DEFAULT_STEPS_OFF_POLICY = 1;
 const BEST = { metric: "test/env/all/reward/total", goal: "higher" } as const;
 
 /** Rates that were found by trying, for models that the formula was not made for. */
-const TRIED_RATES: Readonly<Record<string, number>> = { "tinkerts/nano": 1e-3 };
+const TRIED_RATES: TriedRates = { "tinkerts/nano": 1e-3 };
+/** Rewards are noisy: what suits supervised training is too fast for them. */
+const USUAL_RATE = { learningRate: 4e-5, reason: "usual for training by reward" };
 
 /** What a run by reward is made with, once every default is decided. */
 export type ReinforcementRunSettings = ReturnType<typeof reinforcementSettings>;
@@ -37,7 +39,7 @@ export function reinforcementSettings(
       steps,
       rendererName,
       schedule: "constant",
-      learningRate: triedRate(options.model),
+      learningRate: adviceOf(options.model, TRIED_RATES, () => USUAL_RATE),
       best: BEST,
     }),
     groupSize: options.groupSize ?? DEFAULT_GROUP_SIZE,
@@ -55,11 +57,6 @@ export function reinforcementSettings(
     minibatches: options.minibatches ?? (mode === "streamed" ? DEFAULT_MINIBATCHES : 1),
     maxStepsOffPolicy: mode === "asynchronous" ? (options.maxStepsOffPolicy ?? DEFAULT_STEPS_OFF_POLICY) : 0,
   };
-}
-
-function triedRate(model: string): LearningRateAdvice | undefined {
-  const learningRate = Object.hasOwn(TRIED_RATES, model) ? TRIED_RATES[model] : undefined;
-  return learningRate === undefined ? undefined : { learningRate, reason: `found by trying for ${model}` };
 }
 
 /** As it stands in `config.json`, under the names of the Python cookbook where it has the same. */

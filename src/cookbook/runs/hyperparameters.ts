@@ -5,7 +5,7 @@ export const DEFAULT_RANK = 32;
 const FALLBACK_LEARNING_RATE = 1e-4;
 
 /** Rates that were found by trying, for models that the formula was not made for. */
-const TRIED_RATES: Readonly<Record<string, number>> = { "tinkerts/nano": 2e-3 };
+const TRIED_RATES: TriedRates = { "tinkerts/nano": 2e-3 };
 
 const FULL_FINE_TUNING_RATE = 5e-5;
 /** LoRA wants about ten times the rate of full fine-tuning ("LoRA Without Regret", thinkingmachines.ai/blog/lora). */
@@ -64,8 +64,24 @@ export function recommendedLearningRate(model: string): number {
 export function learningRateAdvice(model: string): LearningRateAdvice {
   // `:peft:262144` and the like name a variant of the same weights.
   const [name = model] = model.split(":");
-  const tried = Object.hasOwn(TRIED_RATES, name) ? TRIED_RATES[name] : undefined;
-  if (tried !== undefined) return { learningRate: tried, reason: `found by trying for ${name}` };
+  return adviceOf(name, TRIED_RATES, fittedRate);
+}
+
+/** Learning rates that were found by trying, by the names of models. */
+export type TriedRates = Readonly<Record<string, number>>;
+
+/** The rate that was found by trying for a model, or else another one. */
+export function adviceOf(
+  model: string,
+  tried: TriedRates,
+  otherwise: (model: string) => LearningRateAdvice,
+): LearningRateAdvice {
+  const learningRate = Object.hasOwn(tried, model) ? tried[model] : undefined;
+  if (learningRate === undefined) return otherwise(model);
+  return { learningRate, reason: `found by trying for ${model}` };
+}
+
+function fittedRate(name: string): LearningRateAdvice {
   const family = WIDTH_EXPONENTS.find(([word]) => name.toLowerCase().includes(word));
   const hiddenSize = Object.hasOwn(HIDDEN_SIZES, name) ? HIDDEN_SIZES[name] : undefined;
   if (family === undefined || hiddenSize === undefined) {
