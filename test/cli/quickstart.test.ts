@@ -9,6 +9,7 @@ import { heldOutWords, trainingWords } from "../../src/cli/quickstart/words.js";
 import { ServiceClient } from "../../src/index.js";
 import { startLocalBackend } from "../../src/local/index.js";
 import { loadTokenizer } from "../../src/tokenizers/index.js";
+import { RunLog } from "../../src/training/run-log.node.js";
 import { start } from "./command.js";
 
 /** Remembers what a program shows, and the numbers in its progress lines. */
@@ -50,7 +51,8 @@ describe("the quickstart", () => {
 
   it("teaches Pig Latin and leaves a checkpoint that answers", { timeout: 120_000 }, async () => {
     const { display, said, numbers } = recorder();
-    const result = await runPigLatin({ dataDir, steps: 40, display });
+    const folder = join(dataDir, "run");
+    const result = await runPigLatin({ dataDir, folder, steps: 40, display });
     const losses = numbers("loss");
     expect(losses).toHaveLength(40);
     expect(losses.at(-1)).toBeLessThan(losses[0]! * 0.25);
@@ -59,6 +61,10 @@ describe("the quickstart", () => {
     expect(result.accuracyAfter).toBeGreaterThan(0.4);
     expect(result.tokensPerSecond).toBeGreaterThan(0);
     expect(said.join("\n")).toContain(result.checkpoint);
+    await using log = await RunLog.open(folder);
+    const logged = (await log.readMetrics()).map(({ loss }) => Number(loss).toFixed(3));
+    expect(logged.map(Number)).toEqual(losses);
+    expect(log.checkpoints.at(-1)).toMatchObject({ final: true, samplerPath: result.checkpoint });
 
     await using backend = await startLocalBackend({ dataDir, listen: false });
     await using service = new ServiceClient(backend);
@@ -75,7 +81,7 @@ describe("the quickstart", () => {
   it("learns addition from rewards, and draws their curve", { timeout: 120_000 }, async () => {
     const { display, said, numbers } = recorder();
     const few = { steps: 3, problemsPerStep: 8, samplesPerProblem: 8, testProblems: 50 };
-    const result = await runAddition({ dataDir, ...few, display });
+    const result = await runAddition({ dataDir, folder: join(dataDir, "run"), ...few, display });
     expect(result.accuracyBefore).toBeGreaterThan(0.5);
     expect(result.accuracyAfter).toBeGreaterThan(0.5);
     expect(numbers("reward")).toHaveLength(3);
@@ -88,6 +94,7 @@ describe("the quickstart", () => {
     await seen(/Training on/);
     child.kill("SIGINT");
     const { code, stderr } = await finished;
+    expect(stderr).toContain("Watch it, as long as it runs, at http://127.0.0.1:");
     expect({ code, last: stderr.trimEnd().split("\n").at(-1) }).toEqual({ code: 130, last: "interrupted" });
   });
 });

@@ -1,11 +1,15 @@
+import { once } from "node:events";
 import { relative } from "node:path";
 import { fileURLToPath } from "node:url";
 import type { CommandContext, CommandModule } from "../context.js";
+import { showRun } from "../dashboard.js";
 import { printItem, wrapCommand, wrapText } from "../output/index.js";
 import { createDisplay } from "../quickstart/display.js";
 
 interface QuickstartOptions {
   readonly rl?: true;
+  /** Undefined: the dashboard is there, and no browser is opened. */
+  readonly dashboard?: boolean;
 }
 
 const COLUMNS = (
@@ -19,6 +23,8 @@ const COLUMNS = (
 export const define: CommandModule["define"] = (command, context) => {
   command
     .option("--rl", "reinforcement learning on addition instead of fine-tuning on Pig Latin")
+    .option("--dashboard", "open the dashboard in a browser, and keep it there until Ctrl-C")
+    .option("--no-dashboard", "start none")
     .action((options: QuickstartOptions) => quickstart(options, context));
 };
 
@@ -30,12 +36,19 @@ async function quickstart(options: QuickstartOptions, context: CommandContext): 
   const { format } = context.globals();
   const isForPeople = format === "table";
   const display = createDisplay(isForPeople ? stdout : stderr, stderr);
-  const result = await run({ display, signal: context.interruption() });
+  const folder = `runs/${options.rl ? "addition" : "pig-latin"}-${Date.now()}`;
+  const signal = context.interruption();
+  await using _ =
+    options.dashboard === false
+      ? undefined
+      : await showRun(context, { folder, server: undefined, open: options.dashboard === true });
+  const result = await run({ folder, display, signal });
   if (isForPeople)
     display.say(whatNext(options, result.checkpoint, stdout.isTTY ? stdout.columns || 80 : 120));
   // The last line alone says it all, whatever a program read before it.
   else if (format === "json") stdout.write(`${JSON.stringify(result)}\n`);
   else printItem(context, result, COLUMNS);
+  if (options.dashboard === true && !signal.aborted) await once(signal, "abort");
 }
 
 /** Where the program lies, in the repository as in an installed package, seen from here. */
@@ -58,6 +71,7 @@ function whatNext({ rl }: QuickstartOptions, checkpoint: string, width: number):
     rl
       ? ["See fine-tuning on examples:", "npx tinkerts quickstart"]
       : ["See reinforcement learning:", "npx tinkerts quickstart --rl"],
+    ["Look at its curves:", "npx tinkerts dashboard"],
     [
       "Make it your own. Copy this program with the files beside it, change it, and run it with `npx tsx`:",
       sourceOf(rl ? "addition" : "pig-latin"),

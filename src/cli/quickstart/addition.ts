@@ -7,6 +7,7 @@ import {
   ServiceClient,
 } from "tinkerts";
 import { startLocalBackend } from "tinkerts/local";
+import { RunLog } from "tinkerts/run-log";
 import { loadTokenizer } from "tinkerts/tokenizers";
 import { createDisplay, drawCurve, percent } from "./display.js";
 import { seededRandom, shuffled } from "./random.js";
@@ -75,6 +76,7 @@ async function accuracyOf(sampler: SamplingClient, problems: readonly Problem[])
 
 export async function runAddition({
   dataDir = ".tinkerts",
+  folder = `runs/addition-${Date.now()}`,
   steps = 60,
   problemsPerStep = 32,
   samplesPerProblem = 8,
@@ -86,6 +88,7 @@ export async function runAddition({
   const started = performance.now();
   await using backend = await startLocalBackend({ dataDir });
   await using service = new ServiceClient(backend);
+  await using log = await RunLog.open(folder, { config: { model_name: baseModel, steps, learningRate } });
   const random = seededRandom(1);
   const { training: trainingProblems, heldOut } = allProblems();
   const test = shuffled(heldOut, random).slice(0, testProblems);
@@ -127,12 +130,14 @@ export async function runAddition({
       .reduce((sum, sequence) => sum + sequence.tokens.length, 0);
     tokensPerSecond = Math.round((1000 * tokens) / (performance.now() - trainingStarted));
     progress.update(step, `reward ${curve.at(-1)!.toFixed(2)}  ${tokensPerSecond} sampled tokens/s`);
+    await log.logMetrics({ reward: curve.at(-1)!, tokensPerSecond, time: Date.now() / 1000 }, step - 1);
   }
   progress.end();
 
   display.say("\nMean reward, step by step:");
   display.say(drawCurve(curve));
   const { path: checkpoint } = await training.saveWeightsForSampler("addition");
+  await log.logCheckpoint({ name: "final", batch: steps, final: true, samplerPath: checkpoint });
   const accuracyAfter = await accuracyOf(await service.createSamplingClient({ modelPath: checkpoint }), test);
   const seconds = Math.round((performance.now() - started) / 100) / 10;
   display.say(

@@ -1,6 +1,7 @@
 /** Teaches a small language model Pig Latin ("stick" becomes "ick-stay") in under a minute, all on this machine. */
 import { datumFromAnswer, type SamplingClient, ServiceClient } from "tinkerts";
 import { startLocalBackend } from "tinkerts/local";
+import { RunLog } from "tinkerts/run-log";
 import { loadTokenizer } from "tinkerts/tokenizers";
 import { createDisplay, percent } from "./display.js";
 import { seededRandom, shuffled } from "./random.js";
@@ -33,6 +34,7 @@ async function translate(sampler: SamplingClient, words: readonly string[]): Pro
 
 export async function runPigLatin({
   dataDir = ".tinkerts",
+  folder = `runs/pig-latin-${Date.now()}`,
   steps = 150,
   batchSize = 16,
   learningRate = 2e-3,
@@ -42,6 +44,7 @@ export async function runPigLatin({
   const started = performance.now();
   await using backend = await startLocalBackend({ dataDir });
   await using service = new ServiceClient(backend);
+  await using log = await RunLog.open(folder, { config: { model_name: baseModel, steps, learningRate } });
 
   /** The share of right answers for words that are not trained on. */
   async function accuracyOf(sampler: SamplingClient): Promise<number> {
@@ -93,10 +96,12 @@ export async function runPigLatin({
     tokensPerSecond = Math.round((1000 * trainedTokens) / (performance.now() - trainingStarted));
     const loss = metrics["loss:sum"]! / batchSize;
     progress.update(step, `loss ${loss.toFixed(3)} per word  ${tokensPerSecond} tokens/s`);
+    await log.logMetrics({ loss, tokensPerSecond, time: Date.now() / 1000 }, step - 1);
   }
   progress.end();
 
   const { path: checkpoint } = await training.saveWeightsForSampler("pig-latin");
+  await log.logCheckpoint({ name: "final", batch: steps, final: true, samplerPath: checkpoint });
   display.say("\nThe same words after training, from the saved checkpoint:");
   const accuracyAfter = await accuracyOf(await service.createSamplingClient({ modelPath: checkpoint }));
   const seconds = Math.round((performance.now() - started) / 100) / 10;
