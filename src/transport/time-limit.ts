@@ -12,19 +12,23 @@ export interface TimeLimit {
   abort(reason: Error): void;
 }
 
-/** Its signal aborts with `source`, and with `reason` when the time is over; without a time only with the source. */
+/** Its signal aborts with `source`, and with an error of `tooLong` when the time is over; without a time only with the source. */
 export function timeLimit(
   timeoutMs: number | undefined,
   source: AbortSignal | undefined,
-  reason: Error,
+  tooLong: () => Error,
   clock: Clock = systemClock,
 ): TimeLimit {
   const controller = new AbortController();
+  let isOver = false;
   const abortWithSource = () => controller.abort(source?.reason);
+  const expire = () => {
+    isOver = !controller.signal.aborted;
+    if (isOver) controller.abort(tooLong());
+  };
   if (source?.aborted) abortWithSource();
   const unsubscribe = onAbort(source, abortWithSource);
-  const cancelTimer =
-    timeoutMs === undefined ? () => {} : clock.setTimer(() => controller.abort(reason), timeoutMs);
+  const cancelTimer = timeoutMs === undefined ? () => {} : clock.setTimer(expire, timeoutMs);
   const end = () => {
     cancelTimer();
     unsubscribe();
@@ -32,12 +36,12 @@ export function timeLimit(
   return {
     signal: controller.signal,
     get isOver() {
-      return controller.signal.reason === reason;
+      return isOver;
     },
     end,
-    abort: (why) => {
+    abort: (reason) => {
       end();
-      controller.abort(why);
+      controller.abort(reason);
     },
   };
 }

@@ -26,7 +26,7 @@ import {
 import { writeRollouts } from "../../src/cookbook/rollouts/rollout-files.node.js";
 import { APIConnectionError, APIUserAbortError, ServiceClient } from "../../src/index.js";
 import { type LocalBackend, startLocalBackend } from "../../src/local/index.js";
-import { ModelInput } from "../../src/wire/index.js";
+import { type EncodedTextChunk, ModelInput } from "../../src/wire/index.js";
 import { FakeClock } from "../support/fake-clock.js";
 import {
   action,
@@ -145,6 +145,18 @@ describe("an episode", () => {
       undefined,
       2,
     ]);
+  });
+
+  it("holds tokens once that are read in several turns", async () => {
+    const steps = [next(14), next(18), next(5), done(1)];
+    const { turns } = await run(new ScriptedEnvironment(observation(10), steps));
+    const tokens = turns.map(({ observation }) => (observation.chunks[0] as EncodedTextChunk).tokens);
+    expect(tokens.map(({ length }) => length)).toEqual([10, 14, 18, 5]);
+    expect(tokens.map((each) => each.every((token, place) => token === place))).toEqual(
+      tokens.map(() => true),
+    );
+    expect(tokens.map(({ buffer }) => buffer.byteLength / 4)).toEqual([18, 18, 18, 5]);
+    expect(tokens[0]!.buffer).toBe(tokens[2]!.buffer);
   });
 
   it("gives each turn a seed of its own, the same every time", async () => {
@@ -640,6 +652,54 @@ describe("a pool of episodes", () => {
       [true, 1],
       [true, 1],
     ]);
+  });
+
+  it("keeps nothing of a thousand episodes, of which some never answer", async () => {
+    const pool = new RolloutPool({ maxRollouts: 200 });
+    const { signal } = new AbortController();
+    const clock = new FakeClock();
+    let numOpen = 0;
+    /** Five turns, the last of which is for ever in one of ten. */
+    const episode = (number: number) => {
+      numOpen += 1;
+      const steps = [100, 200, 300, 400].map((length) => next(length));
+      const last = number % 10 === 0 ? never : done(number % 2);
+      return new ScriptedEnvironment(observation(50), [...steps, last], () => {
+        numOpen -= 1;
+      });
+    };
+    const thousand = async () => {
+      const groups = Array.from({ length: 125 }, (_, group) =>
+        rolloutGroup(
+          { makeEnvironments: () => Array.from({ length: 8 }, (_, member) => episode(8 * group + member)) },
+          new ScriptedPolicy(),
+          {
+            pool,
+            signal,
+            clock,
+            limits: { timeoutMs: 1000, sampleTimeoutMs: 500 },
+            strategy: minViableGroup(),
+          },
+        ),
+      );
+      let isOver = false;
+      const all = Promise.all(groups).finally(() => {
+        isOver = true;
+      });
+      while (!isOver) await clock.advance(1000);
+      const ends = (await all).flatMap(({ trajectories }) => trajectories.map(({ end }) => end));
+      expect([ends.length, ends.filter((end) => end === "rollout_timeout").length]).toEqual([1000, 100]);
+      globalThis.gc!();
+      await new Promise((resolve) => setTimeout(resolve, 20));
+      globalThis.gc!();
+      const { heapUsed, external } = process.memoryUsage();
+      return heapUsed + external;
+    };
+    const readings = [];
+    for (let round = 0; round < 3; round += 1) readings.push(await thousand());
+    expect([numOpen, clock.pending]).toEqual([0, 0]);
+    // A round samples 5,000 times: what a turn left behind would be seen.
+    expect(readings.at(-1)! - readings[1]!).toBeLessThan(1_000_000);
   });
 
   it("refuses to have no room", () => {

@@ -40,7 +40,7 @@ export async function runExample(
 ): Promise<Answered> {
   const startedAt = performance.now();
   const { exampleTimeoutMs } = settings;
-  const timeout = new TinkerError(`timeout: no result after ${exampleTimeoutMs / 1000} s`);
+  const timeout = () => new TinkerError(`timeout: no result after ${exampleTimeoutMs / 1000} s`);
   const time = timeLimit(exampleTimeoutMs, runSignal, timeout);
   const { numSamples = 1, renderer } = settings.chat;
   const outcome = async (): Promise<{ prompt: string; examples: readonly Example[] }> => {

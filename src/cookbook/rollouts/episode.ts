@@ -110,7 +110,7 @@ export class Episode {
     );
     const messages = this.#environment.messages?.();
     return {
-      turns: this.#turns,
+      turns: withSharedTokens(this.#turns),
       finalObservation: this.#observation.prompt,
       ...(end !== undefined && { end }),
       ...(messages !== undefined && { messages: [...messages] }),
@@ -232,6 +232,38 @@ export class Episode {
   #wait<T>(work: () => T | Promise<T>): Promise<T> {
     return untilAborted(settled(work), this.#signal);
   }
+}
+
+/**
+ * A prompt that the next one begins with becomes a view of it. Otherwise an episode of many turns would hold most of its
+ * tokens once for each of them.
+ */
+function withSharedTokens(turns: readonly Turn[]): readonly Turn[] {
+  let whole: Int32Array | undefined;
+  return turns
+    .toReversed()
+    .map((turn): Turn => {
+      const { observation } = turn;
+      if (whole !== undefined && beginsWith(whole, observation)) {
+        return { ...turn, observation: ModelInput.fromInts(whole.subarray(0, observation.length)) };
+      }
+      const [chunk, ...others] = observation.chunks;
+      whole = chunk?.type === "encoded_text" && others.length === 0 ? chunk.tokens : undefined;
+      return turn;
+    })
+    .toReversed();
+}
+
+function beginsWith(tokens: Int32Array, { chunks }: ModelInput): boolean {
+  let place = 0;
+  for (const chunk of chunks) {
+    if (chunk.type !== "encoded_text") return false;
+    for (const token of chunk.tokens) {
+      if (tokens[place] !== token) return false;
+      place += 1;
+    }
+  }
+  return true;
 }
 
 function turnOf(

@@ -8,6 +8,8 @@ import { withinTime } from "./within-time.js";
 
 /** What has not closed by then is left alone. */
 const MAX_CLOSE_MS = 30_000;
+/** Whatever an environment still does then is of no use any more. */
+const EPISODE_OVER = new TinkerError("The episode is over.");
 
 /** Lets a policy act in an environment until the episode is over, and closes the environment. */
 export async function runRollout(
@@ -33,12 +35,8 @@ export async function playEpisode(
   const { limits = {}, signal, clock = systemClock } = options;
   checkSettings(options);
   throwIfAborted(signal, "The rollout");
-  const time = timeLimit(
-    limits.timeoutMs,
-    signal,
-    new TinkerError("The time of the episode is over."),
-    clock,
-  );
+  const tooLong = () => new TinkerError("The episode took too long.");
+  const time = timeLimit(limits.timeoutMs, signal, tooLong, clock);
   const episode = new Episode(policy, environment, { ...options, clock }, time.signal);
   try {
     const outcome = await episode.play().catch((error: unknown): Outcome => {
@@ -50,7 +48,7 @@ export async function playEpisode(
     time.end();
     return await episode.finish(outcome, signal);
   } finally {
-    time.abort(new TinkerError("The episode is over."));
+    time.abort(EPISODE_OVER);
   }
 }
 

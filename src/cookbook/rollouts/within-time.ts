@@ -13,7 +13,7 @@ export async function withinTime<T>(
   { signal, clock }: { readonly signal?: AbortSignal | undefined; readonly clock?: Clock | undefined },
   work: (signal: AbortSignal) => T | Promise<T>,
 ): Promise<T> {
-  const tooLong = new RolloutTimeoutError(`${what} took more than ${timeoutMs} ms.`);
+  const tooLong = () => new RolloutTimeoutError(`${what} took more than ${timeoutMs} ms.`);
   const time = timeLimit(timeoutMs, signal, tooLong, clock);
   try {
     return await untilAborted(
@@ -21,7 +21,7 @@ export async function withinTime<T>(
       time.signal,
     );
   } catch (error) {
-    throw time.isOver ? tooLong : error;
+    throw time.isOver ? time.signal.reason : error;
   } finally {
     time.end();
   }
