@@ -32,6 +32,7 @@ export function conformanceSections(found) {
     sections.renderers = [
       renderers(found.renderers),
       Object.keys(counts).length > 0 && formulas(counts),
+      found.rollouts && rollouts(found.rollouts),
       found["reinforcement-runs"] && rewardRuns(found["reinforcement-runs"]),
     ]
       .filter(Boolean)
@@ -82,10 +83,18 @@ ${table(
 
 Where ours differ on purpose:
 
-${table(
-  ["difference", "why", "times"],
-  allowed.map(({ name, reason, times }) => [name, reason, thousands(times)]),
-)}`;
+${wantedDifferences(allowed)}`;
+}
+
+function wantedDifferences(allowed) {
+  const rows = allowed.map(({ name, reason, times }) => [name, reason, thousands(times)]);
+  return table(["difference", "why", "times"], rows);
+}
+
+function rollouts({ counts, allowed }) {
+  return `Both sides also ran ${thousands(counts.episodes)} scripted episodes under limits and with hooks, ${thousands(counts.groups)} groups whose environments fail and hang under all strategies, and wrote down ${thousands(counts.records)} episodes: the same turns, rewards, reasons, failures and records, but for
+
+${wantedDifferences(allowed)}`;
 }
 
 function rewardRuns({ steps, seconds }) {

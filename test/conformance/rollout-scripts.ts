@@ -161,7 +161,7 @@ export function rolloutCase(random: Random): RolloutCase {
         answers: random.times(random.integer(0, 4), (each) =>
           each.pick(["accept", "clear", "clear", "my_own", "max_tokens"]),
         ),
-        ...(random.chance(0.1) && { endDelay: delay(random) }),
+        ...(random.chance(0.3) && { endDelay: delay(random) }),
       },
     }),
   };

@@ -29,3 +29,4 @@ export {
   tool,
 } from "./tool.js";
 export { type ToolEnvironmentOptions, type ToolEpisode, toolEnvironment } from "./tool-environment.js";
+export { RolloutTimeoutError } from "./within-time.js";

@@ -1,4 +1,4 @@
-import { TinkerError, ValidationError } from "../../errors.js";
+import { ValidationError } from "../../errors.js";
 import {
   classifyParseFailure,
   type Message,
@@ -6,7 +6,7 @@ import {
   type ToolCall,
   textOf,
 } from "../../renderers/index.js";
-import { throwIfAborted, timeLimit, untilAborted } from "../../transport/index.js";
+import { throwIfAborted } from "../../transport/index.js";
 import { withTools } from "../chat/chat.js";
 import { checkWhole } from "../data/rows.js";
 import type { Environment, EpisodeEnd, RolloutContext } from "./environment.js";
@@ -19,6 +19,7 @@ import {
 } from "./message-environment.js";
 import { type Rewarded, type RewardResult, readReward } from "./reward.js";
 import { runToolCall, type Tool } from "./tool.js";
+import { withinTime } from "./within-time.js";
 
 /** An episode with tools that is over. */
 export interface ToolEpisode {
@@ -199,21 +200,11 @@ class ToolConversation implements MessageEnvironment {
   async #grade(messages: readonly Message[], text: string, end: EpisodeEnd): Promise<Rewarded> {
     const { termination, signal } = this.#context;
     const { gradesWholeConversation = termination === undefined, graderTimeoutMs } = termination ?? {};
-    const tooLong = new TinkerError(`The reward took more than ${graderTimeoutMs} ms.`);
-    const time = timeLimit(graderTimeoutMs, signal, tooLong);
-    const episode = {
-      messages: gradesWholeConversation ? messages : messages.slice(this.#numFirstMessages),
-      text,
-      end,
-      signal: time.signal,
-    };
-    try {
-      return readReward(await untilAborted(Promise.resolve(episode).then(this.#options.reward), time.signal));
-    } catch (error) {
-      throw time.isOver ? tooLong : error;
-    } finally {
-      time.end();
-    }
+    const seen = gradesWholeConversation ? messages : messages.slice(this.#numFirstMessages);
+    const rewarded = await withinTime("The reward", graderTimeoutMs, { signal }, (limited) =>
+      this.#options.reward({ messages: seen, text, end, signal: limited }),
+    );
+    return readReward(rewarded);
   }
 }
 

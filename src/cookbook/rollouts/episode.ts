@@ -12,11 +12,11 @@ import type {
   Trajectory,
   Turn,
 } from "../environments/index.js";
+import { settled, withinTime } from "../environments/within-time.js";
 import type { RolloutState } from "./hooks.js";
 import type { Policy } from "./policy.js";
 import { derivedSeed } from "./seeds.js";
 import { checkReward, type RolloutOptions } from "./settings.js";
-import { settled, withinTime } from "./within-time.js";
 
 /** Why an episode is over, and whether the environment has graded it. */
 export interface Outcome {

@@ -8,8 +8,8 @@ import type {
   TerminationPolicy,
   Trajectory,
 } from "../environments/index.js";
+import { withinTime } from "../environments/within-time.js";
 import { checkReward } from "./settings.js";
-import { withinTime } from "./within-time.js";
 
 /** What ends an episode from outside, unless a policy says otherwise. */
 const LIMITS: readonly string[] = [

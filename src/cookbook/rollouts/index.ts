@@ -22,4 +22,3 @@ export {
   type RolloutStrategy,
   retryOnFailure,
 } from "./strategies.js";
-export { RolloutTimeoutError } from "./within-time.js";

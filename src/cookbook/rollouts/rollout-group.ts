@@ -7,6 +7,7 @@ import type {
   Trajectory,
   TrajectoryGroup,
 } from "../environments/index.js";
+import { settled, withinTime } from "../environments/within-time.js";
 import { concernsAll } from "../evaluation/run-example.js";
 import { gradeGroup } from "./group-rewards.js";
 import type { Policy } from "./policy.js";
@@ -15,7 +16,6 @@ import { closeEnvironment, playEpisode } from "./run-rollout.js";
 import { derivedSeed } from "./seeds.js";
 import { checkSettings, type RolloutOptions } from "./settings.js";
 import { failFast, type RolloutStrategy } from "./strategies.js";
-import { settled, withinTime } from "./within-time.js";
 
 /** How the episodes of a group are run. */
 export interface RolloutGroupOptions extends RolloutOptions {

@@ -1,10 +1,10 @@
 import { messageOf, TinkerError } from "../../errors.js";
 import { type Clock, systemClock, throwIfAborted, timeLimit } from "../../transport/index.js";
 import type { Environment, Trajectory } from "../environments/index.js";
+import { withinTime } from "../environments/within-time.js";
 import { Episode, type Outcome } from "./episode.js";
 import type { Policy } from "./policy.js";
 import { checkSettings, type RolloutOptions } from "./settings.js";
-import { withinTime } from "./within-time.js";
 
 /** What has not closed by then is left alone. */
 const MAX_CLOSE_MS = 30_000;
