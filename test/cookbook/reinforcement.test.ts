@@ -386,8 +386,12 @@ describe("options", () => {
         /^environments must be a source of groups/,
       ],
       [
-        { problems: undefined, reward: undefined, environments: source },
+        { problems: undefined, reward: undefined, environments: source, groupSize: undefined },
         /^Nothing was trained: the environments have come to their end\./,
+      ],
+      [
+        { problems: undefined, reward: undefined, environments: source },
+        /^groupSize is that of the environments, which are there already/,
       ],
       [
         { problems: endless, steps: undefined },

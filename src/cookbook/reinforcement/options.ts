@@ -133,6 +133,8 @@ export function checkReinforcementOptions<P extends Problem>(options: TrainReinf
   checkChoice("advantages", options.advantages, ADVANTAGES);
   checkChoice("mode", options.mode, MODES);
   checkSettings(options);
+  if (typeof options.environments === "object" && options.groupSize !== undefined)
+    throw new ValidationError("groupSize", "groupSize is that of the environments, which are there already");
   const { mode = "synchronous", minibatches = 1, maxStepsOffPolicy, kl, loss } = options;
   if (mode === "synchronous" && minibatches > 1)
     throw new ValidationError("minibatches", 'minibatches needs mode "streamed" or "asynchronous"');

@@ -1,3 +1,4 @@
+import type { Problem } from "../environments/index.js";
 import type { RolloutSettings } from "../rollouts/index.js";
 import { adviceOf, type TriedRates } from "../runs/hyperparameters.js";
 import {
@@ -9,7 +10,7 @@ import {
   runSettings,
 } from "../runs/settings.js";
 import type { AdvantageRule } from "./advantages.js";
-import { lossOf, type ReinforcementSettings } from "./options.js";
+import { lossOf, type TrainReinforcementOptions } from "./options.js";
 
 /** The tries at a problem when nobody says how many: enough to see both good and bad ones. */
 export const DEFAULT_GROUP_SIZE = 16;
@@ -29,8 +30,8 @@ const USUAL_RATE = { learningRate: 4e-5, reason: "usual for training by reward" 
 export type ReinforcementRunSettings = ReturnType<typeof reinforcementSettings>;
 
 /** Every setting of the run. */
-export function reinforcementSettings(
-  options: ReinforcementSettings,
+export function reinforcementSettings<P extends Problem>(
+  options: TrainReinforcementOptions<P>,
   { steps, rendererName }: { readonly steps: number; readonly rendererName: string },
 ) {
   const { mode = "synchronous", kl, loss } = options;
@@ -42,7 +43,9 @@ export function reinforcementSettings(
       learningRate: adviceOf(options.model, TRIED_RATES, () => USUAL_RATE),
       best: BEST,
     }),
-    groupSize: options.groupSize ?? DEFAULT_GROUP_SIZE,
+    /** Groups that are there already have sizes of their own. */
+    groupSize:
+      typeof options.environments === "object" ? undefined : (options.groupSize ?? DEFAULT_GROUP_SIZE),
     groupsPerBatch: options.groupsPerBatch ?? DEFAULT_GROUPS_PER_BATCH,
     maxTokens: options.maxTokens,
     temperature: options.temperature ?? 1,
@@ -68,7 +71,7 @@ export function reinforcementConfig(
   return {
     ...configOf(settings),
     mode: settings.mode,
-    group_size: settings.groupSize,
+    group_size: settings.groupSize ?? null,
     groups_per_batch: groupsPerBatch,
     max_tokens: settings.maxTokens ?? null,
     temperature: settings.temperature,
@@ -98,13 +101,14 @@ export function describeReinforcement(
   others: readonly DescribedLine[],
 ): string {
   const { steps, groupsPerBatch, groupSize, substeps, kl } = settings;
-  const updates = substeps === 1 ? "" : `, ${substeps} updates each`;
+  const tries = groupSize === undefined ? "" : ` with ${groupSize} tries each`;
+  const updates = substeps === 1 ? "" : `, ${substeps} updates a step`;
   return describe([
     describeModel(settings),
     ["renderer", settings.rendererName],
     [
       "steps",
-      `${steps.toLocaleString("en-US")} of ${groupsPerBatch} groups with ${groupSize} tries each${updates}, ${modeOf(settings)}`,
+      `${steps.toLocaleString("en-US")} of ${groupsPerBatch} groups${tries}${updates}, ${modeOf(settings)}`,
     ],
     ["loss", `${lossOf(settings.loss).name}, advantages by ${settings.advantages}`],
     ...(kl === undefined ? [] : [["kl", `${kl.coefficient} to ${kl.reference}`] satisfies DescribedLine]),
