@@ -54,9 +54,9 @@ async function examine(when: string, sampler: SamplingClient) {
   const { lossFnOutputs } = await training.forward(data, "cross_entropy");
   // The logprob of each whole answer; behind each right one stands the wrong one.
   const scores = data.map(({ lossFnInputs }, index) => {
-    const weights = lossFnInputs["weights"]!.toDense().data;
-    const logprobs = [...lossFnOutputs[index]!.logprobs.data];
-    return logprobs.reduce((sum, each, token) => sum + each * weights[token]!, 0);
+    const weights = lossFnInputs["weights"]!.toArray();
+    const logprobs = lossFnOutputs[index]!.logprobs.toArray();
+    return logprobs.reduce((sum, logprob, token) => sum + logprob * weights[token]!, 0);
   });
   const margins = heldOut.map((_, pair) => scores[2 * pair]! - scores[2 * pair + 1]!);
   const margin = margins.reduce((sum, each) => sum + each, 0) / margins.length;

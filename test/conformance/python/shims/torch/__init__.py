@@ -26,6 +26,10 @@ class Tensor(np.ndarray):
     def item(self):
         return np.asarray(self).item()
 
+    def __int__(self):
+        # numpy makes no number of a list of one.
+        return int(self.item())
+
     def to(self, dtype):
         return tensor(self, dtype=dtype)
 
@@ -100,3 +104,11 @@ def sum(values):
 
 def stack(tensors):
     return np.stack([np.asarray(each) for each in tensors]).view(Tensor)
+
+
+def nonzero(values):
+    return np.argwhere(np.asarray(values)).view(Tensor)
+
+
+def dot(left, right):
+    return left.dot(right)
