@@ -12,6 +12,7 @@ from tinker_cookbook.eval.benchmarks import _common, _runner
 from tinker_cookbook.supervised import common
 from tinker_cookbook.utils import lr_scheduling
 
+import distillation
 import reinforcement
 from chunks import chunk, plain_chunk
 
@@ -67,6 +68,7 @@ FORMULAS = {
     "choice": _common.extract_mcq_answer,
     "passAtK": _runner._pass_at_k_single,
     **reinforcement.FORMULAS,
+    **distillation.FORMULAS,
 }
 
 

@@ -32,3 +32,7 @@ class Dataset:
 
 class IterableDataset:
     pass
+
+
+def load_dataset(*_, **__):
+    raise NotImplementedError("only rows in memory")

@@ -51,6 +51,12 @@ class Tensor(np.ndarray):
     def dot(self, other):
         return tensor(np.dot(np.asarray(self), np.asarray(other)))
 
+    def exp(self):
+        return np.exp(np.asarray(self)).view(Tensor)
+
+    def unsqueeze(self, dim):
+        return np.expand_dims(np.asarray(self), dim).view(Tensor)
+
 
 def _default(array):
     """PyTorch's types for Python's numbers."""
@@ -112,3 +118,18 @@ def nonzero(values):
 
 def dot(left, right):
     return left.dot(right)
+
+
+def zeros_like(given):
+    return np.zeros_like(np.asarray(given)).view(Tensor)
+
+
+def where(condition):
+    return tuple(each.view(Tensor) for each in np.nonzero(np.asarray(condition)))
+
+
+def logsumexp(given, dim, keepdim=False):
+    array = np.asarray(given)
+    highest = array.max(axis=dim, keepdims=True)
+    summed = np.log(np.exp(array - highest).sum(axis=dim, keepdims=True)) + highest
+    return (summed if keepdim else summed.squeeze(axis=dim)).astype(array.dtype).view(Tensor)
