@@ -28,7 +28,7 @@ export function conformanceSections(found) {
       .join("\n\n");
   }
   if (found.renderers) {
-    const counts = { ...found.formulas, ...found.reinforcement };
+    const counts = { ...found.formulas, ...found.reinforcement, ...found.distillation };
     sections.renderers = [
       renderers(found.renderers),
       Object.keys(counts).length > 0 && formulas(counts),
@@ -124,9 +124,13 @@ function formulas(counts) {
     samplerMetrics: "batches with ages of their samplers",
     discountedSums: "discounted sums",
     splitEvenly: "splits into substeps",
+    teacherPenalty: "batches with the reverse KL to teachers",
+    offPolicyTargets: "data with a teacher's soft targets",
+    hinted: "batches taught with a hint",
+    teacherMessages: "hints",
   };
   const list = Object.entries(counts).map(([name, count]) => `${titles[name]} ${thousands(count)}`);
-  return `Formulas give the same too: ${list.join(", ")}. In reinforcement learning three things differ on purpose: tokens that were only read have no advantage, also with a discounted penalty; data of which nothing is learnt are not sent; and the metrics of ends are shares of the episodes, where Python's are always 1.`;
+  return `Formulas give the same too: ${list.join(", ")}. In reinforcement learning three things differ on purpose: tokens that were only read have no advantage, also with a discounted penalty; data of which nothing is learnt are not sent; and the metrics of ends are shares of the episodes, where Python's are always 1. In distillation three more do: the token that was sampled stands behind a teacher's tokens, with weight 0; means are over the tokens that are learnt; and an answer that a teacher has no room for has no advantage.`;
 }
 
 function harnesses(lmEval, inspect) {
