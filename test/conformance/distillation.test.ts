@@ -5,9 +5,9 @@ import { type TeacherSampler, taughtDatum, teacherPenalty } from "../../src/cook
 import type { RolledGroup, RolloutDatum } from "../../src/cookbook/reinforcement/index.js";
 import type { Message, Renderer } from "../../src/renderers/index.js";
 import { Datum, ModelInput, type SampleResponse } from "../../src/wire/index.js";
+import { compareFormulas } from "./compare-formulas.js";
 import { explainSkip, hasPythonModule, Judge } from "./judge.js";
 import { type Make, Random } from "./random.js";
-import type { Outcome } from "./renderer-operations.js";
 import { writeReport } from "./report.js";
 
 explainSkip("distillation.test.ts");
@@ -40,19 +40,11 @@ describe.skipIf(!hasPythonModule("tinker_cookbook", "distillation.test.ts"))(
       await judge?.[Symbol.asyncDispose]();
     });
 
-    async function compare<C extends unknown[]>(
+    const compare = <C extends unknown[]>(
       formula: string,
       cases: readonly C[],
       check: (theirs: never, ...given: C) => void | Promise<void>,
-    ): Promise<void> {
-      counts[formula] = (counts[formula] ?? 0) + cases.length;
-      const theirs = await judge.ask<Outcome[]>("formula", { formula, cases });
-      for (const [index, given] of cases.entries()) {
-        const { ok, error } = theirs[index]!;
-        expect(error, JSON.stringify(given)).toBeUndefined();
-        await check(ok as never, ...given);
-      }
-    }
+    ) => compareFormulas(judge, counts, { formula, cases, check });
 
     it("takes the same reverse KL off, each data set by its own teacher", async () => {
       const cases = new Random(SEED).times(CASES, (random): [GivenDatum[], number[], number, number] => {

@@ -17,9 +17,9 @@ import {
 import { tokensAt } from "../../src/training/datum-from.js";
 import { ModelInput } from "../../src/wire/index.js";
 import { type Chunk, modelChunk, plainChunk } from "./chunks.js";
+import { compareFormulas } from "./compare-formulas.js";
 import { explainSkip, hasPythonModule, Judge } from "./judge.js";
 import { type Make, Random } from "./random.js";
-import type { Outcome } from "./renderer-operations.js";
 import { writeReport } from "./report.js";
 
 explainSkip("reinforcement.test.ts");
@@ -65,20 +65,11 @@ describe.skipIf(!hasPythonModule("tinker_cookbook", "reinforcement.test.ts"))(
       await judge?.[Symbol.asyncDispose]();
     });
 
-    /** What Python makes of each list of arguments, beside it. */
-    async function compare<C extends unknown[]>(
+    const compare = <C extends unknown[]>(
       formula: string,
       cases: readonly C[],
       check: (theirs: never, ...given: C) => void | Promise<void>,
-    ): Promise<void> {
-      counts[formula] = (counts[formula] ?? 0) + cases.length;
-      const theirs = await judge.ask<Outcome[]>("formula", { formula, cases });
-      for (const [index, given] of cases.entries()) {
-        const { ok, error } = theirs[index]!;
-        expect(error, JSON.stringify(given)).toBeUndefined();
-        await check(ok as never, ...given);
-      }
-    }
+    ) => compareFormulas(judge, counts, { formula, cases, check });
 
     const batches = (make: Make<GivenGroup>) =>
       new Random(SEED).times(CASES, (random): [GivenGroup[]] => [random.times(random.integer(1, 4), make)]);

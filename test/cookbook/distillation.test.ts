@@ -1,4 +1,4 @@
-import { mkdtemp, readFile, rm } from "node:fs/promises";
+import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
@@ -14,10 +14,8 @@ import {
   planOffPolicyDistillation,
   planOnPolicyDistillation,
   planSelfDistillation,
-  type RolloutDatum,
   type SelfDistillationOptions,
   taughtDatum,
-  teacherPenalty,
   toExamples,
   trainOffPolicyDistillation,
   trainOnPolicyDistillation,
@@ -29,6 +27,7 @@ import { Datum, datumFromAnswer, ModelInput, ServiceClient, type TopkLogprobs } 
 import { type LocalBackend, startLocalBackend } from "../../src/local/index.js";
 import { getRenderer } from "../../src/renderers/index.js";
 import { silent } from "../local/raw-client.js";
+import { atStep, lines, weightsAt } from "./run-files.js";
 
 const MODEL = "tinkerts/nano";
 const row = (word: string) => ({
@@ -67,13 +66,7 @@ afterAll(async () => {
   await rm(home, { recursive: true, force: true });
 });
 
-const lines = async (folder: string, file: string): Promise<Record<string, unknown>[]> =>
-  (await readFile(join(folder, file), "utf8"))
-    .trim()
-    .split("\n")
-    .map((line) => JSON.parse(line) as Record<string, unknown>);
-
-/** How often a metric is lower at the end than at the beginning: the mean of the last two steps against the first. */
+/** What is left of a metric: the mean of the last two steps as a share of the first. */
 const fallOf = (metrics: readonly Record<string, unknown>[], name: string): number => {
   const values = metrics.map((line) => line[name] as number);
   return (values.at(-1)! + values.at(-2)!) / 2 / values[0]!;
@@ -152,54 +145,47 @@ describe("trainOnPolicyDistillation", () => {
   }, 60_000);
 });
 
-describe("teacherPenalty", () => {
-  const datum = (group: number): RolloutDatum => ({
-    input: ModelInput.fromInts([1, 2, 3]),
-    targetTokens: Int32Array.of(2, 3, 4),
-    logprobs: Float32Array.of(0, -1, -2),
-    advantages: Float32Array.of(0, 0.5, 0.5),
-    mask: Float32Array.of(0, 1, 1),
-    group,
-    trajectory: 0,
-  });
-  const scorer = (logprob: number) => ({ computeLogprobs: async () => [null, logprob, logprob, logprob] });
-  const rolled = (...tags: string[]) => ({
-    index: 0,
-    group: { trajectories: [], groupRewards: [], metrics: [], failures: [], tags },
-    samplerStep: 0,
-    seconds: 0,
-  });
-  const { signal } = new AbortController();
+describe("a distillation that is disturbed", () => {
+  const words = WORDS.slice(0, 8);
+  const shared = () => ({ service, model: MODEL, teacher, rank: 4, evaluateEvery: 0, loggers: [] });
 
-  it("takes the reverse KL off, by the teacher of each group, whichever groups are left", async () => {
-    const penalty = teacherPenalty({ teachers: { a: scorer(-1), b: scorer(-4) }, coefficient: 0.5 });
-    // A group of teacher a between them was dropped.
-    const data = [datum(0), datum(1), datum(1)];
-    const metrics = await penalty.apply(data, { groups: [rolled("b"), rolled("x", "a")], signal });
-    expect(data.map(({ advantages }) => [...advantages])).toEqual([
-      [0, 0.5 - 1.5, 0.5 - 1],
-      [0, 0.5, 1],
-      [0, 0.5, 1],
-    ]);
-    expect(metrics).toEqual({ teacher_kl: 0.5, "teacher_kl/b": 2.5, "teacher_kl/a": -0.5 });
-    await expect(penalty.apply([datum(0)], { groups: [rolled("c")], signal })).rejects.toThrow(
-      "Group 0 must have the tag of one teacher (a, b), and has none.",
-    );
-  });
+  it("ends with the same weights, on policy, when it was paused", async () => {
+    const prompts = words.map((word) => `Pig Latin: ${word}`);
+    const options = { ...shared(), prompts, groupsPerBatch: 3, groupSize: 2, maxTokens: 6, steps: 3 };
+    const whole = await trainOnPolicyDistillation(options);
+    const folder = join(home, "paused");
+    const pause = new AbortController();
+    const pausing = { pauseSignal: pause.signal, loggers: [atStep(0, () => pause.abort())] };
+    const half = await trainOnPolicyDistillation({ ...options, ...pausing, folder });
+    expect(half.isFinished).toBe(false);
+    expect(half.steps).toBeLessThan(3);
+    const run = await trainOnPolicyDistillation({ ...options, folder });
+    expect(run).toMatchObject({ isFinished: true, steps: 3 });
+    expect(await weightsAt(backend, run.statePath)).toEqual(await weightsAt(backend, whole.statePath));
+  }, 120_000);
 
-  it("lets earlier tokens answer for later ones, and changes nothing when a teacher fails", async () => {
-    const discounted = teacherPenalty({ teachers: { a: scorer(-4) }, discount: 0.5 });
-    const data = [datum(0)];
-    await discounted.apply(data, { groups: [rolled()], signal });
-    expect([...data[0]!.advantages]).toEqual([0, 0.5 - 3 - 1, 0.5 - 2]);
-    const broken = { computeLogprobs: () => Promise.reject(new Error("gone")) };
-    const penalty = teacherPenalty({ teachers: { a: scorer(-4), b: broken } });
-    const untouched = [datum(0), datum(1)];
-    await expect(penalty.apply(untouched, { groups: [rolled("a"), rolled("b")], signal })).rejects.toThrow(
-      "gone",
-    );
-    expect(untouched).toEqual([datum(0), datum(1)]);
-  });
+  it("ends with the same weights, off policy, when the server went away and came back", async () => {
+    const options = { ...shared(), data: conversations(words.map(row)), testSize: 0, batchSize: 2 };
+    const whole = await trainOffPolicyDistillation(options);
+    let restarted: Promise<void> | undefined;
+    const restart = async () => {
+      const port = Number(new URL(backend.baseURL).port);
+      await backend.close();
+      backend = await startLocalBackend({ dataDir: join(home, "data"), port, logger: silent });
+    };
+    const restarting = atStep(1, () => {
+      restarted = restart();
+    });
+    const folder = join(home, "restarted");
+    const run = await trainOffPolicyDistillation({ ...options, folder, loggers: [restarting] });
+    await restarted;
+    // The session of this one ended with the first backend.
+    await service.close();
+    service = service.clone();
+    expect(run).toMatchObject({ isFinished: true, steps: 4 });
+    expect(run.restores).toBeGreaterThan(0);
+    expect(await weightsAt(backend, run.statePath)).toEqual(await weightsAt(backend, whole.statePath));
+  }, 120_000);
 });
 
 describe("trainSelfDistillation", () => {

@@ -4,10 +4,9 @@ import type {
   EnvironmentOptions,
   EnvironmentsContext,
   ReinforcementSettings,
-  TrainReinforcementOptions,
 } from "../reinforcement/index.js";
 import { DEFAULT_GROUPS_PER_BATCH } from "../reinforcement/settings.js";
-import { planKind, type ReinforcementKind, runReinforcement } from "../reinforcement/train-reinforcement.js";
+import { planKind, runReinforcement } from "../reinforcement/train-reinforcement.js";
 import { findRenderer, preparationSignal } from "../runs/find-model.js";
 import { checkCount, checkRunOptions, type RunOptions } from "../runs/options.js";
 import type { FinishedRun, RunPlan } from "../runs/run-training.js";
@@ -20,7 +19,14 @@ import {
   type OneOrSeveral,
   openTeachers,
 } from "./domains.js";
-import { checkPrompts, ON_POLICY_KEYS, type Prompts, promptGroups, sharedBatches } from "./prompts.js";
+import {
+  checkPrompts,
+  ON_POLICY_KEYS,
+  type Prompts,
+  promptGroups,
+  sharedBatches,
+  type TaughtRun,
+} from "./prompts.js";
 import { checkTeaching, teacherPenalty } from "./teacher-penalty.js";
 
 /** What a student does, and who says what it is worth. */
@@ -76,12 +82,7 @@ export async function planOnPolicyDistillation(options: OnPolicyDistillationOpti
   return await planKind(run.options, run.kind);
 }
 
-interface OnPolicyRun extends AsyncDisposable {
-  readonly options: TrainReinforcementOptions;
-  readonly kind: ReinforcementKind;
-}
-
-async function prepareOnPolicy(given: OnPolicyDistillationOptions): Promise<OnPolicyRun> {
+async function prepareOnPolicy(given: OnPolicyDistillationOptions): Promise<TaughtRun> {
   checkRunOptions(given, "trainOnPolicyDistillation", OWN_KEYS);
   const { domains: _, prompts, environments, teacher, name, groupsPerBatch, ...rest } = given;
   const { coefficient = 1, discount = 0, ...settings } = rest;

@@ -8,7 +8,12 @@ import {
   problemGroups,
 } from "../environments/index.js";
 import { ACTING_KEYS } from "../reinforcement/group-source.js";
-import type { EnvironmentsContext, ReinforcementSettings } from "../reinforcement/index.js";
+import type {
+  EnvironmentsContext,
+  ReinforcementSettings,
+  TrainReinforcementOptions,
+} from "../reinforcement/index.js";
+import type { ReinforcementKind } from "../reinforcement/train-reinforcement.js";
 
 /**
  * What a student answers: texts, rows with a `prompt` or `messages`, or conversations, whose last answer is left out. They
@@ -21,6 +26,12 @@ export const ON_POLICY_KEYS = [
   ...ACTING_KEYS,
   ...(["groupSize", "steps", "substeps", "mode", "minibatches", "maxStepsOffPolicy", "onRollouts"] as const),
 ] satisfies (keyof ReinforcementSettings)[];
+
+/** A run that learns from its own answers, and the teachers that are open for it. */
+export interface TaughtRun extends AsyncDisposable {
+  readonly options: TrainReinforcementOptions;
+  readonly kind: ReinforcementKind;
+}
 
 /** Refuses what nothing could be asked from. */
 export function checkPrompts(prompts: unknown, field: string): asserts prompts is Prompts {

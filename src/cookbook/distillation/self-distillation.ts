@@ -3,8 +3,8 @@ import { wrongValue } from "../../wire/index.js";
 import type { Conversation, ConversationSource } from "../data/index.js";
 import type { OpenRows } from "../data/rows.js";
 import { problemGroups } from "../environments/index.js";
-import type { ReinforcementSettings, TrainReinforcementOptions } from "../reinforcement/index.js";
-import { planKind, type ReinforcementKind, runReinforcement } from "../reinforcement/train-reinforcement.js";
+import type { ReinforcementSettings } from "../reinforcement/index.js";
+import { planKind, runReinforcement } from "../reinforcement/train-reinforcement.js";
 import { findRenderer, preparationSignal } from "../runs/find-model.js";
 import { checkCount, checkRunOptions, type RunOptions } from "../runs/options.js";
 import type { FinishedRun, RunPlan } from "../runs/run-training.js";
@@ -12,7 +12,7 @@ import { checkConversations } from "../supervised/options.js";
 import { describeTeachers, openTeachers } from "./domains.js";
 import { hintedTeaching } from "./hinted-teaching.js";
 import { defaultHint, type Hint, hintedPrompt, hintedQuestion } from "./hints.js";
-import { ON_POLICY_KEYS, shuffledRows } from "./prompts.js";
+import { ON_POLICY_KEYS, shuffledRows, type TaughtRun } from "./prompts.js";
 import { checkTeacher, type Teacher } from "./teacher.js";
 
 /**
@@ -64,12 +64,7 @@ export async function planSelfDistillation(options: SelfDistillationOptions): Pr
   return await planKind(run.options, run.kind);
 }
 
-interface SelfDistillationRun extends AsyncDisposable {
-  readonly options: TrainReinforcementOptions;
-  readonly kind: ReinforcementKind;
-}
-
-async function prepareSelfDistillation(given: SelfDistillationOptions): Promise<SelfDistillationRun> {
+async function prepareSelfDistillation(given: SelfDistillationOptions): Promise<TaughtRun> {
   checkOptions(given);
   const { data, epochs = 1, teacher = given.model, hint = defaultHint, ...rest } = given;
   const { topk = DEFAULT_TOPK, reverse = false, skipTokens = DEFAULT_SKIP_TOKENS, ...settings } = rest;
