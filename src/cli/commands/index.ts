@@ -178,6 +178,26 @@ export const COMMANDS: readonly (CommandEntry | CommandGroup)[] = [
         ],
         load: () => import("./train-rl.js"),
       },
+      {
+        name: "dpo",
+        summary: "train a model to prefer the better of two answers",
+        note: 'A row is {"prompt": ..., "chosen": ..., "rejected": ...}, or {"prompt": ..., "completion_a": ..., "completion_b": ..., "label": "A"} with the label A, B or Tie; prompts and answers are texts or messages. The model is compared with what it was when the run began. Ctrl-C ends the run after the step under way, with a checkpoint; the same command goes on from there.',
+        examples: [
+          "tinkerts train dpo pairs.jsonl --model Qwen/Qwen3-8B",
+          "tinkerts train dpo pairs.jsonl --start-from tinker://RUN/weights/final --beta 0.2 --dry-run",
+        ],
+        load: () => import("./train-dpo.js"),
+      },
+      {
+        name: "distill",
+        summary: "train a model to answer as another one does",
+        note: "The student answers what the conversations ask, without their last answer, and learns from what the teacher thinks of each of its tokens. With --off-policy it learns the teacher's likeliest tokens in the answers that stand there. Ctrl-C ends the run after the step under way, with a checkpoint; the same command goes on from there.",
+        examples: [
+          "tinkerts train distill questions.jsonl --model Qwen/Qwen3-8B --teacher Qwen/Qwen3-32B --max-tokens 512",
+          "tinkerts train distill chats.jsonl --model Qwen/Qwen3-8B --teacher Qwen/Qwen3-32B --off-policy --epochs 2",
+        ],
+        load: () => import("./train-distill.js"),
+      },
     ],
   },
   {

@@ -1,8 +1,6 @@
-import { Option } from "commander";
 import type { GroupSource, Problem } from "../../cookbook/environments/index.js";
 import {
   planReinforcement,
-  type ReinforcementMode,
   type ReinforcementSettings,
   type SourceOptions,
   trainReinforcement,
@@ -10,55 +8,41 @@ import {
 import { isRecord } from "../../wire/index.js";
 import { type CommandContext, type CommandModule, UsageError } from "../context.js";
 import { defaultExportOf } from "../own-module.js";
+import { type ActingCommandOptions, actingOptions, addActingOptions } from "../train/acting-options.js";
 import { runTrainingCommand } from "../train/run-command.js";
 import {
   addRunOptions,
-  count,
   modelOption,
   positive,
   type RunCommandOptions,
   runOptions,
 } from "../train/run-options.js";
-import { RolloutDisplay } from "../train/show-rollouts.js";
+import { showingRollouts } from "../train/show-rollouts.js";
 
-interface TrainOptions extends RunCommandOptions {
-  readonly steps?: number;
-  readonly groupSize?: number;
-  readonly groupsPerBatch?: number;
-  readonly maxTokens?: number;
-  readonly temperature?: number;
-  readonly mode?: ReinforcementMode;
-  readonly maxStepsOffPolicy?: number;
+interface TrainOptions extends RunCommandOptions, ActingCommandOptions {
   readonly loss?: Extract<ReinforcementSettings["loss"], string>;
   readonly kl?: number;
 }
 
-const MODES = ["synchronous", "streamed", "asynchronous"] satisfies ReinforcementMode[];
-
 export const define: CommandModule["define"] = (command, context) => {
   command
     .argument("<file>", "a module that exports problems and a reward as its default, or environments")
-    .addOption(modelOption())
-    .option("--steps <number>", "updates (default: so many that each problem comes once)", count())
-    .option("--group-size <number>", "tries at each problem, which are compared (default: 16)", count())
-    .option("--groups-per-batch <number>", "problems in a step (default: 32)", count())
-    .option("--max-tokens <number>", "of an answer (default: what the model has room for)", count())
-    .option("--temperature <number>", "of the samples (default: 1)", positive)
-    .addOption(new Option("--mode <name>", "how sampling and training share the time").choices(MODES))
-    .option("--max-steps-off-policy <number>", "how old sampled data may be (default: 1)", count())
+    .addOption(modelOption());
+  addActingOptions(command, { groupSize: 16 })
     .option("--loss <name>", "importance_sampling, ppo, cispo, dro, gspo or dapo")
-    .option("--kl <number>", "how strongly the model is held near the one it began as", positive);
+    .option("--kl <number>", "how strongly the model is held near its base model", positive);
   addRunOptions(command, { schedule: "constant" }).action((file: string, options: TrainOptions) =>
     train(file, options, context),
   );
 };
 
 async function train(file: string, options: TrainOptions, context: CommandContext): Promise<void> {
-  const { steps, groupSize, groupsPerBatch, maxTokens, temperature, mode, maxStepsOffPolicy, loss } = options;
+  const { loss, kl } = options;
   const given = definedOf({
     ...runOptions(options),
-    ...{ steps, groupSize, groupsPerBatch, maxTokens, temperature, mode, maxStepsOffPolicy, loss },
-    kl: options.kl === undefined ? undefined : { coefficient: options.kl },
+    ...actingOptions(options),
+    loss,
+    kl: kl === undefined ? undefined : { coefficient: kl },
   });
   // What the command line says goes before what the file does.
   const settings = { ...environmentOf(await defaultExportOf(file), file), ...given };
@@ -66,11 +50,7 @@ async function train(file: string, options: TrainOptions, context: CommandContex
     {
       file,
       plan: (place) => planReinforcement({ ...settings, ...place }),
-      train: ({ loggers = [], ...place }) => {
-        const display = new RolloutDisplay(loggers[0]!);
-        const onRollouts = display.show.bind(display);
-        return trainReinforcement({ ...settings, ...place, onRollouts, loggers: [display, ...loggers] });
-      },
+      train: (place) => trainReinforcement({ ...settings, ...showingRollouts(place) }),
     },
     options,
     context,

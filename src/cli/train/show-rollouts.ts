@@ -3,13 +3,20 @@ import type { StepRollouts } from "../../cookbook/reinforcement/index.js";
 import type { TrainingLogger } from "../../cookbook/runs/index.js";
 import { textOf } from "../../renderers/index.js";
 import { cutText, printable } from "../output/index.js";
+import type { TrainingPlace } from "./run-command.js";
 
 /** Of a whole run: more of them nobody reads. */
 const STEPS_SHOWN = 20;
 const WIDTH = 100;
 
+/** The same, where what the model says is shown as it comes. */
+export function showingRollouts({ loggers = [], ...place }: TrainingPlace) {
+  const display = new RolloutDisplay(loggers[0]!);
+  return { ...place, loggers: [display, ...loggers], onRollouts: display.show.bind(display) };
+}
+
 /** Shows what the model says as a run goes on: of some steps, the best and the worst try at a problem. */
-export class RolloutDisplay implements TrainingLogger {
+class RolloutDisplay implements TrainingLogger {
   readonly #console: TrainingLogger;
   #steps = 0;
 
