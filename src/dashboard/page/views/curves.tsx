@@ -104,7 +104,9 @@ export function CurvesView({ route }: ViewProps) {
         [...groups].map(([prefix, members]) => (
           <details class="group" key={prefix} open={prefix !== "time"}>
             <summary>
-              {prefix || "general"} <span class="muted">{members.length}</span>
+              <h2 class="group-title">
+                {prefix || "general"} <span class="muted">{members.length}</span>
+              </h2>
             </summary>
             <div class="panels">
               {members.map((curve) => (

@@ -195,7 +195,7 @@ function StepSamples({
             <nav class="card sample-list" aria-label="Samples by reward">
               {groups.map(({ group, members, mean }) => (
                 <section key={group}>
-                  <h3>
+                  <h2>
                     {members[0]?.reward === undefined ? "batch" : `group ${group}`}
                     {mean !== undefined && <span class="muted"> mean {shortNumber(mean)}</span>}
                     {members[0]?.tags.map((tag) => (
@@ -203,7 +203,7 @@ function StepSamples({
                         {tag}
                       </span>
                     ))}
-                  </h3>
+                  </h2>
                   <ul>
                     {members.map((sample) => (
                       <li key={sample.place}>
