@@ -6,6 +6,9 @@ const UNITS: readonly (readonly [name: string, seconds: number])[] = [
   ["s", SECOND],
 ];
 
+/** Less than this is not worth an ellipsis. */
+const MIN_CUT_LENGTH = 12;
+
 /** A number in few characters that loses nothing a person would miss. */
 export function shortNumber(value: number | null | undefined): string {
   if (value === undefined) return "";
@@ -48,4 +51,25 @@ export function bytes(value: number): string {
   const power = value < 1 ? 0 : Math.min(units.length - 1, Math.floor(Math.log10(value) / 3));
   const scaled = value / 1000 ** power;
   return `${scaled >= 100 || power === 0 ? Math.round(scaled) : scaled.toFixed(1)} ${units[power]}`;
+}
+
+/** What of each name is not common to all of them: runs of a search often differ in a few characters. */
+export function distinctNames(names: readonly string[]): readonly string[] {
+  const [first = ""] = names;
+  if (names.length < 2) return names;
+  const commonLength = (at: (name: string, place: number) => string | undefined) => {
+    let length = 0;
+    while (length < first.length && names.every((name) => at(name, length) === at(first, length)))
+      length += 1;
+    return length;
+  };
+  const begin = commonLength((name, place) => name[place]);
+  const end = commonLength((name, place) => name.at(-1 - place));
+  // Whole words stay whole.
+  const start = begin < MIN_CUT_LENGTH ? 0 : first.slice(0, begin).search(/[^\W_]*$/);
+  const rest = end < MIN_CUT_LENGTH ? 0 : first.slice(first.length - end).replace(/^[^\W_]*/, "").length;
+  return names.map((name) => {
+    const stop = name.length - rest;
+    return stop <= start ? name : `${start > 0 ? "…" : ""}${name.slice(start, stop)}${rest > 0 ? "…" : ""}`;
+  });
 }

@@ -2,7 +2,7 @@ import { useEffect, useMemo, useState } from "preact/hooks";
 import type { RunMetrics, RunSummary } from "../../api.js";
 import type { ViewProps } from "../app.js";
 import { type Curve, type CurveSettings, domainOf, groupsOf, notDrawn } from "../curve-data.js";
-import { shortNumber, wholeNumber } from "../format.js";
+import { distinctNames, shortNumber, wholeNumber } from "../format.js";
 import { follow, loadProblem, metricsOf, runList } from "../live.js";
 import { Chart, cursorPlace, placeName, savePicture, shownAt } from "../parts/chart.js";
 import { Empty, Problem, Swatch } from "../parts/pieces.js";
@@ -36,11 +36,12 @@ export function CurvesView({ route }: ViewProps) {
   const runs = ids.map((id) => list.runs.find((run) => run.id === id));
   if (ids.length === 0)
     return <Empty title="No runs yet">Curves appear here as soon as there is a run.</Empty>;
+  const names = distinctNames(runs.map((run) => run?.name ?? "a run that is gone"));
   const isLoaded = ids.every((id) => all.has(id));
   const hasTimes = metrics.some((one) => one?.hasTimes);
   return (
     <>
-      <RunKeys ids={ids} runs={runs} metrics={metrics} />
+      <RunKeys {...{ ids, runs, names, metrics }} />
       <fieldset class="bar">
         <legend class="visually-hidden">How curves are drawn</legend>
         <label>
@@ -115,7 +116,7 @@ export function CurvesView({ route }: ViewProps) {
             </div>
           </details>
         ))}
-      {curves.length > 0 && <ValuesTable curves={curves} runs={runs} settings={settings} />}
+      {curves.length > 0 && <ValuesTable curves={curves} names={names} settings={settings} />}
       <Texts metrics={metrics} runs={runs} />
     </>
   );
@@ -153,10 +154,12 @@ function useZoomed(
 function RunKeys({
   ids,
   runs,
+  names,
   metrics,
 }: {
   readonly ids: readonly string[];
   readonly runs: readonly (RunSummary | undefined)[];
+  readonly names: readonly string[];
   readonly metrics: readonly (RunMetrics | undefined)[];
 }) {
   return (
@@ -167,7 +170,7 @@ function RunKeys({
         return (
           <li key={id}>
             <Swatch place={place} />
-            <strong>{run?.name ?? "a run that is gone"}</strong>
+            <strong title={run?.folder}>{names[place]}</strong>
             {run && <span class={`state ${run.state}`}>{run.state}</span>}
             {run?.model && <span class="muted">{run.model}</span>}
             {run?.step !== undefined && <span class="muted">step {wholeNumber(run.step)}</span>}
@@ -175,7 +178,7 @@ function RunKeys({
             {ids.length > 1 && (
               <a
                 href={linkTo("curves", { run: ids.filter((other) => other !== id) })}
-                aria-label={`Leave out ${run?.name}`}
+                aria-label={`Leave out ${names[place]}`}
               >
                 leave out
               </a>
@@ -296,11 +299,11 @@ function PanelValues({ curve, settings }: { readonly curve: Curve; readonly sett
 /** Everything the pictures show, as numbers. */
 function ValuesTable({
   curves,
-  runs,
+  names,
   settings,
 }: {
   readonly curves: readonly Curve[];
-  readonly runs: readonly (RunSummary | undefined)[];
+  readonly names: readonly string[];
   readonly settings: CurveSettings;
 }) {
   const place = useStore(cursorPlace);
@@ -314,7 +317,7 @@ function ValuesTable({
           <thead>
             <tr>
               <th>Metric</th>
-              {runs.length > 1 && <th>Run</th>}
+              {names.length > 1 && <th>Run</th>}
               <th class="number">{where}</th>
               <th class="number wide">least</th>
               <th class="number wide">greatest</th>
@@ -330,9 +333,9 @@ function ValuesTable({
                       <th scope="row" class="text">
                         {metric}
                       </th>
-                      {runs.length > 1 && (
+                      {names.length > 1 && (
                         <td class="text">
-                          <Swatch place={run} /> {runs[run]?.name}
+                          <Swatch place={run} /> {names[run]}
                         </td>
                       )}
                       <td class="number">{shownAt(one, settings, place)}</td>

@@ -16,7 +16,7 @@ const COLUMNS: readonly { key: SortKey; title: string; class?: string }[] = [
   { key: "name", title: "Run" },
   { key: "model", title: "Model", class: "wide" },
   { key: "state", title: "State" },
-  { key: "step", title: "Step", class: "number" },
+  { key: "step", title: "Step", class: "number wide" },
   { key: "headline", title: "Newest", class: "number" },
   { key: "updatedAt", title: "Written", class: "number wide" },
 ];
@@ -159,13 +159,13 @@ function Row({
       <td>
         <span class={`state ${run.state}`}>{run.state}</span>
       </td>
-      <td class="number">
+      <td class="number wide">
         {run.state === "running" && progress !== undefined && (
-          <progress value={progress} aria-label={`${Math.round(progress * 100)} % done`} class="wide" />
+          <progress value={progress} aria-label={`${Math.round(progress * 100)} % done`} />
         )}{" "}
         {run.step === undefined ? "" : wholeNumber(run.step)}
       </td>
-      <td class="number">
+      <td class="number headline">
         {headline && (
           <>
             {shortNumber(headline.value)}
