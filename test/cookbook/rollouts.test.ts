@@ -24,7 +24,7 @@ import {
   totalRewards,
 } from "../../src/cookbook/index.js";
 import { writeRollouts } from "../../src/cookbook/rollouts/rollout-files.node.js";
-import { APIConnectionError, APIUserAbortError, ServiceClient } from "../../src/index.js";
+import { APIConnectionError, APIUserAbortError, GoneError, ServiceClient } from "../../src/index.js";
 import { type LocalBackend, startLocalBackend } from "../../src/local/index.js";
 import { type EncodedTextChunk, ModelInput } from "../../src/wire/index.js";
 import { FakeClock } from "../support/fake-clock.js";
@@ -491,11 +491,15 @@ describe("a group", () => {
   });
 
   it("ends the run with what would fail for every episode, whatever the strategy", async () => {
-    const { group, made } = scriptedGroup(2, oneTurn);
-    const policy = new ScriptedPolicy(() => Promise.reject(new APIConnectionError("nobody there")));
-    await expect(rolloutGroup(group, policy, { strategy: minViableGroup() })).rejects.toThrow("nobody there");
-    expect(made.length).toBe(1);
-    expectAllClosed(made);
+    const details = { status: 410, headers: new Headers(), body: undefined, message: "the session is over" };
+    const gone = new GoneError(details);
+    for (const error of [new APIConnectionError("nobody there"), gone]) {
+      const { group, made } = scriptedGroup(2, oneTurn);
+      const policy = new ScriptedPolicy(() => Promise.reject(error));
+      await expect(rolloutGroup(group, policy, { strategy: minViableGroup() })).rejects.toThrow(error);
+      expect(made.length).toBe(1);
+      expectAllClosed(made);
+    }
   });
 
   it("ends with its signal, also while environments are made, which are closed when they come", async () => {

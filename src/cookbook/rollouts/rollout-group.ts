@@ -1,4 +1,4 @@
-import { APIConnectionError, messageOf, TinkerError } from "../../errors.js";
+import { APIConnectionError, GoneError, messageOf, TinkerError } from "../../errors.js";
 import { linkSignals, throwIfAborted } from "../../transport/index.js";
 import type {
   Environment,
@@ -51,9 +51,9 @@ export async function rolloutGroup(
   return { ...graded, failures: running.failures, tags: [...(group.tags ?? [])] };
 }
 
-/** No other episode would fare better. The client has already tried again. */
+/** No other episode would fare better: the client has already tried again, or the server knows the sampler no more. */
 function concernsRun(error: unknown): boolean {
-  return error instanceof APIConnectionError || concernsAll(error);
+  return error instanceof APIConnectionError || error instanceof GoneError || concernsAll(error);
 }
 
 type Graded = Pick<TrajectoryGroup, "trajectories" | "groupRewards" | "metrics">;
