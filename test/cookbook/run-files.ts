@@ -13,7 +13,10 @@ export const lines = async (folder: string, file: string): Promise<Record<string
     .map((line) => JSON.parse(line) as Record<string, unknown>);
 
 /** The bytes of weights and optimizer, as the backend has them on disk. */
-export async function weightsAt({ dataDir }: LocalBackend, path: string): Promise<Record<string, string>> {
+export async function weightsAt(
+  { dataDir }: Pick<LocalBackend, "dataDir">,
+  path: string,
+): Promise<Record<string, string>> {
   const [run, kind, name] = path.slice("tinker://".length).split("/") as [string, string, string];
   const folder = join(dataDir, "runs", runFolderName(run), "checkpoints", kind, name);
   const files = (await readdir(folder)).filter((file) => file.endsWith(".safetensors"));

@@ -1,5 +1,6 @@
 import { ValidationError } from "../../errors.js";
 import type { Renderer } from "../../renderers/index.js";
+import { untilAborted } from "../../transport/index.js";
 import { checkKeys, checkObject, wrongValue } from "../../wire/index.js";
 import { rendererOf } from "../chat/renderer-of.js";
 import type { GroupSource, Problem, TrajectoryGroup } from "../environments/index.js";
@@ -65,7 +66,7 @@ export function environmentEvaluator<P extends Problem>(options: EnvironmentEval
         groupSize,
         seed,
       });
-      const source = await opened;
+      const source = await untilAborted(opened, signal);
       const model = await sampler.getBaseModel();
       const pool = new RolloutPool();
       const groups: TrajectoryGroup[] = [];

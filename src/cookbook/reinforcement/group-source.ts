@@ -1,8 +1,10 @@
 import type { SamplingClient } from "../../clients/index.js";
 import { messageOf, TinkerError, ValidationError } from "../../errors.js";
 import type { Renderer } from "../../renderers/index.js";
+import { untilAborted } from "../../transport/index.js";
 import { wrongValue } from "../../wire/index.js";
 import {
+  type EnvironmentGroup,
   type GroupSource,
   type Problem,
   type ProblemGroupOptions,
@@ -19,6 +21,8 @@ import {
   rolloutGroup,
   samplerPolicy,
 } from "../rollouts/index.js";
+import { closeEnvironment } from "../rollouts/run-rollout.js";
+import { settled } from "../rollouts/within-time.js";
 
 /** What environments are made for. */
 export interface EnvironmentsContext {
@@ -107,6 +111,22 @@ export async function openSource<P extends Problem>(
   return made;
 }
 
+/** A source or a group, unless the signal aborts before it is there; then it is closed when it comes. */
+export async function openUntilAborted<T extends GroupSource | EnvironmentGroup | undefined>(
+  opening: Promise<T>,
+  signal: AbortSignal,
+): Promise<T> {
+  try {
+    return await untilAborted(opening, signal);
+  } catch (error) {
+    opening.then(
+      (late) => late && closeEnvironment(late),
+      () => {},
+    );
+    throw error;
+  }
+}
+
 /** Lets a model act in a group of the source; undefined behind the last one. */
 export async function rollOut(
   source: GroupSource,
@@ -127,10 +147,11 @@ export async function rollOut(
   },
 ): Promise<TrajectoryGroup | undefined> {
   const { maxTokens, temperature = 1, ...given } = acting;
-  const group = await source.group(index);
-  if (group === undefined) return undefined;
   const defaults = rolloutDefaults(model);
   try {
+    const finding = settled(() => source.group(index));
+    const group = await openUntilAborted(finding, signal);
+    if (group === undefined) return undefined;
     return await rolloutGroup(group, samplerPolicy(sampler, { maxTokens, temperature }), {
       limits: given.limits ?? defaults.limits,
       parseErrors: given.parseErrors ?? defaults.parseErrors,

@@ -1,8 +1,10 @@
 import type { SamplingClient, ServiceClient, TrainingClient } from "../../clients/index.js";
 import { TinkerError } from "../../errors.js";
+import { untilAborted } from "../../transport/index.js";
 import type { ForwardBackwardOutput, OptimStepResponse } from "../../wire/index.js";
 import type { GroupSource, Metrics } from "../environments/index.js";
 import { FailureCounts, RolloutPool } from "../rollouts/index.js";
+import { settled } from "../rollouts/within-time.js";
 import { adamAt } from "../runs/settings.js";
 import type { TrainingContext } from "../runs/training-loop.js";
 import { dropConstantGroups, groupAdvantages } from "./advantages.js";
@@ -34,6 +36,7 @@ interface Life {
 
 /** A step under way. */
 interface Work {
+  readonly life: Life;
   readonly batch: StepBatch;
   readonly first: StepRequest;
   readonly requests: AsyncGenerator<StepRequest>;
@@ -55,6 +58,8 @@ export class ReinforcementLoop {
   readonly #loss: PolicyLoss;
   readonly #pool = new RolloutPool();
   readonly #failures = new FailureCounts();
+  /** Groups whose episodes are not over, or not closed yet. */
+  readonly #rolling = new Set<Promise<unknown>>();
   #life: Life | undefined;
   #work: Work | undefined;
 
@@ -79,7 +84,7 @@ export class ReinforcementLoop {
     const requests = batch.requests();
     const { value: first } = await requests.next();
     if (first !== undefined) {
-      this.#work = { batch, first, requests, found, startedMs };
+      this.#work = { life, batch, first, requests, found, startedMs };
       return true;
     }
     if (step === 0) throw new TinkerError(`Nothing was trained: ${batch.reason}.`);
@@ -89,7 +94,7 @@ export class ReinforcementLoop {
 
   /** Trains on what `hasWork` has found, and on the rest of the batch as it comes. */
   async step(training: TrainingClient, step: number, context: Context): Promise<void> {
-    const { batch, first, requests, found, startedMs } = this.#work!;
+    const { life, batch, first, requests, found, startedMs } = this.#work!;
     const { signal } = context;
     const { steps, measuresPostKl } = this.#settings;
     const adam = adamAt(this.#settings, step);
@@ -106,8 +111,7 @@ export class ReinforcementLoop {
     context.keepState({ nextGroup: batch.nextGroup });
     const data = passes.flatMap((pass) => pass.data);
     context.countTokens(data.reduce((sum, { input }) => sum + input.length, 0));
-    const sampler =
-      step + 1 < steps || measuresPostKl ? this.#refresh(this.#life!, step + 1, signal) : undefined;
+    const sampler = step + 1 < steps || measuresPostKl ? this.#refresh(life, step + 1, signal) : undefined;
     const results = async () => {
       await this.#writeDown(step, batch.groups, found);
       const outputs = await Promise.all(passes.map(({ output }) => output));
@@ -134,6 +138,20 @@ export class ReinforcementLoop {
     context.addMetrics(results());
   }
 
+  /** Resolves when all that was sampled ahead, for steps that are not to come, is closed. */
+  async close(): Promise<void> {
+    await Promise.allSettled(this.#rolling);
+  }
+
+  async #untilOver<T>(rolling: Promise<T>): Promise<T> {
+    this.#rolling.add(rolling);
+    try {
+      return await rolling;
+    } finally {
+      this.#rolling.delete(rolling);
+    }
+  }
+
   async #begin(training: TrainingClient, step: number, context: Context): Promise<Life> {
     const { service, signal } = context;
     const { model, seed, groupsPerBatch, maxStepsOffPolicy, steps } = this.#settings;
@@ -143,17 +161,20 @@ export class ReinforcementLoop {
         maxStepsOffPolicy,
         steps,
         rollOut: (index, sampler) =>
-          rollOut(this.#source, index, sampler, {
-            model,
-            seed,
-            signal,
-            pool: this.#pool,
-            acting: this.#options,
-          }),
+          this.#untilOver(
+            rollOut(this.#source, index, sampler, {
+              model,
+              seed,
+              signal,
+              pool: this.#pool,
+              acting: this.#options,
+            }),
+          ),
       },
       { step, first: firstGroup(context) },
     );
-    const life = { training, feed, penalties: await this.#penalties(service) };
+    const penalties = await untilAborted(this.#penalties(service), signal);
+    const life = { training, feed, penalties };
     this.#life = life;
     void this.#refresh(life, step, signal);
     return life;
@@ -190,7 +211,10 @@ export class ReinforcementLoop {
     const advantages = trajectories.map((group) => groupAdvantages(group, this.#settings.advantages));
     const data = assembleData(trajectories, advantages);
     if (data.length === 0) return data;
-    for (const penalty of penalties) penaltyMetrics.push(await penalty.apply(data, { groups, signal }));
+    for (const penalty of penalties) {
+      const applied = settled(() => penalty.apply(data, { groups, signal }));
+      penaltyMetrics.push(await untilAborted(applied, signal));
+    }
     for (const group of groups) dataOf.set(group, []);
     for (const datum of data) dataOf.get(groups[datum.group]!)!.push(datum);
     return data;

@@ -77,6 +77,11 @@ export class StepBatch {
     }
   }
 
+  get #lastFailure(): string {
+    const last = this.groups.findLast(({ group }) => group.failures.length > 0)?.group.failures.at(-1);
+    return last === undefined ? "" : ` (the last error: ${last.message})`;
+  }
+
   /** Why there was nothing to learn from. */
   get reason(): string {
     if (this.groups.length === 0) return "the environments have come to their end";
@@ -89,7 +94,7 @@ export class StepBatch {
       ...(constant.length > 0
         ? [`in ${constant.length} all episodes were rewarded alike (${mean.toPrecision(3)} on average)`]
         : []),
-      ...(failed > 0 ? [`${failed} failed`] : []),
+      ...(failed > 0 ? [`${failed} failed${this.#lastFailure}`] : []),
     ];
     return (
       `of the last ${this.groups.length} groups ${parts.join(" and ") || "none had anything that is trained on"}, so there is ` +

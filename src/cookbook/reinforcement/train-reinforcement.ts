@@ -1,10 +1,11 @@
 import { ValidationError } from "../../errors.js";
 import { throwIfAborted } from "../../transport/index.js";
 import type { GroupSource, Problem } from "../environments/index.js";
+import { closeEnvironment } from "../rollouts/run-rollout.js";
 import { findRenderer, longestInput, preparationSignal } from "../runs/find-model.js";
 import { type FinishedRun, type RunPlan, runTraining } from "../runs/run-training.js";
 import type { DescribedLine } from "../runs/settings.js";
-import { openSource } from "./group-source.js";
+import { openSource, openUntilAborted } from "./group-source.js";
 import { checkReinforcementOptions, type TrainReinforcementOptions } from "./options.js";
 import { ReinforcementLoop, type ReinforcementState } from "./reinforcement-loop.js";
 import {
@@ -41,8 +42,8 @@ export async function runReinforcement<P extends Problem>(
   kind = PLAIN,
 ): Promise<FinishedRun> {
   const { source, settings, config, description } = await prepare(options, kind);
+  const loop = new ReinforcementLoop(options, settings, source);
   try {
-    const loop = new ReinforcementLoop(options, settings, source);
     return await runTraining<ReinforcementState>({
       options,
       settings,
@@ -52,7 +53,9 @@ export async function runReinforcement<P extends Problem>(
       step: (training, step, context) => loop.step(training, step, context),
     });
   } finally {
-    await source.close?.();
+    await loop.close();
+    // What is trained is none the worse for a source that cannot be closed.
+    await closeEnvironment(source);
   }
 }
 
@@ -69,7 +72,7 @@ export async function planKind<P extends Problem>(
   kind: ReinforcementKind,
 ): Promise<RunPlan> {
   const { source, config, description } = await prepare(options, kind);
-  await source.close?.();
+  await closeEnvironment(source);
   return { config, description };
 }
 
@@ -88,7 +91,7 @@ async function prepare<P extends Problem>(
   const signal = preparationSignal(options);
   await longestInput(service, model, signal);
   const { renderer, rendererName } = await findRenderer(options, signal);
-  const source = await openSource(options, { renderer, groupSize, seed });
+  const source = await openUntilAborted(openSource(options, { renderer, groupSize, seed }), signal);
   try {
     throwIfAborted(signal, "The run");
     const settings = reinforcementSettings(options, { steps: stepsOf(options, source), rendererName });
@@ -96,7 +99,7 @@ async function prepare<P extends Problem>(
     const description = describeReinforcement(settings, options.folder, kind.described);
     return { source, settings, config, description };
   } catch (error) {
-    await source.close?.();
+    await closeEnvironment(source);
     throw error;
   }
 }

@@ -56,10 +56,10 @@ class CloseError extends TinkerError {
   override readonly name = "CloseError";
 }
 
-/** Closes an environment or a group. What goes wrong is given back: the episodes are none the worse for it. */
+/** Closes an environment, a group or a source. What goes wrong is given back: the episodes are none the worse for it. */
 export async function closeEnvironment(
   closed: { close?(): void | Promise<void> },
-  clock: Clock | undefined,
+  clock?: Clock,
 ): Promise<CloseError | undefined> {
   try {
     await withinTime("It", MAX_CLOSE_MS, { clock }, () => closed.close?.());
