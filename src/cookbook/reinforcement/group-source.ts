@@ -11,6 +11,7 @@ import {
   problemGroups,
   type TrajectoryGroup,
 } from "../environments/index.js";
+import { settled } from "../environments/within-time.js";
 import {
   derivedSeed,
   type RolloutHooks,
@@ -22,7 +23,6 @@ import {
   samplerPolicy,
 } from "../rollouts/index.js";
 import { closeEnvironment } from "../rollouts/run-rollout.js";
-import { settled } from "../rollouts/within-time.js";
 
 /** What environments are made for. */
 export interface EnvironmentsContext {
