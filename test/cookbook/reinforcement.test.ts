@@ -146,7 +146,7 @@ describe("trainReinforcement", () => {
       ...settings,
       folder,
       pauseSignal: pause.signal,
-      loggers: [atStep(0, () => pause.abort())],
+      onRollouts: () => pause.abort(),
     });
     expect(paused.isFinished).toBe(false);
     expect(paused.steps).toBeLessThan(4);
