@@ -94,6 +94,17 @@ export const done = (reward: number, more: Partial<StepResult> = {}): StepResult
   ...more,
 });
 
+export const endless = () => new ScriptedEnvironment(observation(10), [next(14)]);
+export const oneTurn = (reward = 1) =>
+  new ScriptedEnvironment(observation(10), [done(reward, { end: "completed" })]);
+export const failing = (message = "the sandbox broke") =>
+  new ScriptedEnvironment(observation(10), [
+    () => {
+      throw new RangeError(message);
+    },
+  ]);
+export const hanging = () => new ScriptedEnvironment(observation(10), [next(14), never]);
+
 export class ScriptedPolicy implements Policy {
   readonly calls: PolicyCall[] = [];
   readonly #act: (call: PolicyCall, turn: number) => Action | Promise<Action>;

@@ -109,7 +109,10 @@ export interface GroupReward {
 
 /** Environments whose rewards are compared with each other: usually several tries at one problem. */
 export interface EnvironmentGroup {
-  /** New ones each time it is called, which it is again when a rollout is tried again. */
+  /**
+   * New ones each time it is called, which it is again when a rollout is tried again. What costs much is better taken in
+   * their `start`, when there is a place for the episode.
+   */
   makeEnvironments(): readonly Environment[] | Promise<readonly Environment[]>;
   /** Rewards that depend on all episodes, added to those of the turns. Default: none. */
   groupRewards?(

@@ -2,6 +2,7 @@ import { TinkerError } from "../../errors.js";
 import type { Message } from "../../renderers/index.js";
 import { type Clock, untilAborted } from "../../transport/index.js";
 import { ModelInput } from "../../wire/index.js";
+import { isContextOverflow } from "../chat/index.js";
 import type {
   Action,
   Environment,
@@ -119,7 +120,12 @@ export class Episode {
 
   /** One answer and what the environment makes of it; undefined when the episode goes on. */
   async #turn(): Promise<Outcome | undefined> {
-    const action = await this.#sample();
+    const action = await this.#sample().catch((error: unknown) => {
+      // A conversation grows until the model cannot read it any more. One that begins so is a mistake.
+      if (this.#turns.length > 0 && isContextOverflow(error)) return undefined;
+      throw error;
+    });
+    if (action === undefined) return { end: "context_overflow" satisfies EpisodeEnd, isGraded: false };
     const step = await this.#wait(() => this.#environment.step(action));
     checkReward("step", step.reward);
     this.#addTurn(action, step);

@@ -3,7 +3,10 @@ import { checkCount } from "./settings.js";
 
 const MAX_ROLLOUTS = 1024;
 
-/** Keeps the number of episodes that run at a time in bounds, over all groups that share it. First come, first served. */
+/**
+ * Keeps the number of episodes that run at a time in bounds, over all groups that share it. First come, first served. An
+ * environment waits for its place before it is started, not before it is made.
+ */
 export class RolloutPool {
   readonly #places: Semaphore;
 

@@ -35,10 +35,10 @@ export async function rolloutGroup(
   options: RolloutGroupOptions = {},
 ): Promise<TrajectoryGroup> {
   const { strategy = failFast(), signal } = options;
+  checkSettings(options);
   const running = new RunningGroup(group, policy, { ...options, strategy });
   let graded: Graded = { trajectories: [], groupRewards: [], metrics: [] };
   try {
-    checkSettings(options);
     throwIfAborted(signal, "The rollout");
     graded = await running.play();
   } catch (error) {
