@@ -34,6 +34,7 @@ export function conformanceSections(found) {
       Object.keys(counts).length > 0 && formulas(counts),
       found.rollouts && rollouts(found.rollouts),
       found["reinforcement-runs"] && rewardRuns(found["reinforcement-runs"]),
+      found.preferences && preferences(found.preferences),
     ]
       .filter(Boolean)
       .join("\n\n");
@@ -131,6 +132,11 @@ function formulas(counts) {
   };
   const list = Object.entries(counts).map(([name, count]) => `${titles[name]} ${thousands(count)}`);
   return `Formulas give the same too: ${list.join(", ")}. In reinforcement learning three things differ on purpose: tokens that were only read have no advantage, also with a discounted penalty; data of which nothing is learnt are not sent; and the metrics of ends are shares of the episodes, where Python's are always 1. In distillation three more do: the token that was sampled stands behind a teacher's tokens, with weight 0; means are over the tokens that are learnt; and an answer that a teacher has no room for has no advantage.`;
+}
+
+function preferences(counts) {
+  const list = Object.entries(counts).map(([name, count]) => `${name} ${thousands(count)}`);
+  return `Preferences are the same: ${list.join(", ")}. Where Python trains what a format puts before every answer, ours trains the label: it stands in the prompt here. DeepSeek V3, which Python's headings do not fit, has them said by the user.`;
 }
 
 function harnesses(lmEval, inspect) {

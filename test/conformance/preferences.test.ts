@@ -32,7 +32,7 @@ const CASES = Number(process.env["TINKERTS_CASES"] ?? 1000);
 
 /** Formats whose answers begin with their text, so that Python's first trained token is the label. */
 const TRAINS_THE_LABEL = /_disable_thinking$|^llama3$|^qwen3_(vl|vl_instruct|instruct)$/;
-/** Python trains the label behind another prompt than the one it is sampled from (cookbook issue 860). */
+/** Python trains the label behind another prompt than the one it is sampled from (issue 860 there). */
 const TRAINS_ANOTHER_PROMPT = /^nemotron3(?!.*_disable_thinking$)/;
 /** Python writes no headings for these; ours has them said by the user. */
 const REFUSED = /^deepseekv3/;
