@@ -116,10 +116,6 @@ def nonzero(values):
     return np.argwhere(np.asarray(values)).view(Tensor)
 
 
-def dot(left, right):
-    return left.dot(right)
-
-
 def zeros_like(given):
     return np.zeros_like(np.asarray(given)).view(Tensor)
 
