@@ -28,6 +28,11 @@ class Numbers {
   at(index: number): number {
     return this.#items[index]!;
   }
+
+  /** The numbers themselves, for loops over many; until the next one comes. */
+  get items(): Float64Array {
+    return this.#items;
+  }
 }
 
 /** The values of one metric with the lines they stand in. */
@@ -66,10 +71,12 @@ export class MetricsColumns {
   leftOut = 0;
   readonly texts: Record<string, string> = {};
   readonly #columns = new Map<string, Column>();
+  readonly #order: { readonly name: string; readonly column: Column }[] = [];
   readonly #steps = new Numbers();
   readonly #times = new Numbers();
   #firstTime: number | undefined;
   #seconds = 0;
+  #wentBack = false;
   hasTimes = false;
 
   get lastStep(): number | undefined {
@@ -97,13 +104,16 @@ export class MetricsColumns {
     const ownStep = line[STEP];
     const step =
       typeof ownStep === "number" && Number.isFinite(ownStep) ? ownStep : (this.lastStep ?? -1) + 1;
+    if (step < (this.lastStep ?? step)) this.#wentBack = true;
     this.#steps.push(step);
     this.#times.push(this.#timeOf(line));
     this.rows += 1;
+    let place = 0;
     for (const name in line) {
+      place += 1;
       if (name === STEP || name === TIME) continue;
       const value = line[name];
-      if (typeof value === "number") this.#column(name)?.push(row, value, step);
+      if (typeof value === "number") this.#columnAt(place, name)?.push(row, value, step);
       else if (typeof value === "boolean") this.#column(name)?.push(row, Number(value), step);
       // How a number that JSON does not have is written, by us and by the reader of Python's lines.
       else if (value === null) this.#column(name)?.push(row, Number.NaN, step);
@@ -129,6 +139,15 @@ export class MetricsColumns {
       : this.rows === 0
         ? 0
         : this.#times.at(this.rows - 1);
+  }
+
+  /** Lines of one program name the same metrics in the same order. */
+  #columnAt(place: number, name: string): Column | undefined {
+    const expected = this.#order[place];
+    if (expected?.name === name) return expected.column;
+    const column = this.#column(name);
+    if (column !== undefined && place < MAX_METRICS) this.#order[place] = { name, column };
+    return column;
   }
 
   #column(name: string): Column | undefined {
@@ -158,7 +177,10 @@ export class MetricsColumns {
   series(window: Window): Readonly<Record<string, Series>> {
     return this.#byName((column) => {
       const places = this.#placesIn(column, window);
-      return { ...thin(column, places, window.points, this.#pointsAt), stats: this.#statsOf(column) };
+      const { means, ...points } = thin(column, places, window.points, this.#pointsAt);
+      const stats = this.#statsOf(column);
+      // A run that went back to an earlier step has none: smoothing goes by what is drawn then.
+      return this.#wentBack ? { ...points, stats } : { ...points, stats, means };
     });
   }
 
@@ -268,9 +290,12 @@ function thin(
       column,
       Array.from({ length }, (_, index) => placeOf(index)),
     );
+  const values = column.values.items;
   const buckets = Math.max(1, Math.floor(points / 2));
   const kept: number[] = [];
-  const means: { step: number; time: number | undefined; value: number | null; count: number }[] = [];
+  const lasts: number[] = [];
+  const means: (number | null)[] = [];
+  const counts: number[] = [];
   for (let bucket = 0; bucket < buckets; bucket += 1) {
     const begin = Math.floor((bucket * length) / buckets);
     const end = Math.floor(((bucket + 1) * length) / buckets);
@@ -279,27 +304,21 @@ function thin(
     let sum = 0;
     let count = 0;
     for (let index = begin; index < end; index += 1) {
-      const place = placeOf(index);
-      const value = column.values.at(place);
+      const place = places === undefined ? index : places[index]!;
+      const value = values[place]!;
       if (!Number.isFinite(value)) continue;
-      if (count === 0 || value < column.values.at(least)) least = place;
-      if (count === 0 || value > column.values.at(greatest)) greatest = place;
+      if (count === 0 || value < values[least]!) least = place;
+      if (count === 0 || value > values[greatest]!) greatest = place;
       sum += value;
       count += 1;
     }
     kept.push(Math.min(least, greatest));
     if (least !== greatest) kept.push(Math.max(least, greatest));
-    const { steps, times } = pointsAt(column, [placeOf(end - 1)]);
-    means.push({ step: steps[0]!, time: times[0], value: finite(sum / count), count });
+    lasts.push(placeOf(end - 1));
+    means.push(finite(sum / count));
+    counts.push(count);
   }
-  const sorted = lastOfEach(means);
-  return {
-    ...pointsAt(column, kept),
-    means: {
-      steps: sorted.map(({ step }) => step),
-      times: sorted.flatMap(({ time }) => time ?? []),
-      values: sorted.map(({ value }) => value),
-      counts: sorted.map(({ count }) => count),
-    },
-  };
+  const ends = pointsAt(column, lasts);
+  if (ends.steps.length < lasts.length) return pointsAt(column, kept);
+  return { ...pointsAt(column, kept), means: { ...ends, values: means, counts } };
 }

@@ -106,6 +106,11 @@ describe("a run's metrics", () => {
     );
     const { series } = await new MetricsFile("run", path).read(WHOLE);
     expect(series["loss"]).toMatchObject({ steps: [0, 1, 2], values: [5, 2, 1] });
+    for (let start = 0; start < 2; start += 1)
+      write(...Array.from({ length: 3000 }, (_, step) => ({ step: step * 2 + start, loss: start })));
+    const thinned = (await new MetricsFile("run", path).read({ points: 100 })).series["loss"]!;
+    expect(thinned.steps).toEqual(thinned.steps.toSorted((one, other) => one - other));
+    expect(thinned.means).toBeUndefined();
   });
 
   it("have the times of their lines, or those that the steps took", async () => {
