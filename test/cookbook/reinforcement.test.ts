@@ -90,6 +90,13 @@ describe("trainReinforcement", () => {
           groupSize: 8,
           maxTokens: 6,
         }),
+        environmentEvaluator({
+          name: "greedy",
+          problems: NUMBERS,
+          reward: isEven,
+          groupSize: 8,
+          temperature: 0,
+        }),
       ],
       evaluateEvery: 4,
       best: true,
@@ -106,6 +113,9 @@ describe("trainReinforcement", () => {
       Number(metrics[0]!["test/env/all/reward/total"]),
     );
     expect(metrics[0]!["test/env/all/length"]).toBeGreaterThan(1);
+    // The likeliest answer is one, however often it is asked for.
+    expect(metrics.at(-1)!["greedy/env/all/by_group/frac_mixed"]).toBe(0);
+    expect(metrics[0]!["test/env/all/by_group/frac_mixed"]).toBeGreaterThan(0);
     expect(run.best).toMatchObject({ metric: "test/env/all/reward/total", batch: 4 });
     for (const [step, line] of metrics.slice(0, 4).entries()) {
       expect(line).toMatchObject({
@@ -414,6 +424,9 @@ describe("options", () => {
       await expect(train(options as Overrides), String(message)).rejects.toThrow(message);
     expect(() => environmentEvaluator({ problems: SUMS, reward: isRight, groups: 2 } as never)).toThrow(
       /^unknown field groups/,
+    );
+    expect(() => environmentEvaluator({ problems: SUMS, reward: isRight, temperature: -1 })).toThrow(
+      /^temperature must be a number from 0/,
     );
   }, 60_000);
 });

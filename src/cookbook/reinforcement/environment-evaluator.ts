@@ -8,7 +8,7 @@ import { inParallel } from "../evaluation/evaluate.js";
 import type { Evaluator } from "../evaluation/index.js";
 import { FailureCounts, RolloutPool } from "../rollouts/index.js";
 import { checkSettings } from "../rollouts/settings.js";
-import { checkCount, checkPositive } from "../runs/options.js";
+import { checkCount } from "../runs/options.js";
 import {
   ACTING_KEYS,
   type ActingOptions,
@@ -53,8 +53,9 @@ export function environmentEvaluator<P extends Problem>(options: EnvironmentEval
   checkSettings(options);
   for (const field of ["numGroups", "groupSize", "maxTokens"] as const) checkCount(options, field, 1);
   checkCount(options, "seed", 0);
-  checkPositive(options, "temperature");
-  const { name = "test", groupSize = 1, seed = 0, renderer } = options;
+  const { name = "test", groupSize = 1, seed = 0, renderer, temperature = 1 } = options;
+  if (!(temperature >= 0 && Number.isFinite(temperature)))
+    throw wrongValue("temperature", "a number from 0, the likeliest answer", temperature);
   if (typeof name !== "string" || !NAME.test(name))
     throw wrongValue("name", "letters, digits, dots and dashes", name);
   let opened: Promise<GroupSource> | undefined;
