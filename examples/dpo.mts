@@ -55,7 +55,7 @@ async function examine(when: string, sampler: SamplingClient) {
   // The logprob of each whole answer; behind each right one stands the wrong one.
   const scores = data.map(({ lossFnInputs }, index) => {
     const weights = lossFnInputs["weights"]!.toArray();
-    const logprobs = lossFnOutputs[index]!.logprobs.toArray();
+    const logprobs = Array.from(lossFnOutputs[index]!.logprobs.toArray());
     return logprobs.reduce((sum, logprob, token) => sum + logprob * weights[token]!, 0);
   });
   const margins = heldOut.map((_, pair) => scores[2 * pair]! - scores[2 * pair + 1]!);
