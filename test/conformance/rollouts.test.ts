@@ -37,6 +37,7 @@ const OUR_ERRORS: Readonly<Record<string, string>> = {
   TypeError: "TinkerError",
 };
 
+/** Without what JSON does not tell apart, as 0 and -0. */
 const asJson = <T>(value: T): T => JSON.parse(JSON.stringify(value)) as T;
 
 describe.skipIf(!hasPythonModule("tinker_cookbook", "rollouts.test.ts"))(
@@ -165,7 +166,7 @@ async function expectAlike<Script, Played>(
   const found = allowed.map(({ name, reason, explains }) => ({ name, reason, explains, times: 0 }));
   const unexplained = [];
   for (const [index, script] of scripts.entries()) {
-    const difference = { script, ours: asJson(await play(script)), theirs: judged[index]! };
+    const difference = { script, ours: asJson(await play(script)), theirs: asJson(judged[index]!) };
     if (isDeepStrictEqual(difference.ours, difference.theirs)) continue;
     const explanation = found.find(({ explains }) => explains(difference));
     if (explanation === undefined) unexplained.push(JSON.stringify(difference));
