@@ -2,7 +2,6 @@
 episodes. One JSON command a line in, one JSON answer a line out. Run by rollouts.test.ts."""
 
 import asyncio
-import json
 import logging
 import os
 import selectors
@@ -17,6 +16,7 @@ os.environ.update(TRANSFORMERS_VERBOSITY="error", HF_HUB_OFFLINE="1", TRANSFORME
 import transformers  # noqa: F401
 
 from character_tokenizer import SHIMS
+from serve import serve
 
 # Behind everything else: real ones are taken where they are installed.
 sys.path.append(SHIMS)
@@ -333,13 +333,4 @@ def each_of(function):
     return lambda cases: [function(**case) for case in cases]
 
 
-COMMANDS = {"rollouts": each_of(rollout), "groups": each_of(group), "records": records, "read": read,
-            "presets": presets}
-
-for line in sys.stdin:
-    options = json.loads(line)
-    try:
-        answer = {"ok": COMMANDS[options.pop("command")](**options)}
-    except Exception as error:
-        answer = {"failed": f"{type(error).__name__}: {error}"}
-    print(json.dumps(answer), flush=True)
+serve({"rollouts": each_of(rollout), "groups": each_of(group), "records": records, "read": read, "presets": presets})
