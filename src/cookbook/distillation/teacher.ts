@@ -67,11 +67,17 @@ function lend(sampler: SamplingClient): Pick<SamplerLender, "use" | "close"> {
   return { use: async (call) => call(sampler), close: async () => {} };
 }
 
+interface Lent {
+  readonly service: ServiceClient;
+  readonly sampler: Promise<SamplingClient>;
+  users: number;
+}
+
 /** A sampler that is made anew after a failure: a server that was restarted knows the old one no more. */
 class SamplerLender {
   readonly #service: ServiceClient;
   readonly #teacher: string;
-  #lent: { readonly service: ServiceClient; readonly sampler: Promise<SamplingClient> } | undefined;
+  #lent: Lent | undefined;
 
   constructor(service: ServiceClient, teacher: string) {
     this.#service = service;
@@ -81,11 +87,16 @@ class SamplerLender {
   async use<R>(call: (sampler: SamplingClient) => PromiseLike<R>): Promise<R> {
     this.#lent ??= this.#lend();
     const lent = this.#lent;
+    lent.users += 1;
     try {
       return await call(await lent.sampler);
     } catch (error) {
-      if (this.#lent === lent) await this.close();
+      if (this.#lent === lent) this.#lent = undefined;
       throw error;
+    } finally {
+      lent.users -= 1;
+      // Not before the last one: to the others, a closed client would hide what went wrong.
+      if (this.#lent !== lent && lent.users === 0) await lent.service.close();
     }
   }
 
@@ -95,11 +106,11 @@ class SamplerLender {
     await lent?.service.close();
   }
 
-  #lend() {
+  #lend(): Lent {
     const service = this.#service.clone();
     const sampler = service.createSamplingClient(samplerSource(this.#teacher));
     // Whoever asked hears of it.
     sampler.catch(() => {});
-    return { service, sampler };
+    return { service, sampler, users: 0 };
   }
 }
