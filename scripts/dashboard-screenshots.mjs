@@ -1,6 +1,6 @@
 // npm run generate:screenshots: trains a few runs on the built-in backend, opens the dashboard on them in Chromium, and
 // writes pictures of every view, light and dark, into docs/images. Another folder can be given, for looking only.
-import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -8,6 +8,7 @@ import { chromium } from "playwright-core";
 import { ServiceClient } from "tinkerts";
 import { conversations, trainReinforcement, trainSupervised } from "tinkerts/cookbook";
 import { startLocalBackend } from "tinkerts/local";
+import { smallPng } from "./small-png.mjs";
 
 const { startDashboard } = await import("../dist/dashboard/index.js");
 
@@ -55,19 +56,37 @@ const reward = (name, learningRate, steps) =>
     ...{ groupSize: 8, groupsPerBatch: 4, maxTokens: 8, rank: 8, loggers: [] },
   });
 
-const SIZE = { width: 1160, height: 760 };
+const SIZE = { width: 1080, height: 680 };
 const idOf = async (page, name) => {
   const link = page.getByRole("link", { name, exact: true });
   return new URLSearchParams((await link.getAttribute("href")).split("?")[1]).get("run");
 };
 
+/** The browser knows how to read its own pictures. */
+async function pixelsOf(png) {
+  const page = await browser.newPage();
+  const { width, height, text } = await page.evaluate(async (base64) => {
+    const blob = await (await fetch(`data:image/png;base64,${base64}`)).blob();
+    const image = await createImageBitmap(blob);
+    const context = new OffscreenCanvas(image.width, image.height).getContext("2d");
+    context.drawImage(image, 0, 0);
+    const { data } = context.getImageData(0, 0, image.width, image.height);
+    let text = "";
+    for (let at = 0; at < data.length; at += 8192)
+      text += String.fromCharCode(...data.subarray(at, at + 8192));
+    return { width: image.width, height: image.height, text: btoa(text) };
+  }, png.toString("base64"));
+  await page.close();
+  return { width, height, pixels: Buffer.from(text, "base64") };
+}
+
 async function take(scheme) {
   const page = await browser.newPage({ colorScheme: scheme, viewport: SIZE });
   page.on("console", (message) => message.type() === "error" && console.error(message.text()));
   const shoot = async (name) => {
-    await page.mouse.move(0, 0);
     await page.waitForTimeout(700);
-    await page.screenshot({ path: join(pictures, `dashboard-${name}-${scheme}.png`) });
+    const file = join(pictures, `dashboard-${name}-${scheme}.png`);
+    writeFileSync(file, smallPng(await pixelsOf(await page.screenshot())));
   };
   const go = (hash) => page.evaluate((to) => location.assign(to), hash);
   await page.goto(dashboard.address);
@@ -78,15 +97,14 @@ async function take(scheme) {
   );
   await go(`#/curves?run=${fast}&run=${slow}`);
   await page.locator("canvas").first().waitFor();
-  await page.waitForTimeout(500);
   await page.locator(".u-over").nth(1).hover();
-  await page.waitForTimeout(300);
-  await page.screenshot({ path: join(pictures, `dashboard-curves-${scheme}.png`) });
+  await shoot("curves");
+  await page.mouse.move(0, 0);
   await go(`#/samples?run=${even}&step=1`);
-  await page.locator(".tokens").first().waitFor();
+  await page.locator(".turn > .tokens").first().waitFor();
   await shoot("samples");
   await go(`#/samples?run=${fast}&step=0`);
-  await page.locator(".tokens").first().waitFor();
+  await page.locator(".turn > .tokens").first().waitFor();
   await shoot("examples");
   await go(`#/checkpoints?run=${fast}`);
   await page.getByRole("table").waitFor();
@@ -106,8 +124,7 @@ try {
   await reward("even-numbers", 6e-3, 8);
   await teach("pig-latin-slow", 5e-4, 6);
   await teach("pig-latin-fast", 4e-3, 6);
-  const running = teach("pig-latin-longer", 2e-3, 60);
-  running.catch(() => {});
+  teach("pig-latin-longer", 2e-3, 80).catch(() => {});
   for (const scheme of ["light", "dark"]) await take(scheme);
 } finally {
   await browser.close();
