@@ -5,18 +5,19 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { beforeAll, describe, expect, it } from "vitest";
-import { explainSkip, hasPython, lastLine, python, pythonFile } from "./judge.js";
+import { explainSkip, hasPython, hasPythonModule, lastLine, python, pythonFile } from "./judge.js";
 
 explainSkip("coming-from-python.test.ts");
+const hasCookbook = hasPythonModule("tinker_cookbook", "the cookbook's part of coming-from-python.test.ts");
 
 const root = fileURLToPath(new URL("../..", import.meta.url));
 const run = promisify(execFile);
 
 interface Row {
-  /** `tinker.ServiceClient`, `tinker` or `tinker (command)`: whose name it is in Python. */
+  /** `tinker.ServiceClient`, `tinker`, `tinker (command)` or `tinker_cookbook.rl`: whose name it is in Python. */
   readonly owner: string;
   readonly name: string;
-  /** `ServiceClient`, `tinkerts` or `tinkerts (command)`: where ours is unless it says otherwise. */
+  /** `ServiceClient`, `tinkerts`, `tinkerts (command)` or `tinkerts/cookbook`: where ours is unless it says otherwise. */
   readonly ourOwner: string;
   readonly ours: readonly string[];
 }
@@ -31,7 +32,7 @@ function readTables(page: string): Row[] {
       head = undefined;
     } else if (head === undefined) {
       const owner = first.replaceAll("`", "").trim();
-      if (/^tinker\b/.test(owner)) head = { owner, ourOwner: second.replaceAll("`", "").trim() };
+      if (/^tinker(_cookbook)?\b/.test(owner)) head = { owner, ourOwner: second.replaceAll("`", "").trim() };
     } else if (!first.startsWith("--")) {
       rows.push({ ...head, name: codeSpans(first)[0] ?? first.trim(), ours: codeSpans(second) });
     }
@@ -42,12 +43,14 @@ function readTables(page: string): Row[] {
 const codeSpans = (cell: string): string[] => [...cell.matchAll(/`([^`]+)`/g)].map((match) => match[1]!);
 
 const isCommand = ({ owner }: Row) => owner === "tinker (command)";
+const isCookbook = (owner: string) => owner.startsWith("tinker_cookbook");
 
 describe.skipIf(!hasPython)("docs/coming-from-python.md", () => {
   let rows: Row[];
   let names: Record<string, string[]>;
   beforeAll(async () => {
-    rows = readTables(await readFile(join(root, "docs/coming-from-python.md"), "utf8"));
+    const page = await readFile(join(root, "docs/coming-from-python.md"), "utf8");
+    rows = readTables(page).filter(({ owner }) => hasCookbook || !isCookbook(owner));
     names = lastLine((await run(python, [pythonFile("names.py")])).stdout);
   });
 
@@ -56,6 +59,8 @@ describe.skipIf(!hasPython)("docs/coming-from-python.md", () => {
     const missing = Object.entries(names)
       // Most of these are messages of the wire, which the clients write and read.
       .filter(([owner]) => owner !== "tinker.types")
+      // Of the cookbook the page lists what people write, not what it is made of.
+      .filter(([owner]) => !isCookbook(owner) || owner === "tinker_cookbook.rl.train.Config")
       .flatMap(([owner, all]) => all.map((name) => `${owner} ${name}`))
       .filter((name) => !listed.has(name));
     expect(missing).toEqual([]);
@@ -72,6 +77,7 @@ describe.skipIf(!hasPython)("docs/coming-from-python.md", () => {
     expect(await typeErrors([...new Set(members.map(use))])).toEqual([]);
     expect(await typeErrors([use({ owner: "ServiceClient", name: "noSuchCall" })])).not.toEqual([]);
     expect(await typeErrors([use({ owner: "tinkerts", name: "NoSuchType" })])).not.toEqual([]);
+    expect(await typeErrors([use({ owner: "TrainDpoOptions", name: "noSuchOption" })])).not.toEqual([]);
   });
 
   it("lists no command of ours that does not exist", async () => {
@@ -87,7 +93,7 @@ describe.skipIf(!hasPython)("docs/coming-from-python.md", () => {
 });
 
 interface OurName {
-  /** A class at the root, or `tinkerts` for the root itself. */
+  /** A class at the root, the type of a cookbook's options, or `tinkerts` or `tinkerts/cookbook` for the entry itself. */
   readonly owner: string;
   readonly name: string;
 }
@@ -100,10 +106,11 @@ function ourNames({ ours, ourOwner }: Row): OurName[] {
 }
 
 /** A line of TypeScript that compiles when the name exists. */
-const use = ({ owner, name }: OurName): string =>
-  owner === "tinkerts"
-    ? `export type { ${name} } from "tinkerts";`
-    : `"${name}" satisfies Member<typeof tinkerts.${owner}>;`;
+function use({ owner, name }: OurName): string {
+  if (owner.startsWith("tinkerts")) return `export type { ${name} } from "${owner}";`;
+  if (owner.endsWith("Options")) return `"${name}" satisfies Key<cookbook.${owner}>;`;
+  return `"${name}" satisfies Member<typeof tinkerts.${owner}>;`;
+}
 
 /** What the compiler says of these lines in a project that has the built package installed. */
 async function typeErrors(lines: readonly string[]): Promise<string[]> {
@@ -114,7 +121,9 @@ async function typeErrors(lines: readonly string[]): Promise<string[]> {
     await writeFile(join(folder, "package.json"), JSON.stringify({ type: "module" }));
     const head = [
       `import type * as tinkerts from "tinkerts";`,
+      `import type * as cookbook from "tinkerts/cookbook";`,
       `type Member<C extends { prototype: unknown }> = keyof C["prototype"] | keyof C;`,
+      `type Key<O> = O extends unknown ? keyof O : never;`,
     ];
     await writeFile(join(folder, "names.ts"), [...head, ...lines, ""].join("\n"));
     const compiler = join(root, "node_modules/typescript/bin/tsc");

@@ -1,8 +1,11 @@
-"""Every public name of the installed official package, by owner, found by introspection. Prints one JSON line."""
+"""Every public name of the installed official packages, by owner, found by introspection. Prints one JSON line."""
 
+import ast
+import importlib.util
 import inspect
 import json
 import os
+import pathlib
 import warnings
 
 warnings.simplefilter("ignore")
@@ -36,6 +39,25 @@ def commands(group, context, path=()):
             yield " ".join((*path, name))
 
 
+def cookbook():
+    """What the cookbook defines, by package and for settings by class: read, not imported, as it wants PyTorch."""
+    package = importlib.util.find_spec("tinker_cookbook")
+    if package is None:
+        return
+    root = pathlib.Path(package.submodule_search_locations[0])
+    for room in ["rl", "tool_use", "preference", "distillation"]:
+        names = set()
+        for file in (root / room).glob("*.py"):
+            for node in ast.parse(file.read_text()).body:
+                if not isinstance(node, (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
+                    continue
+                names |= {node.name, f"{file.stem}.{node.name}"}
+                if node.name == "Config":
+                    fields = [field.target.id for field in node.body if isinstance(field, ast.AnnAssign)]
+                    yield f"tinker_cookbook.{room}.{file.stem}.Config", fields
+        yield f"tinker_cookbook.{room}", sorted(names)
+
+
 group = next(value for value in vars(cli).values() if isinstance(value, click.Group))
 names = {
     "tinker": [name for name in tinker.__all__ if not name.startswith("__")],
@@ -44,6 +66,7 @@ names = {
     "tinker (command)": list(commands(group, click.Context(group))),
     **{f"tinker.{name}": methods(getattr(tinker, name)) for name in CLIENTS},
     **{f"tinker.{name}": own_methods(getattr(tinker, name)) for name in VALUES},
+    **dict(cookbook()),
 }
 print(json.dumps(names), flush=True)
 os._exit(0)
