@@ -26,6 +26,7 @@ const ENTRIES = {
   tokenizers: "tokenizers/index.ts",
   training: "training/index.ts",
   cli: "cli/main.ts",
+  "typescript-hooks": "cli/typescript-hooks.ts",
   "engine-worker": "local/engine/engine-worker.ts",
   "tokenizer-files": "tokenizers/files.ts",
   platform: "transport/platform.ts",
@@ -91,7 +92,8 @@ async function bundlePage() {
 
 async function bundle(page) {
   const folder = join(dist, "bundle");
-  const inlined = /^(?:@bufbuild|commander|tinkerts|@oxc-project)(?:\/|$)/;
+  const inlined =
+    /^(?:@bufbuild|commander|tinkerts|@oxc-project|sucrase|@jridgewell|lines-and-columns|ts-interface-checker)(?:\/|$)/;
   let chunks;
   const graph = await rolldown({
     input: Object.fromEntries(Object.entries(ENTRIES).map(([name, file]) => [name, source(file)])),

@@ -108,19 +108,24 @@ describe("tinkerts train rl", () => {
     expect((await rl("sums.mjs", "--loss", "mse")).stderr).toContain("mse");
   }, 120_000);
 
-  it("reads TypeScript where Node does, and else says what to do", async () => {
+  it("reads TypeScript, with the modules that it imports", async () => {
+    await writeFile(
+      join(folder, "reward.ts"),
+      "export const right = (text: string, answer: string): number => (text === answer ? 1 : 0);",
+    );
     await writeFile(
       join(folder, "typed.ts"),
-      `${SUMS.replace("problems = []", "problems: { prompt: string; answer: string }[] = []").replace("({ problem, text })", "({ problem, text }: { problem: { answer: string }; text: string })")}
+      `import { right } from "./reward.js";
+      import type { Problem } from "tinkerts/cookbook";
+      interface Sum { readonly prompt: string; readonly answer: string }
+      const problems: readonly (Sum & Problem)[] = [{ prompt: "What is 1 + 2?", answer: "3" }];
+      const reward = ({ problem, text }: { problem: Sum; text: string }) => right(text, problem.answer);
       export default { problems, reward };`,
     );
-    const { code, stdout, stderr } = await rl("typed.ts", "--dry-run");
-    if ((process.features as { typescript?: unknown }).typescript) {
-      expect(code).toBe(0);
-      expect(stdout).toContain("runs/typed-nano");
-    } else {
-      expect(code).toBe(2);
-      expect(stderr).toContain("npm install --save-dev tsx");
-    }
+    const { code, stdout } = await rl("typed.ts", "--dry-run");
+    expect(code).toBe(0);
+    expect(stdout).toContain("runs/typed-nano");
+    await writeFile(join(folder, "broken.ts"), "export default { problems: ] }");
+    expect((await rl("broken.ts", "--dry-run")).stderr).toContain("broken.ts");
   }, 60_000);
 });

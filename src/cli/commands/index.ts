@@ -171,7 +171,7 @@ export const COMMANDS: readonly (CommandEntry | CommandGroup)[] = [
       {
         name: "rl",
         summary: "train a model by reward",
-        note: "The default export of the file is { problems, reward } with whatever else trainReinforcement takes, or environments (a source of groups), or a function that makes them from { renderer, groupSize, seed }. Node reads TypeScript from 22.18 on, older ones with tsx installed beside the file. Ctrl-C ends the run after the step under way, with a checkpoint; the same command goes on from there. Of about twenty steps, the best and the worst try at a problem are shown; all of them are in the folder.",
+        note: "The default export of the file is { problems, reward } with whatever else trainReinforcement takes, or environments (a source of groups), or a function that makes them from { renderer, groupSize, seed }. It may be TypeScript (.ts, .mts). Ctrl-C ends the run after the step under way, with a checkpoint; the same command goes on from there. Of about twenty steps, the best and the worst try at a problem are shown; all of them are in the folder.",
         examples: [
           "tinkerts train rl ./my-environment.ts --model Qwen/Qwen3-8B",
           "tinkerts train rl ./sums.mjs --steps 40 --group-size 8 --max-tokens 16",
