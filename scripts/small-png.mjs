@@ -2,6 +2,8 @@
 import { crc32, deflateSync } from "node:zlib";
 
 const MAX_COLORS = 256;
+/** The others are those that would be missed most: a small green dot among many greys. */
+const MAX_COMMON = 200;
 
 /** A PNG with a palette, from the pixels (4 bytes each, opaque) of a picture. */
 export function smallPng({ width, height, pixels }) {
@@ -11,7 +13,10 @@ export function smallPng({ width, height, pixels }) {
     counts.set(color, (counts.get(color) ?? 0) + 1);
   }
   const byCount = [...counts].sort((one, other) => other[1] - one[1]).map(([color]) => color);
-  const palette = byCount.slice(0, MAX_COLORS);
+  const palette = byCount.slice(0, MAX_COMMON);
+  const far = (color) => distance(palette[nearest(palette, color)], color) * counts.get(color);
+  while (palette.length < Math.min(MAX_COLORS, byCount.length))
+    palette.push(byCount.reduce((one, other) => (far(other) > far(one) ? other : one)));
   const places = new Map(byCount.map((color) => [color, nearest(palette, color)]));
   const rows = Buffer.alloc(height * (width + 1));
   for (let y = 0; y < height; y += 1) {
@@ -37,13 +42,15 @@ export function smallPng({ width, height, pixels }) {
 function nearest(palette, color) {
   let [best, least] = [0, Number.POSITIVE_INFINITY];
   for (const [place, other] of palette.entries()) {
-    const distance =
-      ((color >> 16) - (other >> 16)) ** 2 +
-      (((color >> 8) & 255) - ((other >> 8) & 255)) ** 2 +
-      ((color & 255) - (other & 255)) ** 2;
-    if (distance < least) [best, least] = [place, distance];
+    const found = distance(color, other);
+    if (found < least) [best, least] = [place, found];
   }
   return best;
+}
+
+function distance(one, other) {
+  const between = (shift) => (((one >> shift) & 255) - ((other >> shift) & 255)) ** 2;
+  return between(16) + between(8) + between(0);
 }
 
 function chunk(type, data) {
