@@ -1,4 +1,4 @@
-// npm run faults [-- --seeds 50 --kills 50 --training-kills 20 --requests 20000 --from 1 --steps 300 --samples 1000 --report]
+// npm run faults [-- --seeds 50 --kills 50 --training-seeds 20 --requests 20000 --from 1 --steps 300 --samples 1000 --report]
 // What the client and the backend survive: a disturbed network, kill -9 and bad disks, hostile input. Without any of
 // the four numbers everything runs in full; with some of them, only what they name. The last line is JSON.
 import { parseArgs } from "node:util";
@@ -8,7 +8,7 @@ import { networkReport, runNetwork } from "../test/faults/network/run.mjs";
 import { runTraining, trainingReport } from "../test/faults/training/run.mjs";
 import { writeProofSection } from "./proof-section.mjs";
 
-const FULL = { seeds: 50, kills: 50, "training-kills": 20, requests: 20_000 };
+const FULL = { seeds: 50, kills: 50, "training-seeds": 20, requests: 20_000 };
 const options = Object.fromEntries(
   [...Object.keys(FULL), "from", "steps", "samples"].map((name) => [name, { type: "string" }]),
 );
@@ -28,10 +28,10 @@ if (amount("kills") > 0) {
   log(`\nA killed backend: ${amount("kills")} times`);
   await run("crashes", () => runCrashes({ from, kills: amount("kills"), log }), crashesReport);
 }
-if (amount("training-kills") > 0) {
-  const kills = amount("training-kills");
-  log(`\nA supervised run whose trainer and server are killed: ${kills} times`);
-  await run("training", () => runTraining({ from, kills, log }), trainingReport);
+if (amount("training-seeds") > 0) {
+  const seeds = amount("training-seeds");
+  log(`\nTraining whose process and server are killed: ${seeds} runs of each kind`);
+  await run("training", () => runTraining({ from, seeds, log }), trainingReport);
 }
 if (amount("requests") > 0) {
   log(`\nHostile input: ${amount("requests")} requests`);

@@ -44,12 +44,12 @@ describe("npm run faults, in its short form", () => {
     expect(code).toBe(0);
   }, 120_000);
 
-  it("trains every batch once, whoever is killed", async () => {
-    const { code, output, summary } = await faults("--training-kills", "3");
+  it("trains every step once, in every kind of training, whoever is killed", async () => {
+    const { code, output, summary } = await faults("--training-seeds", "1");
     expect(summary.differences, output).toEqual([]);
-    expect(Object.values(summary.trainingKills).reduce((sum, each) => sum + each, 0)).toBe(3);
+    expect(Object.values(summary.trainingKills).reduce((sum, each) => sum + each, 0)).toBeGreaterThan(3);
     expect(code).toBe(0);
-  }, 120_000);
+  }, 300_000);
 });
 
 describe("the comparison with the undisturbed run", () => {

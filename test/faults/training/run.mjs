@@ -1,110 +1,162 @@
-// `tinkerts train sft` on `tinkerts serve`, either or both killed at random points of the run: what is learnt in the end
-// must be, bit for bit, what a run learns that nobody disturbs, and each step must be written down once.
+// `tinkerts train` on `tinkerts serve`, either or both killed at random points of each run: what is learnt in the end must
+// be, bit for bit, what a run learns that nobody disturbs, and each step must be trained and written down once.
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { isDeepStrictEqual } from "node:util";
 import { ServerProcess } from "../crashes/server-process.mjs";
-import { checkpointHash } from "../shared/checkpoint-files.mjs";
+import { checkpointFolder, checkpointHash } from "../shared/checkpoint-files.mjs";
 import { between, oneOf, randomFor } from "../shared/random.mjs";
+import { KINDS } from "./kinds.mjs";
 
 const main = fileURLToPath(new URL("../../../dist/bundle/cli.js", import.meta.url));
-const STEPS_PER_KILL = 8;
-const ROWS = 48;
-const BATCH = 4;
+const STEPS = 8;
+const MAX_KILLS = 2;
+const MAX_DELAY_MS = 400;
 const POLL_MS = 5;
 /** A run that takes longer hangs. */
-const MAX_RUN_MS = 15 * 60_000;
+const MAX_RUN_MS = 5 * 60_000;
 
-/** `{ kills: { trainer, server, both }, restores, steps, differences, seconds }`. */
-export async function runTraining({ from, kills, log }) {
-  const folder = mkdtempSync(join(tmpdir(), "tinkerts-training-"));
-  const startedMs = performance.now();
-  try {
-    const rows = join(folder, "rows.jsonl");
-    writeFileSync(
-      rows,
-      Array.from({ length: ROWS }, (_, row) => `${JSON.stringify(conversation(row))}\n`).join(""),
-    );
-    const stepsPerEpoch = (ROWS - BATCH) / BATCH;
-    const epochs = Math.ceil((kills * STEPS_PER_KILL) / stepsPerEpoch);
-    const job = { rows, epochs, steps: epochs * stepsPerEpoch };
-    const expected = await train({ ...job, home: join(folder, "expected"), moments: [], log });
-    const moments = killMoments(randomFor("training", from), kills, job.steps);
-    const disturbed = await train({ ...job, home: join(folder, "disturbed"), moments, log });
-    const seconds = Math.round((performance.now() - startedMs) / 1000);
-    const { kills: killed, restores } = disturbed;
-    return { kills: killed, restores, steps: job.steps, differences: compare(expected, disturbed), seconds };
-  } finally {
-    rmSync(folder, { recursive: true, force: true });
+/** `{ kinds: { KIND: { runs, steps, kills, restores, differences, seconds } }, kills, differences }`. */
+export async function runTraining({ from, seeds, log }) {
+  const kinds = {};
+  for (const kind of Object.keys(KINDS)) {
+    log(`  ${kind}`);
+    kinds[kind] = await runKind({ kind, from, seeds, log });
   }
-}
-
-function conversation(row) {
-  const word = (row * 7919).toString(36);
+  const each = Object.values(kinds);
   return {
-    messages: [
-      { role: "user", content: `Say it twice: ${word}` },
-      { role: "assistant", content: `${word} ${word}` },
-    ],
+    kinds,
+    kills: total(each.map(({ kills }) => kills)),
+    differences: each.flatMap(({ differences }) => differences),
   };
 }
 
-/** When a step is written down, and a little later, one or both are killed. */
-function killMoments(random, kills, steps) {
-  const distance = (steps - 2) / kills;
+async function runKind({ kind, from, seeds, log }) {
+  const home = mkdtempSync(join(tmpdir(), "tinkerts-training-"));
+  const startedMs = performance.now();
+  const { prepare, isExact } = KINDS[kind];
+  const { command, steps } = prepare(home, STEPS);
+  const backend = new Backend(join(home, "data"));
+  try {
+    await backend.start();
+    const undisturbed = await train({ backend, command, run: join(home, "undisturbed"), moments: [], log });
+    const results = [];
+    const differences = [];
+    for (let seed = from; seed < from + seeds; seed += 1) {
+      const moments = killMoments(randomFor("training", kind, seed), steps);
+      const run = join(home, `seed-${seed}`);
+      const disturbed = await train({ backend, command, run, moments, log });
+      results.push(disturbed);
+      const found = compare(undisturbed, disturbed, { isExact });
+      differences.push(...found.map((text) => `${kind}, seed ${seed}: ${text}`));
+    }
+    return {
+      runs: seeds,
+      steps,
+      kills: total(results.map(({ kills }) => kills)),
+      restores: results.reduce((sum, { restores }) => sum + restores, 0),
+      differences,
+      seconds: Math.round((performance.now() - startedMs) / 1000),
+    };
+  } finally {
+    await backend.kill();
+    rmSync(home, { recursive: true, force: true });
+  }
+}
+
+/** When a step is written down, the first one being that the run has begun, and a little later one or both are killed. */
+function killMoments(random, steps) {
+  const kills = 1 + Math.floor(random() * MAX_KILLS);
+  const distance = (steps - 1) / kills;
   return Array.from({ length: kills }, (_, index) => ({
-    step: Math.floor((index + random()) * distance),
-    delayMs: between(random, 0, 150),
+    step: Math.floor((index + random()) * distance) - 1,
+    delayMs: between(random, 0, MAX_DELAY_MS),
     victim: oneOf(random, ["trainer", "server", "both"]),
   }));
 }
 
-async function train({ rows, epochs, home, moments, log }) {
-  const dataDir = join(home, "data");
-  const run = join(home, "run");
+async function train({ backend, command, run, moments, log }) {
+  mkdirSync(run);
   const kills = { trainer: 0, server: 0, both: 0 };
-  let server = await new ServerProcess({ dataDir }).started;
-  const port = Number(new URL(server.baseURL).port);
-  let trainer = new Trainer({ rows, epochs, run, baseURL: server.baseURL });
+  const start = () => new Trainer([...command, "--folder", run], backend.baseURL);
+  let trainer = start();
   const endMs = performance.now() + MAX_RUN_MS;
   try {
     for (const { step, delayMs, victim } of moments) {
-      await until(() => lastStep(run) >= step, endMs);
+      await until(() => trainer.hasEnded || hasReached(run, step), endMs);
       await sleep(delayMs);
-      log(`  ${victim} killed after step ${lastStep(run)}`);
+      log(`    ${victim} killed after step ${lastStep(run)}`);
       kills[victim] += 1;
       if (victim !== "server") await trainer.kill();
-      if (victim !== "trainer") {
-        await server.kill();
-        server = await new ServerProcess({ dataDir, port }).started;
-      }
-      if (victim !== "server") trainer = new Trainer({ rows, epochs, run, baseURL: server.baseURL });
+      if (victim !== "trainer") await backend.restart();
+      if (victim !== "server") trainer = start();
     }
     await until(() => trainer.hasEnded, endMs);
     if (trainer.code !== 0) throw new Error(`the trainer ended with ${trainer.code}: ${trainer.said}`);
-    const checkpoints = readLines(join(run, "checkpoints.jsonl"));
-    const final = checkpoints.at(-1);
-    return {
-      kills,
-      restores: (readFileSync(join(run, "logs.log"), "utf8").match(/Going on after/g) ?? []).length,
-      metrics: readLines(join(run, "metrics.jsonl")).map(withoutTimes),
-      final: {
-        name: final.name,
-        elapsedTokens: final.elapsed_tokens,
-        epoch: final.epoch,
-        batch: final.batch,
-      },
-      weights: checkpointHash(dataDir, final.state_path),
-      sampler: checkpointHash(dataDir, final.sampler_path),
-    };
+    return { kills, ...outcomeOf(backend.dataDir, run) };
   } finally {
     await trainer.kill();
-    await server.kill();
+  }
+}
+
+function outcomeOf(dataDir, run) {
+  const final = readLines(join(run, "checkpoints.jsonl")).at(-1);
+  const { name, epoch, batch } = final;
+  return {
+    restores: (readFileSync(join(run, "logs.log"), "utf8").match(/Going on after/g) ?? []).length,
+    metrics: readLines(join(run, "metrics.jsonl")).map(withoutTimes),
+    prompts: promptsOf(run),
+    final: { name, epoch, batch, updates: updatesIn(checkpointFolder(dataDir, final.state_path)) },
+    weights: checkpointHash(dataDir, final.state_path),
+    sampler: checkpointHash(dataDir, final.sampler_path),
+  };
+}
+
+/** Steps of the optimizer that are in a state. */
+function updatesIn(folder) {
+  const bytes = readFileSync(join(folder, "optimizer.safetensors"));
+  const header = bytes.subarray(8, 8 + Number(bytes.readBigUInt64LE()));
+  return Number(JSON.parse(header.toString()).__metadata__.step);
+}
+
+/** What a run by reward was asked, step by step. */
+function promptsOf(run) {
+  const steps = readdirSync(run).filter((name) => /^iteration_\d+$/.test(name));
+  return steps
+    .sort()
+    .map((step) => join(run, step, "train_rollout_summaries.jsonl"))
+    .filter(existsSync)
+    .flatMap((file) => readLines(file).map(({ messages }) => messages[0].content));
+}
+
+class Backend {
+  #server;
+
+  constructor(dataDir) {
+    this.dataDir = dataDir;
+  }
+
+  get baseURL() {
+    return this.#server.baseURL;
+  }
+
+  async start(port) {
+    this.#server = await new ServerProcess({ dataDir: this.dataDir, port }).started;
+  }
+
+  async restart() {
+    const { port } = new URL(this.baseURL);
+    await this.kill();
+    await this.start(Number(port));
+  }
+
+  async kill() {
+    await this.#server?.kill();
   }
 }
 
@@ -114,11 +166,10 @@ class Trainer {
   #child;
   #exited;
 
-  constructor({ rows, epochs, run, baseURL }) {
-    const options = ["--model", "tinkerts/nano", "--rank", "2", "--epochs", String(epochs), "--folder", run];
-    const sizes = ["--batch-size", String(BATCH), "--test-size", String(BATCH), "--save-every", "5"];
+  constructor(command, baseURL) {
+    const model = ["--model", "tinkerts/nano", "--rank", "2"];
     const server = ["--base-url", baseURL, "--api-key", "tml-local"];
-    const args = [main, "train", "sft", rows, ...options, ...sizes, ...server];
+    const args = [main, ...command, ...model, ...server];
     this.#child = spawn(process.execPath, args, { stdio: ["ignore", "ignore", "pipe"] });
     this.#exited = once(this.#child, "close");
     this.#child.stderr.setEncoding("utf8").on("data", (text) => {
@@ -140,16 +191,23 @@ class Trainer {
   }
 }
 
-function compare(expected, { metrics, final, weights, sampler }) {
+/** What a run that was disturbed does not have in common with one that was not. */
+function compare(expected, { metrics, prompts, final, weights, sampler }, { isExact }) {
   const differences = [];
+  if (!isDeepStrictEqual(final, expected.final))
+    differences.push(`the end is ${JSON.stringify(final)} instead of ${JSON.stringify(expected.final)}`);
+  // A step takes more where a batch has nothing to teach, so that the last one may end elsewhere.
+  const both = Math.min(prompts.length, expected.prompts.length);
+  if (!isDeepStrictEqual(prompts.slice(0, both), expected.prompts.slice(0, both)))
+    differences.push("a problem is missing, comes twice, or not in its turn");
+  const steps = (lines) => lines.map(({ step }) => step);
+  if (!isDeepStrictEqual(steps(metrics), steps(expected.metrics)))
+    differences.push(`the metrics are of steps ${steps(metrics)} instead of ${steps(expected.metrics)}`);
+  if (!isExact) return differences;
   if (weights === undefined || weights !== expected.weights)
     differences.push("the final state has other bits");
   if (sampler === undefined || sampler !== expected.sampler)
     differences.push("the final weights have other bits");
-  if (!isDeepStrictEqual(final, expected.final))
-    differences.push(`the final line is ${JSON.stringify(final)}`);
-  if (metrics.length !== expected.metrics.length)
-    differences.push(`${metrics.length} lines of metrics instead of ${expected.metrics.length}`);
   for (const [index, line] of expected.metrics.entries()) {
     if (!isDeepStrictEqual(metrics[index], line))
       differences.push(`line ${index} of the metrics is ${JSON.stringify(metrics[index])}`);
@@ -162,6 +220,11 @@ async function until(isTrue, endMs) {
     if (performance.now() > endMs) throw new Error("the run does not end");
     await sleep(POLL_MS);
   }
+}
+
+/** Before the first step there is a run once its settings are written down. */
+function hasReached(run, step) {
+  return existsSync(join(run, "config.json")) && lastStep(run) >= step;
 }
 
 function lastStep(run) {
@@ -179,12 +242,26 @@ function withoutTimes(line) {
   return Object.fromEntries(Object.entries(line).filter(([name]) => !name.startsWith("time")));
 }
 
+function total(counts) {
+  const sum = {};
+  for (const each of counts)
+    for (const [name, count] of Object.entries(each)) sum[name] = (sum[name] ?? 0) + count;
+  return sum;
+}
+
 /** The section of docs/proof.md. */
-export function trainingReport({ kills, restores, steps, differences, seconds }) {
-  const total = Object.values(kills).reduce((sum, each) => sum + each, 0);
+export function trainingReport({ kinds, differences }) {
+  const lines = Object.entries(kinds).map(
+    ([kind, { runs, steps, kills, restores, differences: found, seconds }]) =>
+      `| ${kind} | ${runs} of ${steps} steps | ${kills.trainer} | ${kills.server} | ${kills.both} | ${restores} | ${found.length} | ${seconds} |`,
+  );
   return `
-\`tinkerts train sft\` of ${steps} steps on \`tinkerts serve\`, killed with SIGKILL at ${total} random points (${kills.trainer} times the trainer, ${kills.server} times the
-server, ${kills.both} times both) and started again: **${differences.length} differences**, ${restores} resumptions, ${seconds} s. The final weights and the optimizer have the bits of the
-run that nobody disturbed, and each step stands in \`metrics.jsonl\` once, with the same numbers.
-${differences.map((text) => `- ${text}`).join("\n")}`;
+\`tinkerts train\` on \`tinkerts serve\`, each run killed with SIGKILL at one or two random points (the trainer, the server or both) and started
+again: **${differences.length} differences**. Each step is in the final weights once (the optimizer counts), stands in \`metrics.jsonl\` once, and was trained on the
+same rows or problems. The final weights and the optimizer have the bits of the run that nobody disturbed, and the metrics its numbers; not so
+in the asynchronous loop of training by reward, where it is a matter of time which weights sample.
+
+| training | runs | trainer killed | server killed | both killed | resumptions | differences | seconds |
+|---|---|---|---|---|---|---|---|
+${[...lines, ...differences.map((text) => `\n- ${text}`)].join("\n")}`;
 }
