@@ -248,7 +248,7 @@ describe("the documentation", () => {
     const modules = sourceFiles.map((file) => file.replace(/\.ts$/, ""));
     const text = read("ARCHITECTURE.md");
     const walks = text
-      .slice(text.indexOf("## Four walks"), text.indexOf("## The engine"))
+      .slice(text.indexOf("## Six walks"), text.indexOf("## One loop for three modes"))
       .split(/\n\n(?=\*\*)/);
     const filesOf = (walk: string) =>
       [...walk.matchAll(/`([a-z-]+(?:[/.][a-z-]+)+)`/g)].map((match) => match[1]!);
