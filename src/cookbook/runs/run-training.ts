@@ -87,10 +87,11 @@ export async function runTraining<State>(spec: TrainingSpec<State>): Promise<Fin
     const isFinished = checkpoint.final === true;
     if (isFinished) await best?.keepForEver();
     const { samplerPath, statePath } = savedPaths(checkpoint);
+    const trained = `${checkpoint.batch} ${checkpoint.batch === 1 ? "step" : "steps"}`;
     await logger.note(
       isFinished
-        ? `Trained ${checkpoint.batch} steps: ${samplerPath}`
-        : `Paused after ${checkpoint.batch} steps, with a checkpoint: the same call goes on from there`,
+        ? `Trained ${trained}: ${samplerPath}`
+        : `Paused after ${trained}, with a checkpoint: the same call goes on from there`,
     );
     return {
       isFinished,
