@@ -27,7 +27,7 @@ if (megabytes > MAX_PACKED_MEGABYTES)
   fail(`${megabytes.toFixed(1)} MB packed, at most ${MAX_PACKED_MEGABYTES} allowed`);
 const paths = packed.files.map((file) => file.path);
 const stray = paths.filter((path) =>
-  /\.test\.|(^|\/)(test|bench|scripts|src(?!\/cli\/quickstart))\//.test(path),
+  /\.test\.|(^|\/)(test|bench|scripts|src(?!\/cli\/(?:quickstart|recipes)\/))\//.test(path),
 );
 if (stray.length > 0) fail(`it carries ${stray.join(", ")}`);
 const links = readFileSync(join(root, "README.md"), "utf8").matchAll(/\]\((?![a-z]+:|#)([^)#\s]+)/g);

@@ -80,10 +80,12 @@ async function cook(
   const missed = isJudged ? missedOf(bar, results) : [];
   if (context.globals().format === "json") printJson(context, { name, ...results, seconds, bar, missed });
   else {
-    const shown = Object.entries({ ...results, seconds }).map(
-      ([key, value]) => `${key.padEnd(20)} ${value}\n`,
-    );
-    context.stdout.write(shown.join(""));
+    const lines = Object.entries({ ...results, seconds }).map(([key, value]) => {
+      const shown = typeof value === "number" ? String(Math.round(1000 * value) / 1000) : value;
+      const limit = isJudged ? bar[key] : undefined;
+      return `${key.padEnd(20)} ${limit === undefined ? shown : `${shown.padEnd(8)} (${wantedOf(limit)})`}\n`;
+    });
+    context.stdout.write(lines.join(""));
     context.notify(
       `\nMake it your own: copy ${relative(process.cwd(), source)}, change it, and run it with \`npx tsx\`.`,
     );
@@ -95,12 +97,13 @@ async function cook(
 function missedOf(bar: Recipe["bar"], results: Awaited<ReturnType<Recipe["run"]>>): string[] {
   return Object.entries(bar).flatMap(([name, limit]) => {
     const value = Number(results[name]);
-    const [isMet, wanted] =
-      "atLeast" in limit
-        ? [value >= limit.atLeast, `at least ${limit.atLeast}`]
-        : [value <= limit.atMost, `at most ${limit.atMost}`];
-    return isMet ? [] : [`${name} is ${value}, and should be ${wanted}`];
+    const isMet = "atLeast" in limit ? value >= limit.atLeast : value <= limit.atMost;
+    return isMet ? [] : [`${name} is ${value}, and should be ${wantedOf(limit)}`];
   });
+}
+
+function wantedOf(limit: Recipe["bar"][string]): string {
+  return "atLeast" in limit ? `at least ${limit.atLeast}` : `at most ${limit.atMost}`;
 }
 
 /** Where the program lies, in the repository as in an installed package. */

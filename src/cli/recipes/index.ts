@@ -22,4 +22,16 @@ export const RECIPES: Readonly<
     summary: "reinforcement: a model that forgets the carry learns to add, told only right or wrong",
     load: () => import("./addition.js"),
   },
+  "dpo-sums": {
+    summary: "preferences: pairs of right and wrong sums, by DPO",
+    load: () => import("./dpo-sums.js"),
+  },
+  shorter: {
+    summary: "preferences: a tournament among answers that the shorter one wins",
+    load: () => import("./shorter.js"),
+  },
+  "prompt-distillation": {
+    summary: "a teacher: the model itself with instructions, learnt without them",
+    load: () => import("./prompt-distillation.js"),
+  },
 };

@@ -45,6 +45,7 @@ export async function run({ steps = 90, ...options }: RunOptions & { steps?: num
     epochs: Math.ceil((16 * steps) / training.length),
     maxSteps: steps,
     batchSize: 16,
+    testSize: 0,
   });
   const after = await accuracy(await service.createSamplingClient({ modelPath: samplerPath }));
   return { before, after, samplerPath };

@@ -21,6 +21,9 @@ export function consoleLogger({ screen = defaultScreen() }: { screen?: Screen } 
   };
   return {
     config: (config) => {
+      // One logger may follow several runs, one after the other.
+      began = undefined;
+      linesDue = 0;
       steps = Number(config["steps"] ?? 0);
     },
     note: (text) => {

@@ -95,6 +95,24 @@ describe("consoleLogger", () => {
   });
 });
 
+describe("consoleLogger over several runs", () => {
+  it("shows each from its beginning", () => {
+    let text = "";
+    const logger = consoleLogger({ screen: { write: (more) => (text += more) } });
+    for (let run = 0; run < 2; run += 1) {
+      void logger.config({ steps: 40 });
+      for (let step = 0; step < 40; step += 1) void logger.metrics({ train_mean_nll: 1 }, step);
+      void logger.close();
+    }
+    const lines = text.trimEnd().split("\n");
+    const half = lines.length / 2;
+    expect(lines.slice(half).map((line) => line.slice(0, 10))).toEqual(
+      lines.slice(0, half).map((line) => line.slice(0, 10)),
+    );
+    expect(lines.at(-1)).toContain("step 40/40");
+  });
+});
+
 describe("combineLoggers", () => {
   it("tells each in order, and leaves out one that fails", async () => {
     const heard: string[] = [];
