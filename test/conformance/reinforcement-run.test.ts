@@ -8,6 +8,7 @@ import { ServiceClient } from "../../src/index.js";
 import { defaultModel } from "../../src/local/default-model.js";
 import { lines, weightsAt } from "../cookbook/run-files.js";
 import { silent } from "../local/raw-client.js";
+import { dashboardOf } from "./dashboard-of.js";
 import { explainSkip, hasPythonModule, lastLine, runPython } from "./judge.js";
 import { type Recorder, startRecorder } from "./recorder.js";
 import { writeReport } from "./report.js";
@@ -114,8 +115,40 @@ const theirs = (settings: Settings) =>
     >(output);
     // However many it has trained.
     expect(checkpoints.at(-1)).toMatchObject({ name: "final", batch: STEPS });
+    await expectShown(join(home, "run"), settings.mode, run.metrics);
     return { ...run, statePath: checkpoints.at(-1)!.state_path };
   });
+
+/** Their folder opens in the dashboard as it is. */
+async function expectShown(
+  folder: string,
+  mode: ReinforcementMode,
+  metrics: Outcome["metrics"],
+): Promise<void> {
+  const shown = await dashboardOf(folder);
+  const reward = "env/all/reward/total";
+  expect(shown.run).toMatchObject({ model: defaultModel.name, state: "finished", hasSamples: true });
+  expect(shown.run.headline?.name).toBe(reward);
+  expect(shown.metrics).toMatchObject({ badLines: 0, hasTimes: true });
+  const rewards = metrics.flatMap((line) => line[reward] ?? []);
+  expect(shown.metrics.series[reward]?.values).toEqual(rewards);
+  expect(shown.steps.map(({ step }) => step)).toEqual([...Array(STEPS).keys()]);
+  expect(shown.steps[0]!.reports).toEqual(mode === "asynchronous" ? [] : ["train"]);
+  const { samples, badLines } = await shown.samples(0);
+  expect(badLines).toBe(0);
+  expect(samples).toHaveLength(SHARED.groupsPerBatch * SHARED.groupSize);
+  const mean = samples.reduce((sum, sample) => sum + sample.reward!, 0) / samples.length;
+  expect(mean).toBeCloseTo(rewards[0]!);
+  const { turns, tags } = await shown.sample(0, samples[0]!.place);
+  expect({ tags, turns: turns.length }).toEqual({ tags: ["sums"], turns: 1 });
+  expect(turns[0]).toMatchObject({ reward: samples[0]!.reward });
+  // The asynchronous loop writes no reports.
+  for (const name of shown.steps[0]!.reports) {
+    const text = JSON.stringify(await shown.report(0, name));
+    expect(text).toMatch(/What is \d+ \+ \d+\?/);
+    expect(text).not.toMatch(/<\w+|&lt;|&#x27;|lt-/);
+  }
+}
 
 /** What was asked of a model and its samplers; the passes of a batch and samples that follow each other are one call. */
 function callsOf({ requests }: Recorder): string[] {

@@ -8,6 +8,7 @@ import { defaultModel } from "../../src/local/default-model.js";
 import { startLocalBackend } from "../../src/local/index.js";
 import { RunLog } from "../../src/training/run-log.node.js";
 import { silent } from "../local/raw-client.js";
+import { dashboardOf } from "./dashboard-of.js";
 import { explainSkip, hasPythonModule, lastLine, runPython } from "./judge.js";
 
 explainSkip("same-run.test.ts");
@@ -108,6 +109,23 @@ it.skipIf(!hasPythonModule("tinker_cookbook", "same-run.test.ts"))(
         }
       }
       expect(theirs.filter((step) => step["test/nll"] !== undefined)).toHaveLength(4);
+      // Their folder opens in the dashboard as it is.
+      const shown = await dashboardOf(join(folder, "run"));
+      const last = theirs.at(-1)!;
+      expect(shown.run).toMatchObject({
+        model: defaultModel.name,
+        state: "finished",
+        step: last.step,
+        headline: { name: "train_mean_nll", value: last["train_mean_nll"] },
+      });
+      const { badLines, series } = shown.metrics;
+      expect(badLines).toBe(0);
+      expect(series["train_mean_nll"]?.values).toEqual(theirs.map((step) => step["train_mean_nll"]));
+      expect(series["test/nll"]?.steps).toHaveLength(4);
+      expect(shown.checkpoints.filter(({ isFinal }) => isFinal).map(({ kind }) => kind)).toEqual([
+        "training",
+        "sampler",
+      ]);
       // After the last step only ours is measured.
       expect(ours.at(-1)!["test/nll"]).toBeLessThan(theirs[0]!["test/nll"]!);
     } finally {

@@ -70,7 +70,7 @@ export class RunSummaries {
     const updatedAt = Math.max(
       ...[config, metrics, checkpoints].map((file) => file?.modifiedAt ?? Number.NEGATIVE_INFINITY),
     );
-    const isFinished = checkpoints?.value.some((line) => line["final"] === true) ?? false;
+    const isFinished = checkpoints?.value.some(isFinal) ?? false;
     return {
       id: folder.id,
       name: folder.name,
@@ -83,6 +83,11 @@ export class RunSummaries {
       checkpoints: checkpoints?.value.length ?? 0,
     };
   }
+}
+
+/** Whether a line of `checkpoints.jsonl` is that of a run's end, which the Python cookbook says by its name alone. */
+export function isFinal({ name, final }: Readonly<Record<string, unknown>>): boolean {
+  return final === true || name === "final";
 }
 
 function stateOf(isFinished: boolean, isHeld: boolean, updatedAt: number): RunState {

@@ -6,6 +6,7 @@ import { messageOf } from "../../errors.js";
 import { isTinkerPath, parseTinkerPath } from "../../wire/records/tinker-path.js";
 import type { CheckpointList, ShownCheckpoint } from "../api.js";
 import type { RunFolder } from "../runs/run-folders.js";
+import { isFinal } from "../runs/run-summaries.js";
 import type { DashboardParts } from "./app.js";
 import { bodyOf } from "./body.js";
 import { serverName } from "./server-status.js";
@@ -127,14 +128,14 @@ function checkpointsIn(
   line: Readonly<Record<string, unknown>>,
   { id }: RunFolder,
 ): readonly ShownCheckpoint[] {
-  const { name, batch, final, metric, value } = line;
+  const { name, batch, metric, value } = line;
   const label = typeof name === "string" ? name : "";
   const step = /^\d+$/.test(label) ? Number(label) : batch;
   const shared = {
     name: label,
     run: id,
-    ...(typeof step === "number" && final !== true ? { step } : {}),
-    ...(final === true ? { isFinal: true } : {}),
+    ...(typeof step === "number" && !isFinal(line) ? { step } : {}),
+    ...(isFinal(line) ? { isFinal: true } : {}),
     ...(typeof metric === "string" && typeof value === "number"
       ? { note: `${metric} ${value.toPrecision(4)}` }
       : {}),
