@@ -36,6 +36,7 @@ const missing = [
   "dist/bundle/sdk.js.map",
   "dist/index.d.ts",
   "docs/api/README.md",
+  "dist/page/page.js",
 ].filter((path) => !paths.includes(path));
 if (missing.length > 0) fail(`it does not carry ${missing.join(", ")}`);
 const dead = [...links].map(([, path]) => path).filter((path) => !paths.includes(path));
