@@ -52,6 +52,11 @@ export const KINDS = {
       { role: "assistant", content: `${word(row)} ${word(row)}` },
     ],
   })),
+  dpo: rowsKind("dpo", (row) => ({
+    prompt: `Say it twice: ${word(row)}`,
+    chosen: `${word(row)} ${word(row)}`,
+    rejected: word(row),
+  })),
   synchronous: reinforcementKind("synchronous", { isExact: true }),
   streamed: reinforcementKind("streamed", { isExact: true }),
   // Which weights sample is a matter of time.
