@@ -174,6 +174,23 @@ describe.each(MODES)("the %s loop", (mode) => {
     await expectClosed(world);
   });
 
+  it("counts each failure once, also after a pause", async () => {
+    const folder = join(home, `failures-${mode}`);
+    const settings: Overrides = { mode, folder, strategy: retryOnFailure({ maxRetries: 0 }) };
+    const failing = () => new FaultyWorld({ make: (index) => (index % 4 === 0 ? broken() : undefined) });
+    const pause = new AbortController();
+    const onRollouts = () => pause.abort();
+    const paused = await train(failing(), { ...settings, pauseSignal: pause.signal, onRollouts });
+    expect(paused.isFinished).toBe(false);
+    const run = await train(failing(), settings);
+    // Of twelve groups the first, the fifth and the ninth.
+    expect(run.metrics).toMatchObject({
+      "rollout_errors/RangeError": 3,
+      "rollout_errors/total": 3,
+      "rollout_errors/groups_skipped": 3,
+    });
+  });
+
   it("says why where every group fails, and counts nothing as trained", async () => {
     const folder = join(home, `all-fail-${mode}`);
     const world = new FaultyWorld({ step: broken });

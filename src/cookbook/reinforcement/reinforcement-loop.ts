@@ -4,7 +4,7 @@ import { untilAborted } from "../../transport/index.js";
 import type { ForwardBackwardOutput, OptimStepResponse } from "../../wire/index.js";
 import type { GroupSource, Metrics } from "../environments/index.js";
 import { settled } from "../environments/within-time.js";
-import { FailureCounts, RolloutPool } from "../rollouts/index.js";
+import { type CountedFailures, FailureCounts, RolloutPool } from "../rollouts/index.js";
 import { adamAt } from "../runs/settings.js";
 import type { TrainingContext } from "../runs/training-loop.js";
 import { dropConstantGroups, groupAdvantages } from "./advantages.js";
@@ -23,6 +23,7 @@ import { StepBatch, type StepRequest } from "./step-batch.js";
 export interface ReinforcementState {
   /** The number of the next group in the source. */
   readonly nextGroup: number;
+  readonly failures?: CountedFailures | undefined;
 }
 
 type Context = TrainingContext<ReinforcementState>;
@@ -57,7 +58,6 @@ export class ReinforcementLoop {
   readonly #source: GroupSource;
   readonly #loss: PolicyLoss;
   readonly #pool = new RolloutPool();
-  readonly #failures = new FailureCounts();
   /** Groups whose episodes are not over, or not closed yet. */
   readonly #rolling = new Set<Promise<unknown>>();
   #life: Life | undefined;
@@ -107,8 +107,9 @@ export class ReinforcementLoop {
       next = (await requests.next()).value ?? undefined;
     }
     const sampledMs = performance.now();
-    for (const { group } of batch.groups) this.#failures.add(group);
-    context.keepState({ nextGroup: batch.nextGroup });
+    const failures = new FailureCounts(context.state?.failures);
+    for (const { group } of batch.groups) failures.add(group);
+    context.keepState({ nextGroup: batch.nextGroup, failures: failures.counted });
     const data = passes.flatMap((pass) => pass.data);
     context.countTokens(data.reduce((sum, { input }) => sum + input.length, 0));
     const sampler = step + 1 < steps || measuresPostKl ? this.#refresh(life, step + 1, signal) : undefined;
@@ -129,7 +130,7 @@ export class ReinforcementLoop {
         ...samplerDistance(data, outputs),
         ...(measuresPostKl && (await postKl(data, await sampler!, signal))),
         ...this.#modeMetrics(step, batch.groups),
-        ...this.#failures.metrics(),
+        ...failures.metrics(),
         "time/sampling": (sampledMs - startedMs) / 1000,
         "time/train_step": (doneMs - sampledMs) / 1000,
         "time/total": (doneMs - startedMs) / 1000,

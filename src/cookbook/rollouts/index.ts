@@ -1,5 +1,5 @@
 /** Episodes: models that act in environments, alone and in groups, under limits. */
-export { FailureCounts } from "./failure-counts.js";
+export { type CountedFailures, FailureCounts } from "./failure-counts.js";
 export type { RolloutHooks, RolloutState } from "./hooks.js";
 export { type Policy, type PolicyCall, samplerPolicy } from "./policy.js";
 export { RolloutPool } from "./pool.js";
