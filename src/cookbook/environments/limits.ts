@@ -35,7 +35,7 @@ export interface ParseErrorPolicy {
 
 /** How the reason for an episode's end changes its reward. */
 export interface TerminationPolicy {
-  /** Whether what a limit cut off is rewarded at most 0, once it is graded. Default: no. */
+  /** Whether what a limit cut off is rewarded at most 0, once its group is graded. Default: no. */
   readonly zeroRewardOnLimit?: boolean | undefined;
   /** The reasons that count as limits. Default: turns, tokens, sampled tokens, tool calls, time. */
   readonly limits?: readonly string[] | undefined;
