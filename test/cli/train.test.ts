@@ -46,7 +46,9 @@ describe("tinkerts train sft", () => {
     const { code, stdout, stderr } = await sft("words.jsonl", "--rank", "4", "--tensorboard", "--best");
     expect(stderr).toContain("step 9/9  loss ");
     expect(stderr).toContain("after step 9  test/nll ");
-    expect(stderr).toContain("Metrics and checkpoints are in runs/words-nano; `tinkerts dashboard runs` shows them.");
+    expect(stderr).toContain(
+      "Metrics and checkpoints are in runs/words-nano; `tinkerts dashboard runs` shows them.",
+    );
     expect(code).toBe(0);
     expect(stdout).toMatch(/^tinker:\/\/\S+\/sampler_weights\/final\n$/);
     expect(await metrics("runs/words-nano")).toHaveLength(10);
