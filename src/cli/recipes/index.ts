@@ -26,6 +26,10 @@ export const RECIPES: Readonly<
     summary: "preferences: pairs of right and wrong sums, by DPO",
     load: () => import("./dpo-sums.js"),
   },
+  rlhf: {
+    summary: "preferences: a model learns from comparisons what people like, and rewards another",
+    load: () => import("./rlhf.js"),
+  },
   shorter: {
     summary: "preferences: a tournament among answers that the shorter one wins",
     load: () => import("./shorter.js"),

@@ -23,11 +23,11 @@ export async function run({ steps = 12, ...options }: RunOptions & { steps?: num
   const { service, model, signal } = options;
   const things = THINGS.split(" ");
   const measure = async (sampler: SamplingClient) => {
-    const answers = things.map((thing) =>
+    const answers = things.map((thing, seed) =>
       chat(sampler, [{ role: "user", content: question(thing) }], {
         maxTokens: 32,
         numSamples: 4,
-        seed: 1,
+        seed,
         signal,
       }),
     );
