@@ -70,7 +70,7 @@ describe.skipIf(isMissing)("the dashboard's page", () => {
       if (["error", "warning"].includes(message.type())) complaints.push(message.text());
     });
     await page.goto(address);
-    await page.getByText("live", { exact: true }).waitFor();
+    await page.locator(".connection.live").waitFor();
     return page;
   }
   const go = (page: Page, hash: string) => page.evaluate((to) => location.assign(to), hash);
@@ -137,13 +137,13 @@ describe.skipIf(isMissing)("the dashboard's page", () => {
   });
 
   it("follows a run within two seconds, in every panel, and shows what pictures would hide", async () => {
-    const path = folder("live");
+    const path = folder("growing");
     mkdirSync(path);
     const log = (step: number, more = "") =>
       appendFileSync(join(path, "metrics.jsonl"), `{"step": ${step}, "loss": ${100 - step}${more}}\n`);
     for (let step = 0; step < 30; step += 1) log(step);
     const page = await open();
-    await runLink(page, "live").click();
+    await runLink(page, "growing").click();
     const values = () => page.getByRole("row", { name: /^loss/ }).innerText();
     await page.getByRole("slider", { name: /^loss/ }).waitFor();
     expect(await values()).toMatch(/loss\s+71\s+71\s+100\s+30/);
@@ -183,7 +183,7 @@ describe.skipIf(isMissing)("the dashboard's page", () => {
     await page.getByText("connection lost, trying again").waitFor();
     log(50, 80);
     proxy.restore();
-    await page.getByText("live", { exact: true }).waitFor();
+    await page.locator(".connection.live").waitFor();
     await expect.poll(() => count.innerText(), { timeout: 5000 }).toBe("80");
     // It went on from the line it had, and did not load everything again.
     expect(asked.filter((url) => url.includes("/metrics?"))).toHaveLength(1);
