@@ -109,6 +109,12 @@ describe.skipIf(isMissing)("the dashboard's page", () => {
     await page.getByRole("button", { name: "Compare 2" }).click();
     await page.getByRole("heading", { name: "test/nll" }).waitFor();
     expect(await page.locator(".run-keys strong").allTextContents()).toEqual(names);
+    await page.getByText("Settings and log").click();
+    expect(await row(page, "learning_rate differs").innerText()).toMatch(/0\.003\s+0\.0003/);
+    await page
+      .getByRole("region", { name: "Log of taught-slowly" })
+      .getByText(/Trained \d+ steps/)
+      .waitFor();
     await page.close();
   });
 
@@ -353,6 +359,8 @@ describe.skipIf(isMissing)("the dashboard's page", () => {
     await check("runs", HOSTILE);
     await go(page, `#/curves?run=${run}`);
     await page.getByText("Texts").click();
+    await page.getByText("Settings and log").click();
+    await row(page, "model_name").waitFor();
     await check("curves", `loss/${HOSTILE}`);
     await page.getByText("1 unreadable lines").waitFor();
     for (const name of ["loss", "huge", "tiny"])

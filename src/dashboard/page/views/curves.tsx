@@ -6,6 +6,7 @@ import { distinctNames, shortNumber, wholeNumber } from "../format.js";
 import { follow, loadProblem, metricsOf, runList } from "../live.js";
 import { Chart, cursorPlace, placeName, savePicture, shownAt } from "../parts/chart.js";
 import { Empty, Problem, Swatch } from "../parts/pieces.js";
+import { Settings } from "../parts/settings.js";
 import { linkTo } from "../route.js";
 import { saveAs } from "../save.js";
 import { ask, askJson } from "../server.js";
@@ -118,6 +119,7 @@ export function CurvesView({ route }: ViewProps) {
         ))}
       {curves.length > 0 && <ValuesTable curves={curves} names={names} settings={settings} />}
       <Texts metrics={metrics} runs={runs} />
+      <Settings {...{ ids, names }} />
     </>
   );
 }
