@@ -148,6 +148,34 @@ describe.each(MODES)("the %s loop", (mode) => {
     MAX_MS,
   );
 
+  it("says what it waits for", async () => {
+    vi.useFakeTimers({ toFake: ["setInterval", "clearInterval"] });
+    try {
+      const abort = new AbortController();
+      const notes: string[] = [];
+      const logger = {
+        config: () => {},
+        metrics: () => {},
+        close: () => {},
+        note: (text: string) => void notes.push(text),
+      };
+      const world = new FaultyWorld({ step: late(never) });
+      const run = train(world, { mode, signal: abort.signal, loggers: [logger] });
+      run.catch(() => {});
+      const isWaiting = () => {
+        vi.advanceTimersByTime(60_000);
+        expect(notes.at(-1)).toMatch(
+          /^Still waiting for group 4, which began \d+ s ago; limits\.timeoutMs ends/,
+        );
+      };
+      await vi.waitFor(isWaiting, { timeout: MAX_MS });
+      abort.abort();
+      await expect(run).rejects.toThrow("was aborted");
+    } finally {
+      vi.useRealTimers();
+    }
+  });
+
   it("goes on where environments cannot be closed, and counts them", async () => {
     const world = new FaultyWorld({ close: late(broken), closeGroup: late(broken) });
     const run = await train(world, { mode });

@@ -41,7 +41,8 @@ export class GroupFeed<Sampler> {
   #next: number;
   /** Behind the last group of the source. */
   #end = Number.POSITIVE_INFINITY;
-  #rolling = 0;
+  /** When each group began whose episodes run. */
+  readonly #rolling = new Map<number, number>();
   #failure: { readonly error: unknown } | undefined;
 
   constructor(options: GroupFeedOptions<Sampler>, batch: { readonly step: number; readonly first: number }) {
@@ -73,6 +74,12 @@ export class GroupFeed<Sampler> {
     }
   }
 
+  /** The groups whose episodes run, the oldest first, with the time since they began. */
+  rolling(): readonly { readonly index: number; readonly seconds: number }[] {
+    const now = performance.now();
+    return [...this.#rolling].map(([index, sinceMs]) => ({ index, seconds: (now - sinceMs) / 1000 }));
+  }
+
   /** Nobody waits any longer, and no group begins. */
   fail(error: unknown): void {
     if (this.#failure !== undefined) return;
@@ -81,7 +88,7 @@ export class GroupFeed<Sampler> {
   }
 
   #rollOut(): void {
-    while (this.#rolling < this.#options.groupsPerBatch && this.#mayBegin(this.#next)) {
+    while (this.#rolling.size < this.#options.groupsPerBatch && this.#mayBegin(this.#next)) {
       this.#begin(this.#next);
       this.#next += 1;
     }
@@ -99,10 +106,10 @@ export class GroupFeed<Sampler> {
     const waiting = this.#waiting(index);
     const { sampler, step: samplerStep } = this.#weights!;
     const startedMs = performance.now();
-    this.#rolling += 1;
+    this.#rolling.set(index, startedMs);
     const roll = async () => {
       const group = await this.#options.rollOut(index, sampler);
-      this.#rolling -= 1;
+      this.#rolling.delete(index);
       if (group === undefined) this.#endAt(index);
       else waiting.resolve({ index, group, samplerStep, seconds: (performance.now() - startedMs) / 1000 });
       this.#rollOut();

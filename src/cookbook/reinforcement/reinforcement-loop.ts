@@ -82,7 +82,7 @@ export class ReinforcementLoop {
       { step, first: firstGroup(context) },
     );
     const requests = batch.requests();
-    const { value: first } = await requests.next();
+    const first = await nextRequest(requests, life, context);
     if (first !== undefined) {
       this.#work = { life, batch, first, requests, found, startedMs };
       return true;
@@ -104,7 +104,7 @@ export class ReinforcementLoop {
       if (next.type === "update") updates.push(training.optimStep(adam, { signal }));
       else
         passes.push({ data: next.data, output: this.#loss.forwardBackward(training, next.data, { signal }) });
-      next = (await requests.next()).value ?? undefined;
+      next = await nextRequest(requests, life, context);
     }
     const sampledMs = performance.now();
     const failures = new FailureCounts(context.state?.failures);
@@ -246,6 +246,31 @@ export class ReinforcementLoop {
       default:
         return this.#settings.mode satisfies never;
     }
+  }
+}
+
+/** How often a step that waits says what for. */
+const NOTICE_EVERY_MS = 60_000;
+
+/** An environment that never answers fails nothing, unless a limit makes it; so it must at least be seen. */
+async function nextRequest(
+  requests: AsyncGenerator<StepRequest>,
+  { feed }: Life,
+  { note }: Context,
+): Promise<StepRequest | undefined> {
+  const notice = setInterval(() => {
+    const [oldest, ...others] = feed.rolling();
+    if (oldest === undefined) return;
+    const more = others.length === 0 ? "" : ` and ${others.length} more`;
+    note(
+      `Still waiting for group ${oldest.index}, which began ${oldest.seconds.toFixed(0)} s ago${more}; limits.timeoutMs ends ` +
+        "episodes that take too long",
+    );
+  }, NOTICE_EVERY_MS);
+  try {
+    return (await requests.next()).value ?? undefined;
+  } finally {
+    clearInterval(notice);
   }
 }
 
