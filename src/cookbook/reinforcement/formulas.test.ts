@@ -357,6 +357,13 @@ describe("metrics of a batch", () => {
     expect(Object.values(metrics).every((value) => value === 0)).toBe(true);
   });
 
+  it("know nothing of groups that failed", () => {
+    const failed = group([], { tags: ["hard"] });
+    expect(trajectoryMetrics([group([1, 1], { tags: ["sums"] }), failed])).toEqual(
+      trajectoryMetrics([group([1, 1], { tags: ["sums"] })]),
+    );
+  });
+
   it("say how old the weights were", () => {
     expect(
       samplerMetrics([

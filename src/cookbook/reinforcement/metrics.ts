@@ -6,9 +6,11 @@ const GOOD_REWARD = 0.5;
 
 /**
  * What a batch of episodes was like: `env/all/…`, and `env/TAG/…` for each tag where some tag is not on all groups.
- * Metrics of turns and groups are means over those that have them, `stop/REASON` is the share of the episodes.
+ * Metrics of turns and groups are means over those that have them, `stop/REASON` is the share of the episodes. Groups
+ * that failed have none, and are counted by `FailureCounts` instead.
  */
-export function trajectoryMetrics(groups: readonly TrajectoryGroup[]): Record<string, number> {
+export function trajectoryMetrics(all: readonly TrajectoryGroup[]): Record<string, number> {
+  const groups = all.filter(({ trajectories }) => trajectories.length > 0);
   const byTag = new Map<string, TrajectoryGroup[]>();
   for (const group of groups)
     for (const tag of group.tags) byTag.set(tag, [...(byTag.get(tag) ?? []), group]);
