@@ -1,15 +1,18 @@
 import { mkdtemp, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
 import {
   type EnvironmentOptions,
+  type PolicyLoss,
   type ReinforcementMode,
   type ReinforcementSettings,
   trainReinforcement,
 } from "../../src/cookbook/reinforcement/index.js";
 import { derivedSeed, minViableGroup, retryOnFailure } from "../../src/cookbook/rollouts/index.js";
 import type { FinishedRun } from "../../src/cookbook/runs/index.js";
+import { APIConnectionError } from "../../src/errors.js";
 import { runFolderName } from "../../src/local/store/names.js";
 import { getRenderer } from "../../src/renderers/index.js";
 import { loadTokenizer } from "../../src/tokenizers/index.js";
@@ -182,6 +185,51 @@ describe.each(MODES)("the %s loop", (mode) => {
     expect(run).toMatchObject({ steps: STEPS, metrics: { "rollout_errors/CloseError": 5 } });
     expect(await trainedSteps(run)).toBe(STEPS);
     await expectClosed(world);
+  });
+
+  it("ends by an episode, and the process goes on when a loss of one's own fails behind it", async () => {
+    const ended = { pass: false };
+    const loss: PolicyLoss = {
+      name: "own",
+      forwardBackward: async () => {
+        await sleep(400);
+        ended.pass = true;
+        throw new RangeError("nobody waits for it");
+      },
+    };
+    const world = new FaultyWorld({
+      step: async ({ index, member }) => (index === 2 ? sleep(100).then(broken) : member),
+    });
+    const run = train(world, { mode, loss });
+    await expect(run).rejects.toThrow(/^Group 2 failed: it broke$/);
+    await expectClosed(world);
+    // An unhandled rejection would fail the test run.
+    if (mode === "streamed") await vi.waitFor(() => expect(ended.pass).toBe(true));
+  });
+
+  it("counts what failed once, also in steps that are trained again or in another process", async () => {
+    const folder = join(home, `counts-${mode}`);
+    const inThirdStep = (place: number | { readonly index: number }) =>
+      (typeof place === "number" ? place : place.index) === 2 * GROUPS ? broken() : undefined;
+    const newWorld = () => new FaultyWorld({ close: inThirdStep, closeGroup: inThirdStep });
+    const pause = new AbortController();
+    let isCutOff = false;
+    const options: Overrides = { mode, folder, save: { everySteps: 2 } };
+    const paused = await train(newWorld(), {
+      ...options,
+      pauseSignal: pause.signal,
+      onRollouts: ({ step }) => {
+        if (step < 2) return;
+        if (isCutOff) return pause.abort();
+        isCutOff = true;
+        throw new APIConnectionError("The server is gone.");
+      },
+    });
+    expect(paused).toMatchObject({ isFinished: false, restores: 1 });
+    const run = await train(newWorld(), options);
+    expect(run.metrics).toMatchObject({ "rollout_errors/CloseError": 5, "rollout_errors/total": 5 });
+    const counted = (await lines(folder, "metrics.jsonl")).map((line) => line["rollout_errors/total"]);
+    expect(counted).toEqual([undefined, undefined, 5, 5]);
   });
 
   it("goes on with a strategy, whatever throws or never answers", async () => {

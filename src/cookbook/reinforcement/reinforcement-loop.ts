@@ -102,8 +102,7 @@ export class ReinforcementLoop {
     const updates: PromiseLike<OptimStepResponse>[] = [];
     for (let next: StepRequest | undefined = first; next !== undefined; ) {
       if (next.type === "update") updates.push(training.optimStep(adam, { signal }));
-      else
-        passes.push({ data: next.data, output: this.#loss.forwardBackward(training, next.data, { signal }) });
+      else passes.push(this.#pass(training, next.data, signal));
       next = await nextRequest(requests, life, context);
     }
     const sampledMs = performance.now();
@@ -137,6 +136,13 @@ export class ReinforcementLoop {
       };
     };
     context.addMetrics(results());
+  }
+
+  #pass(training: TrainingClient, data: readonly RolloutDatum[], signal: AbortSignal): Pass {
+    const output = this.#loss.forwardBackward(training, data, { signal });
+    // The step may fail before it awaits this, and a promise of one's own loss that nobody awaits would end the process.
+    output.then(undefined, () => {});
+    return { data, output };
   }
 
   /** Resolves when all that was sampled ahead, for steps that are not to come, is closed. */
