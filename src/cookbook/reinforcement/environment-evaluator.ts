@@ -8,6 +8,7 @@ import { inParallel } from "../evaluation/evaluate.js";
 import type { Evaluator } from "../evaluation/index.js";
 import { FailureCounts, RolloutPool } from "../rollouts/index.js";
 import { checkSettings } from "../rollouts/settings.js";
+import { checkStrategy } from "../rollouts/strategies.js";
 import { checkCount } from "../runs/options.js";
 import {
   ACTING_KEYS,
@@ -51,6 +52,7 @@ export function environmentEvaluator<P extends Problem>(options: EnvironmentEval
   checkKeys(options, KEYS, "");
   checkSource(options);
   checkSettings(options);
+  checkStrategy(options.strategy);
   for (const field of ["numGroups", "groupSize", "maxTokens"] as const) checkCount(options, field, 1);
   checkCount(options, "seed", 0);
   const { name = "test", groupSize = 1, seed = 0, renderer, temperature = 1 } = options;

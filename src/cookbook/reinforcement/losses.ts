@@ -13,6 +13,11 @@ import { countTaught, type RolloutDatum } from "./rollout-datum.js";
 /** The losses that episodes can be trained with. */
 export type PolicyLossName = "importance_sampling" | "ppo" | "cispo" | "dro" | "gspo" | "dapo";
 
+/** Their names. */
+export const POLICY_LOSSES: readonly PolicyLossName[] = [
+  ...(["importance_sampling", "ppo", "cispo", "dro", "gspo", "dapo"] as const),
+];
+
 /** The settings of a loss. Clipping thresholds are ratios: 0.8 and 1.2, not 0.2. */
 export type PolicyLossConfig<N extends PolicyLossName = PolicyLossName> = LossFnConfig<
   N extends "gspo" | "dapo" ? "ppo" : N
@@ -64,7 +69,7 @@ export function policyLoss(name: PolicyLossName, given?: PolicyLossConfig): Poli
       };
     }
     default:
-      throw wrongValue("name", "the name of a loss for episodes", name satisfies never);
+      throw wrongValue("name", `one of ${POLICY_LOSSES.join(", ")}`, name satisfies never);
   }
 }
 

@@ -1,8 +1,9 @@
 import type { ServiceClient } from "../../clients/index.js";
 import { ValidationError } from "../../errors.js";
-import { checkKeys, wrongValue } from "../../wire/index.js";
+import { checkKeys, checkObject, wrongValue } from "../../wire/index.js";
 import type { Problem } from "../environments/index.js";
 import { checkSettings } from "../rollouts/settings.js";
+import { checkStrategy } from "../rollouts/strategies.js";
 import { checkChoice, checkCount, checkPositive, checkRunOptions, type RunOptions } from "../runs/options.js";
 import type { AdvantageRule } from "./advantages.js";
 import type { RolledGroup } from "./group-feed.js";
@@ -14,7 +15,13 @@ import {
   type SourceOptions,
 } from "./group-source.js";
 import type { AdvantagePenalty } from "./kl.js";
-import { type PolicyLoss, type PolicyLossConfig, type PolicyLossName, policyLoss } from "./losses.js";
+import {
+  POLICY_LOSSES,
+  type PolicyLoss,
+  type PolicyLossConfig,
+  type PolicyLossName,
+  policyLoss,
+} from "./losses.js";
 
 /**
  * How sampling and training share the time. `synchronous`: all of a batch is sampled, then trained on. `streamed`: the
@@ -133,14 +140,27 @@ export function checkReinforcementOptions<P extends Problem>(options: TrainReinf
   checkChoice("advantages", options.advantages, ADVANTAGES);
   checkChoice("mode", options.mode, MODES);
   checkSettings(options);
+  checkStrategy(options.strategy);
+  for (const field of ["penalties", "onRollouts"] as const) {
+    const value: unknown = options[field];
+    if (value !== undefined && typeof value !== "function") throw wrongValue(field, "a function", value);
+  }
   if (typeof options.environments === "object" && options.groupSize !== undefined)
     throw new ValidationError("groupSize", "groupSize is that of the environments, which are there already");
   const { mode = "synchronous", minibatches = 1, maxStepsOffPolicy, kl, loss } = options;
+  if (options.problems !== undefined && options.groupSize === 1 && !kl && !options.penalties)
+    throw new ValidationError(
+      "groupSize",
+      "groupSize must be at least 2: one answer alone is compared with nothing",
+    );
+  if (options.best && (options.evaluators ?? []).length === 0)
+    throw new ValidationError("best", "best needs evaluators, as environmentEvaluator, to know what is best");
   if (mode === "synchronous" && minibatches > 1)
     throw new ValidationError("minibatches", 'minibatches needs mode "streamed" or "asynchronous"');
   if (mode !== "asynchronous" && maxStepsOffPolicy !== undefined)
     throw new ValidationError("maxStepsOffPolicy", 'maxStepsOffPolicy needs mode "asynchronous"');
   if (kl !== undefined) {
+    checkObject(kl, "kl");
     checkKeys(kl, KL_KEYS, "kl");
     checkPositive(kl, "coefficient", "kl.");
     if (kl.coefficient === undefined) throw wrongValue("kl.coefficient", "a number above 0", kl.coefficient);
@@ -152,8 +172,13 @@ export function checkReinforcementOptions<P extends Problem>(options: TrainReinf
 
 /** The loss by its name, with settings of its own, or one of yours. */
 export function lossOf(loss: NonNullable<ReinforcementSettings["loss"]>): PolicyLoss {
-  if (typeof loss === "string") return policyLoss(loss);
-  if ("forwardBackward" in loss) return loss;
+  if (typeof loss === "string") {
+    checkChoice("loss", loss, POLICY_LOSSES);
+    return policyLoss(loss);
+  }
+  checkObject(loss, "loss");
+  if ("forwardBackward" in loss) return loss as PolicyLoss;
   checkKeys(loss, LOSS_KEYS, "loss");
+  checkChoice("loss.name", loss.name, POLICY_LOSSES);
   return policyLoss(loss.name, loss.config);
 }

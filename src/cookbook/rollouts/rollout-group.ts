@@ -15,7 +15,7 @@ import type { RolloutPool } from "./pool.js";
 import { closeEnvironment, playEpisode } from "./run-rollout.js";
 import { derivedSeed } from "./seeds.js";
 import { checkSettings, type RolloutOptions } from "./settings.js";
-import { failFast, type RolloutStrategy } from "./strategies.js";
+import { checkStrategy, failFast, type RolloutStrategy } from "./strategies.js";
 
 /** How the episodes of a group are run. */
 export interface RolloutGroupOptions extends RolloutOptions {
@@ -36,6 +36,7 @@ export async function rolloutGroup(
 ): Promise<TrajectoryGroup> {
   const { strategy = failFast(), signal } = options;
   checkSettings(options);
+  checkStrategy(strategy);
   const running = new RunningGroup(group, policy, { ...options, strategy });
   let graded: Graded = { trajectories: [], groupRewards: [], metrics: [] };
   try {

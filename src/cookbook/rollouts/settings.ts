@@ -1,5 +1,6 @@
 import { TinkerError, ValidationError } from "../../errors.js";
 import type { Clock } from "../../transport/index.js";
+import { checkKeys, wrongValue } from "../../wire/index.js";
 import type {
   ParseErrorPolicy,
   RolloutLimits,
@@ -26,8 +27,30 @@ export interface RolloutOptions extends RolloutSettings {
   readonly clock?: Clock | undefined;
 }
 
+const LIMIT_KEYS: ReadonlySet<string> = new Set([
+  ...(["maxTurns", "maxTrajectoryTokens", "maxSampledTokens", "maxToolCalls", "maxTurnTokens"] as const),
+  ...(["timeoutMs", "sampleTimeoutMs"] as const),
+] satisfies (keyof RolloutLimits)[]);
+const PARSE_ERROR_KEYS: ReadonlySet<string> = new Set([
+  ...(["maxConsecutive", "retryMessage", "penalty", "finalReward", "isMasked"] as const),
+] satisfies (keyof ParseErrorPolicy)[]);
+const TERMINATION_KEYS: ReadonlySet<string> = new Set([
+  ...(["zeroRewardOnLimit", "limits", "skipGradingOnTimeout", "graderTimeoutMs"] as const),
+  "gradesWholeConversation",
+] satisfies (keyof TerminationPolicy)[]);
+
 /** Refuses limits and policies that cannot be meant. */
-export function checkSettings({ limits = {}, parseErrors = {}, termination = {} }: RolloutSettings): void {
+export function checkSettings({
+  limits = {},
+  parseErrors = {},
+  termination = {},
+  toolExecution = "parallel",
+}: RolloutSettings): void {
+  checkKeys(limits, LIMIT_KEYS, "limits");
+  checkKeys(parseErrors, PARSE_ERROR_KEYS, "parseErrors");
+  checkKeys(termination, TERMINATION_KEYS, "termination");
+  if (toolExecution !== "parallel" && toolExecution !== "sequential")
+    throw wrongValue("toolExecution", "parallel or sequential", toolExecution satisfies never);
   const { timeoutMs, sampleTimeoutMs, ...counts } = limits;
   for (const [name, value] of Object.entries(counts)) {
     if (value === undefined || (Number.isSafeInteger(value) && value >= 1)) continue;

@@ -1,3 +1,4 @@
+import { wrongValue } from "../../wire/index.js";
 import { checkCount, checkTime } from "./settings.js";
 
 /** How a group stands when one of its episodes has failed. */
@@ -18,6 +19,13 @@ export interface RolloutStrategy {
   afterFailure(progress: GroupProgress): "retry" | "drop" | "fail";
   /** Episodes without which a group fails. */
   minSuccessful(groupSize: number): number;
+}
+
+/** Refuses what is no strategy, as the function that makes one. */
+export function checkStrategy(strategy: unknown): void {
+  if (strategy === undefined) return;
+  if (typeof (strategy as Partial<RolloutStrategy> | null)?.afterFailure === "function") return;
+  throw wrongValue("strategy", "a strategy, as failFast() or retryOnFailure() makes one", strategy);
 }
 
 /** How often episodes of a group are tried again. */

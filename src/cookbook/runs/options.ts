@@ -83,6 +83,11 @@ const SAVE_KEYS: ReadonlySet<string> = new Set([
   "ttlSeconds",
 ] satisfies (keyof SaveOptions)[]);
 
+/** The learning rate has an option, and a schedule, of its own. */
+const ADAM_KEYS: ReadonlySet<string> = new Set([
+  ...(["beta1", "beta2", "eps", "weightDecay", "gradClipNorm"] as const),
+] satisfies (keyof NonNullable<RunOptions["adam"]>)[]);
+
 const BEST_KEYS: ReadonlySet<string> = new Set([
   "metric",
   "goal",
@@ -93,10 +98,17 @@ const BEST_KEYS: ReadonlySet<string> = new Set([
 export function checkRunOptions(options: RunOptions, caller: string, ownKeys: readonly string[]): void {
   checkObject(options, `the argument of ${caller}`);
   checkKeys(options, new Set([...OPTION_KEYS, ...ownKeys]), "");
-  const { service, model, save = {}, best } = options;
+  const { service, model, folder, save = {}, best } = options;
   if (typeof (service as Partial<ServiceClient> | undefined)?.clone !== "function")
     throw wrongValue("service", "a ServiceClient", service);
   if (typeof model !== "string" || model === "") throw wrongValue("model", "the name of a model", model);
+  if (folder !== undefined && (typeof folder !== "string" || folder === ""))
+    throw wrongValue("folder", "the path of a folder", folder);
+  for (const field of ["evaluators", "loggers"] as const) {
+    const value: unknown = options[field];
+    if (value !== undefined && !Array.isArray(value)) throw wrongValue(field, `a list of ${field}`, value);
+  }
+  checkKeys(options.adam ?? {}, ADAM_KEYS, "adam");
   checkCount(options, "rank", 1);
   checkCount(options, "seed", 0);
   checkCount(options, "evaluateEvery", 0);
