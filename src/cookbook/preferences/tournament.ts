@@ -66,7 +66,7 @@ export function tournamentRewards(rules: TournamentRules): NonNullable<Environme
   return async (trajectories, { signal }) => {
     // An episode without an answer, since its prompt was too long, meets nobody.
     const players = trajectories.flatMap((trajectory, place) =>
-      trajectory.turns.length === 0 ? [] : [{ place, ...played(trajectory, rules) }],
+      numAnswers(trajectory) === 0 ? [] : [{ place, ...played(trajectory, rules) }],
     );
     const pairs = matchups(players.length, pattern, matchupSize);
     const meet = async ([first, second]: readonly [number, number]) => {
@@ -93,15 +93,21 @@ export function tournamentRewards(rules: TournamentRules): NonNullable<Environme
   };
 }
 
+/** An episode that ended before its first answer has a turn all the same, in which nothing was sampled. */
+function numAnswers({ turns }: Trajectory): number {
+  return turns.filter(({ action }) => action.tokens.length > 0).length;
+}
+
 function played(
-  { messages, turns }: Trajectory,
+  trajectory: Trajectory,
   { prepare = (message) => message }: TournamentRules,
 ): Pick<Comparison, "prompt"> & { readonly completion: readonly Message[] } {
+  const { messages } = trajectory;
   if (messages === undefined)
     throw new TinkerError("A tournament needs environments that tell their messages, and these do not.");
   const answers = messages.flatMap(({ role }, place) => (role === "assistant" ? [place] : []));
   // Those before were given, not sampled.
-  const start = answers.at(-turns.length) ?? answers[0] ?? messages.length;
+  const start = answers.at(-numAnswers(trajectory)) ?? answers[0] ?? messages.length;
   return {
     prompt: messages.slice(0, start),
     completion: messages
