@@ -36,7 +36,7 @@ export interface SelfDistillationOptions
   readonly topk?: number | undefined;
   /** Whether the student learns by the reverse KL to the teacher instead of the forward one. Default: no. */
   readonly reverse?: boolean | undefined;
-  /** So many tokens at the beginning of an answer are not learnt, as the hint shows there most. Default: 3. */
+  /** So many tokens at the beginning of an answer are not learnt, as the hint shows there most. Default: 3; none with `topk: 0`. */
   readonly skipTokens?: number | undefined;
 }
 
@@ -108,7 +108,7 @@ async function prepareSelfDistillation(given: SelfDistillationOptions): Promise<
           teacher: opened.teachers[0]!.name,
           topk,
           reverse,
-          skip_first_n_tokens: skipTokens,
+          skip_first_n_tokens: topk === 0 ? 0 : skipTokens,
           hint: hint("{question}", "{golden_answer}"),
           rows: rows.length,
         },
@@ -129,7 +129,7 @@ async function prepareSelfDistillation(given: SelfDistillationOptions): Promise<
 
 function checkOptions(options: SelfDistillationOptions): void {
   checkRunOptions(options, "trainSelfDistillation", OWN_KEYS);
-  const { data, teacher = options.model, hint, topk, reverse } = options;
+  const { data, teacher = options.model, hint, topk, reverse, skipTokens } = options;
   checkConversations(data, "data");
   checkTeacher(teacher, "teacher");
   if (hint !== undefined && typeof hint !== "function")
@@ -143,6 +143,8 @@ function checkOptions(options: SelfDistillationOptions): void {
       "reverse needs topk above 0: it is a divergence over the teacher's likeliest tokens",
     );
   }
+  if (skipTokens !== undefined && topk === 0)
+    throw new ValidationError("skipTokens", "skipTokens needs topk above 0: without it all tokens count");
 }
 
 /** Reads every row once, so that what is wrong with one is known before anything is sampled. */
