@@ -224,7 +224,7 @@ describe("trainSelfDistillation", () => {
     };
   };
 
-  it.each([{}, { reverse: true, substeps: 2 }, { topk: 0 }])(
+  it.each([{}, { reverse: true, substeps: 2 }, { topk: 0, skipTokens: undefined }])(
     "teaches what the teacher knows: %o",
     async (given) => {
       const folder = join(home, `self-${Object.keys(given)}`);
@@ -238,7 +238,11 @@ describe("trainSelfDistillation", () => {
       expect(first!["sdft/num_datums"]).toBe("substeps" in given ? 8 : 16);
       // The second of two updates is not by the weights that have sampled.
       if (!("substeps" in given)) expect(first!["optim/kl_sample_train_v2"]).toBe(0);
-      expect(run.config).toMatchObject({ teacher, hint: "{question}", skip_first_n_tokens: 1 });
+      expect(run.config).toMatchObject({
+        teacher,
+        hint: "{question}",
+        skip_first_n_tokens: "topk" in given ? 0 : 1,
+      });
     },
     120_000,
   );
@@ -268,6 +272,7 @@ describe("trainSelfDistillation", () => {
       "row 2: messages must end with a user's question and an assistant's good answer to it",
     );
     await expect(plan({ topk: 0, reverse: true })).rejects.toThrow("reverse needs topk above 0");
+    await expect(plan({ topk: 0, skipTokens: 2 })).rejects.toThrow("skipTokens needs topk above 0");
     await expect(plan({ hint: "Look!" })).rejects.toThrow("hint must be a function of the question");
     await expect(plan({ loss: "ppo" })).rejects.toThrow("unknown field loss");
     await expect(plan({ renderer: "role_colon" })).rejects.toThrow("must read the student's chat format");
@@ -417,6 +422,8 @@ describe("trainPromptDistillation", () => {
       "there is nothing to learn: of 3 answers 0 were cut off",
     );
     await expect(distil({ answering: { topk: 3 } as object })).rejects.toThrow("answering.topk");
+    const unasked = { answering: { onProgress: () => expect.unreachable("the teacher was asked") } };
+    await expect(distil({ ...unasked, batchSize: 0 })).rejects.toThrow("batchSize must be a whole number");
     await expect(distil({ instructions: "" })).rejects.toThrow("instructions must be a text for the teacher");
     await expect(distil({ questions: [{ question: 1 }] as never })).rejects.toThrow(
       "questions[0]: prompt or messages is missing",

@@ -8,6 +8,7 @@ import {
   comparisons,
   conversations,
   matchups,
+  messageEnvironment,
   type Policy,
   planDpo,
   planPreferenceModel,
@@ -303,6 +304,30 @@ describe("a tournament", () => {
     ]);
   });
 
+  it("leaves out an episode whose prompt was too long, also where the prompt holds an answer", async () => {
+    const given = [user("Hi"), assistant("Hello"), user("Bye")];
+    const talk = (maxContextTokens?: number) =>
+      messageEnvironment({
+        environment: { start: () => given, step: () => ({ reward: 0, isDone: true }) },
+        renderer,
+        maxContextTokens,
+      });
+    const seen: Comparison[] = [];
+    const compare = (comparison: Comparison) => {
+      seen.push(comparison);
+      return shorter(comparison);
+    };
+    const group = {
+      makeEnvironments: () => [talk(), talk(2), talk()],
+      groupRewards: tournamentRewards({ compare, pattern: "all_pairs_one_way" }),
+    };
+    const { groupRewards } = await rolloutGroup(group, scripted(["so", "long"]));
+    expect(groupRewards).toEqual([1, 0, -1]);
+    expect(seen).toEqual([
+      { prompt: given, completionA: [assistant("so")], completionB: [assistant("long")] },
+    ]);
+  });
+
   it("says what is wrong with its rules, or with a comparison", async () => {
     expect(() => groups("x" as never)).toThrow("compare must be a function");
     expect(() => groups(shorter, { groupSize: 1 })).toThrow(
@@ -340,6 +365,12 @@ describe("the win rate", () => {
     const evaluator = winRateEvaluator({ compare: shorter, comparisons: given, maxTokens: 4 });
     const metrics = await evaluator.evaluate({ sampler, training: undefined as never, step: 0 });
     expect(metrics).toEqual({ win_rate: 0.5, stderr: 0.5 });
+    expect(() => winRateEvaluator({ compare: shorter, comparisons: [] })).toThrow(
+      "comparisons must be a list of at least one, got a list of 0",
+    );
+    expect(() => winRateEvaluator({ compare: 1 as never, comparisons: given })).toThrow(
+      "compare must be a function of a comparison, got 1",
+    );
   }, 30_000);
 });
 
@@ -406,5 +437,27 @@ describe("trainRlhf", () => {
     await expect(trainRlhf({ service, model: MODEL, folder: "x", sft: {} } as never)).rejects.toThrow(
       "unknown field sft",
     );
+  });
+
+  it("knows what is wrong with a later stage before it trains the first", async () => {
+    const folder = join(home, "rlhf-refused");
+    const data = comparisons(yesOrNo);
+    const supervised = { data: conversations([{ prompt: "a", completion: "b" }]), loggers: [] };
+    const refused: [object, string][] = [
+      [
+        { supervised: { ...supervised, batchSize: 0 } },
+        "supervised: batchSize must be a whole number from 1",
+      ],
+      [{ preferences: { data: 3 } }, "preferences: data must be comparisons"],
+      [{ preferences: { data, scoring: "best" } }, "preferences: scoring must be one of probability, greedy"],
+      [{ reinforcement: { patern: 3 } }, "reinforcement: unknown field patern"],
+      [{ reinforcement: { pattern: "knockout" } }, "reinforcement: pattern must be all_pairs_both_ways or"],
+      [{ reinforcement: { groupSize: 1 } }, "reinforcement: groupSize must be a whole number from 2, got 1"],
+    ];
+    for (const [options, message] of refused) {
+      const run = trainRlhf({ service, model: MODEL, folder, supervised, preferences: { data }, ...options });
+      await expect(run).rejects.toThrow(message);
+    }
+    expect(await readdir(home)).not.toContain("rlhf-refused");
   });
 });

@@ -8,6 +8,7 @@ import { preparationSignal } from "../runs/find-model.js";
 import { checkRunOptions, type RunOptions } from "../runs/options.js";
 import type { FinishedRun } from "../runs/run-training.js";
 import { type TrainSupervisedOptions, trainSupervised } from "../supervised/index.js";
+import { checkOptions as checkSupervisedOptions } from "../supervised/options.js";
 import { checkTeacher, samplerSource, type Teacher } from "./teacher.js";
 
 /** How the teacher answers: as `evaluate` takes it, but for the temperature, 0.15. */
@@ -66,6 +67,8 @@ const DEFAULT_TEMPERATURE = 0.15;
 export async function trainPromptDistillation(options: PromptDistillationOptions): Promise<FinishedRun> {
   checkOptions(options);
   const { questions, instructions, teacher, learn, answering, ...supervised } = options;
+  // Before the teacher answers anything; what is learnt is not there yet.
+  checkSupervisedOptions({ ...supervised, data: conversations([]) });
   const rows = await teacherAnswers(options);
   return trainSupervised({ ...supervised, data: conversations(rows) });
 }

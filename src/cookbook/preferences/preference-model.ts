@@ -24,7 +24,8 @@ export interface PreferenceModelOptions {
   readonly scoring?: "probability" | "greedy" | undefined;
 }
 
-const SCORINGS = { probability: scoreByProbability, greedy: scoreGreedily };
+/** By their names. */
+export const SCORINGS = { probability: scoreByProbability, greedy: scoreGreedily };
 
 /** A model that was trained by `trainPreferenceModel`, as a judge of answers. */
 export function preferenceModel(

@@ -40,8 +40,13 @@ export async function trainPreferenceModel(options: TrainPreferenceModelOptions)
   });
 }
 
-async function prepare(options: TrainPreferenceModelOptions): Promise<PreparedRows<LabeledComparison>> {
+/** Refuses what no run could be made of, before anything is read or sent. */
+export function checkPreferenceModelOptions(options: TrainPreferenceModelOptions): void {
   checkRowsOptions(options, { caller: "trainPreferenceModel", ownKeys: [], rows: COMPARISONS });
+}
+
+async function prepare(options: TrainPreferenceModelOptions): Promise<PreparedRows<LabeledComparison>> {
+  checkPreferenceModelOptions(options);
   return prepareRows(options, {
     render: renderLabels,
     emptyRow: "no label",

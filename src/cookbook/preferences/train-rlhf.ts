@@ -1,15 +1,23 @@
 import type { ServiceClient } from "../../clients/index.js";
+import { ValidationError } from "../../errors.js";
 import { checkKeys, checkObject, wrongValue } from "../../wire/index.js";
 import { split } from "../data/index.js";
 import type { Problem, ProblemGroupOptions } from "../environments/index.js";
 import { type ReinforcementSettings, trainReinforcement } from "../reinforcement/index.js";
+import { checkReinforcementOptions } from "../reinforcement/options.js";
 import type { FinishedRun, RunOptions } from "../runs/index.js";
+import { checkChoice, checkCount } from "../runs/options.js";
 import { type TrainSupervisedOptions, trainSupervised } from "../supervised/index.js";
+import { checkOptions as checkSupervisedOptions } from "../supervised/options.js";
 import { type LabeledComparison, swapComparison } from "./comparison.js";
 import type { ComparisonSource } from "./comparisons.js";
-import { type Compare, type PreferenceModelOptions, preferenceModel } from "./preference-model.js";
-import { type TournamentRules, tournament } from "./tournament.js";
-import { type TrainPreferenceModelOptions, trainPreferenceModel } from "./train-preference-model.js";
+import { type Compare, type PreferenceModelOptions, preferenceModel, SCORINGS } from "./preference-model.js";
+import { type TournamentRules, tournament, tournamentRewards } from "./tournament.js";
+import {
+  checkPreferenceModelOptions,
+  type TrainPreferenceModelOptions,
+  trainPreferenceModel,
+} from "./train-preference-model.js";
 import { winRateEvaluator } from "./win-rate.js";
 
 /** What all stages have in common. */
@@ -66,8 +74,7 @@ export async function trainRlhf(options: TrainRlhfOptions): Promise<RlhfRun> {
   checkKeys(options, OPTION_KEYS, "");
   const { folder, supervised: first, preferences: second, reinforcement: third = {}, ...shared } = options;
   if (typeof folder !== "string" || folder === "") throw wrongValue("folder", "the path of a folder", folder);
-  checkObject(first, "supervised");
-  checkObject(second, "preferences");
+  checkStages(options);
   const supervised = await trainSupervised({ ...shared, ...first, folder: `${folder}/sft` });
   if (!supervised.isFinished) return { isFinished: false, supervised };
   const { scoring, ...preferenceOptions } = second;
@@ -110,6 +117,34 @@ export async function trainRlhf(options: TrainRlhfOptions): Promise<RlhfRun> {
       }),
   });
   return { isFinished: reinforcement.isFinished, supervised, preferences, reinforcement };
+}
+
+/** What is wrong with a later stage shall be known before hours of an earlier one. */
+function checkStages(options: TrainRlhfOptions): void {
+  const { supervised, preferences, reinforcement = {}, ...shared } = options;
+  checkStage("supervised", supervised, () => checkSupervisedOptions({ ...shared, ...supervised }));
+  checkStage("preferences", preferences, () => {
+    const { scoring, ...others } = preferences;
+    checkPreferenceModelOptions({ ...shared, ...others });
+    checkChoice("scoring", scoring, Object.keys(SCORINGS));
+  });
+  checkStage("reinforcement", reinforcement, () => {
+    // Without `best`, as what it needs is measured by this function.
+    const { prompts, pattern, matchupSize, concurrency, prepare, best, ...settings } = reinforcement;
+    tournamentRewards({ compare: () => 0, pattern, matchupSize, concurrency, prepare });
+    checkCount(settings, "groupSize", 2);
+    checkReinforcementOptions({ ...shared, ...settings, environments: () => ({ group: () => undefined }) });
+  });
+}
+
+function checkStage(name: string, given: unknown, check: () => void): void {
+  checkObject(given, name);
+  try {
+    check();
+  } catch (error) {
+    if (!(error instanceof ValidationError)) throw error;
+    throw new ValidationError(`${name}.${error.field}`, `${name}: ${error.message}`);
+  }
 }
 
 /** The prompts that the preference model has learnt from, and what it has not: better answers to be compared with. */

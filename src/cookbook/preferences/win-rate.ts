@@ -1,4 +1,5 @@
 import type { Message, Renderer } from "../../renderers/index.js";
+import { wrongValue } from "../../wire/index.js";
 import { chat } from "../chat/index.js";
 import { checkWhole } from "../data/rows.js";
 import type { Evaluator } from "../evaluation/index.js";
@@ -34,6 +35,9 @@ export function winRateEvaluator({
   concurrency = 64,
   prepare,
 }: WinRateOptions): Evaluator {
+  if (typeof compare !== "function") throw wrongValue("compare", "a function of a comparison", compare);
+  if (!Array.isArray(comparisons) || comparisons.length === 0)
+    throw wrongValue("comparisons", "a list of at least one", comparisons);
   checkWhole("concurrency", concurrency, 1);
   const judge = bothWays(compare);
   return {
