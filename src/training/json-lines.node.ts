@@ -2,8 +2,8 @@ import { type FileHandle, open } from "node:fs/promises";
 import { TinkerError } from "../errors.js";
 
 const NEWLINE = 0x0a;
-/** Python writes these although JSON has no such numbers. */
-const PYTHON_NUMBER = /(?<=[:,[]\s*)(?:NaN|-?Infinity)(?=\s*[,}\]])/g;
+/** Python writes these although JSON has no such numbers. Looking back over spaces would take their number squared. */
+const PYTHON_NUMBER = /([:,[]\s*)(?:NaN|-?Infinity)(?=\s*[,}\]])/g;
 
 type Line = Readonly<Record<string, unknown>>;
 
@@ -96,7 +96,7 @@ function parse(content: Buffer, path: string): { lines: Line[]; bytes: number; l
 
 /** Also as Python writes it; undefined when it is no JSON object. */
 export function parseJsonObject(text: string): Line | undefined {
-  const value = parseJson(text) ?? parseJson(text.replaceAll(PYTHON_NUMBER, "null"));
+  const value = parseJson(text) ?? parseJson(text.replaceAll(PYTHON_NUMBER, "$1null"));
   return typeof value === "object" && value !== null && !Array.isArray(value) ? (value as Line) : undefined;
 }
 

@@ -1,5 +1,6 @@
 import { parseJsonObject } from "../../training/json-lines.node.js";
 import type { Points, Series, SeriesStats } from "../api.js";
+import { textOf } from "./shown-message.js";
 
 const MAX_METRICS = 1000;
 const MAX_TEXT_LENGTH = 200;
@@ -164,9 +165,8 @@ export class MetricsColumns {
 
   #addText(name: string, value: unknown): void {
     if (!Object.hasOwn(this.texts, name) && Object.keys(this.texts).length >= MAX_METRICS) return;
-    const text = typeof value === "string" ? value : JSON.stringify(value);
     Object.defineProperty(this.texts, name, {
-      value: text.slice(0, MAX_TEXT_LENGTH),
+      value: textOf(value).slice(0, MAX_TEXT_LENGTH),
       enumerable: true,
       configurable: true,
       writable: true,

@@ -36,13 +36,13 @@ function nodeOf(node: Element | string, depth: number, budget: { left: number })
   budget.left -= 1;
   if (budget.left < 0 || depth > MAX_DEPTH) return undefined;
   if (typeof node === "string") return textNode(node);
-  if (typeof node !== "object" || node === null || UNSEEN.test(String(node.tag))) return undefined;
+  if (typeof node !== "object" || node === null || UNSEEN.test(tagOf(node))) return undefined;
   const messages = node.data?.type === "conversation" ? shownMessages(node.data.messages) : undefined;
   if (messages !== undefined) return { messages };
   if (node.tag === "table") return { rows: rowsOf(node) };
-  if (LEAF.test(String(node.tag))) return textNode(textIn(node));
+  if (LEAF.test(tagOf(node))) return textNode(textIn(node));
   const heading = childrenOf(node).find(
-    (child) => typeof child === "object" && HEADING.test(String(child?.tag)),
+    (child) => typeof child === "object" && child !== null && HEADING.test(tagOf(child)),
   );
   const children = childrenOf(node)
     .filter((child) => child !== heading)
@@ -66,7 +66,7 @@ function rowsOf(table: Element): readonly (readonly string[])[] {
       rows.push(
         childrenOf(node)
           .filter((cell) => typeof cell === "object")
-          .map(textIn),
+          .map((cell) => textIn(cell)),
       );
     else for (const child of childrenOf(node)) visit(child, depth + 1);
   };
@@ -82,6 +82,10 @@ function textIn(node: Element | string, depth = 0): string {
     .join("");
 }
 
+function tagOf({ tag }: Element): string {
+  return typeof tag === "string" ? tag : "";
+}
+
 function childrenOf(node: Element): readonly (Element | string)[] {
   return Array.isArray(node.children) ? node.children : [];
 }
@@ -89,6 +93,6 @@ function childrenOf(node: Element): readonly (Element | string)[] {
 /** Texts are HTML there: what is written as an entity is a character, what is a tag is look. */
 function plainText(html: string): string {
   return html
-    .replaceAll(/<[^>]*>/g, "")
+    .replaceAll(/<[^<>]*>/g, "")
     .replaceAll(/&(lt|gt|amp|quot|nbsp|#x27|#39);/g, (_, name: string) => ENTITIES[name]!);
 }

@@ -13,7 +13,7 @@ import type {
   ShownTurn,
 } from "../api.js";
 import { fileOf, type RunFolder } from "./run-folders.js";
-import { shownMessages } from "./shown-message.js";
+import { shownMessages, textOf } from "./shown-message.js";
 import { shownTokens } from "./shown-tokens.js";
 
 const MAX_SAMPLES = 2000;
@@ -137,12 +137,12 @@ function summaryOf(line: Line, place: number): SampleSummary {
     place,
     group: numberOf(line["group_idx"]) ?? 0,
     index: numberOf(line["traj_idx"]) ?? numberOf(line["index"]) ?? place,
-    tags: Array.isArray(line["tags"]) ? line["tags"].map(String) : [],
+    tags: Array.isArray(line["tags"]) ? line["tags"].map(textOf) : [],
     ...(total === undefined ? {} : { reward: numberOf(total) ?? null }),
     ...(typeof reason === "string" ? { stopReason: reason } : {}),
     turnCount: steps.length,
     tokenCount: Array.isArray(weights)
-      ? weights.filter((weight) => weight > 0).length
+      ? weights.filter((weight) => typeof weight === "number" && weight > 0).length
       : steps.reduce((sum, step) => sum + (numberOf(step["ac_len"]) ?? 0), 0),
   };
 }
@@ -207,10 +207,5 @@ function numbersOf(value: unknown): Readonly<Record<string, number | null>> {
 }
 
 function textsOf(value: unknown): Readonly<Record<string, string>> {
-  return Object.fromEntries(
-    Object.entries(value ?? {}).map(([name, item]) => [
-      name,
-      typeof item === "string" ? item : JSON.stringify(item),
-    ]),
-  );
+  return Object.fromEntries(Object.entries(value ?? {}).map(([name, item]) => [name, textOf(item)]));
 }

@@ -1,0 +1,102 @@
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import type { ReportNode, RunList, RunMetrics, Sample, SampleList } from "../../src/dashboard/api.js";
+import { createDashboard, type Dashboard } from "../../src/dashboard/index.js";
+
+/** Deeper than a call stack is. */
+const DEEP = `${"[".repeat(100_000)}${"]".repeat(100_000)}`;
+const NO_TEXT = '{"toString":1,"valueOf":1}';
+
+describe("a dashboard over files that want to harm it", () => {
+  let runs: string;
+  let dashboard: Dashboard;
+  beforeEach(() => {
+    runs = mkdtempSync(join(tmpdir(), "tinkerts-hostile-"));
+    dashboard = createDashboard({ folders: [runs] });
+  });
+  afterEach(() => {
+    dashboard.close();
+    rmSync(runs, { recursive: true, force: true });
+  });
+
+  function write(path: string, text: string): void {
+    mkdirSync(join(runs, path, ".."), { recursive: true });
+    writeFileSync(join(runs, path), text);
+  }
+
+  async function ask<T>(path: string): Promise<T> {
+    const answer = await dashboard.fetch(
+      new Request(`http://127.0.0.1/api/${path}`, {
+        headers: { authorization: `Bearer ${dashboard.token}` },
+      }),
+    );
+    const body = await answer.json();
+    expect({ path, status: answer.status, body }).toMatchObject({ status: 200 });
+    return body as T;
+  }
+
+  async function idOf(name: string): Promise<string> {
+    const list = await ask<RunList>("runs");
+    return list.runs.find((run) => run.name === name)!.id;
+  }
+
+  it("is not held up by a line of a million spaces", async () => {
+    write(
+      "one/metrics.jsonl",
+      `{"step":0,"loss":1}\n{"step":${" ".repeat(1_000_000)}1,"loss":NaN\n{"step":2,"loss":NaN}\n`,
+    );
+    const startedMs = performance.now();
+    const metrics = await ask<RunMetrics>(`runs/${await idOf("one")}/metrics`);
+    expect(performance.now() - startedMs).toBeLessThan(5000);
+    expect(metrics).toMatchObject({
+      rows: 2,
+      badLines: 1,
+      series: { loss: { steps: [0, 2], values: [1, null] } },
+    });
+  });
+
+  it("reads on behind values that nest deeper than a stack", async () => {
+    write("one/metrics.jsonl", `{"step":0,"loss":1,"deep":${DEEP}}\n{"step":1,"loss":2}\n`);
+    const path = `runs/${await idOf("one")}/metrics`;
+    for (const _ of [1, 2])
+      expect(await ask<RunMetrics>(path)).toMatchObject({
+        rows: 2,
+        texts: { deep: expect.stringContaining("nested") },
+      });
+  });
+
+  it("shows samples whose fields are anything but what they should be", async () => {
+    write("one/metrics.jsonl", "");
+    const good = '{"group_idx":1,"total_reward":1,"steps":[]}';
+    const bad = `{"tags":[${NO_TEXT},${DEEP}],"weights":[${NO_TEXT},1],"steps":[{"logs":{"a":${DEEP}},"metrics":${DEEP}}],"messages":[{"content":[${DEEP}]}]}`;
+    write("one/iteration_000000/train_rollout_summaries.jsonl", `${good}\n${bad}\n`);
+    const path = `runs/${await idOf("one")}/samples`;
+    expect(await ask<SampleList>(`${path}?step=0`)).toMatchObject({
+      samples: [{ group: 1 }, { tokenCount: 1 }],
+    });
+    expect((await ask<Sample>(`${path}/1?step=0`)).messages).toHaveLength(1);
+  });
+
+  it("shows reports whatever their elements are, with every cell of a wide table", async () => {
+    const cells = Array.from({ length: 40 }, (_, column) => `{"tag":"td","children":["${column}"]}`).join();
+    const children = [
+      `{"tag":${NO_TEXT},"children":["odd"]}`,
+      "null",
+      `{"tag":"p","children":["${"<".repeat(500_000)}"]}`,
+      `{"tag":"table","children":[{"tag":"tr","children":[${cells}]}]}`,
+    ];
+    write("one/metrics.jsonl", "");
+    write(
+      "one/iteration_000000/train_logtree.json",
+      `{"title":"t","root":{"tag":"div","children":[${children}]}}`,
+    );
+    const id = await idOf("one");
+    const startedMs = performance.now();
+    const report = JSON.stringify(await ask<ReportNode>(`runs/${id}/reports/train?step=0`));
+    expect(performance.now() - startedMs).toBeLessThan(5000);
+    expect(report).toContain('"odd"');
+    expect(report).toContain('"38","39"');
+  });
+});
