@@ -62,8 +62,8 @@ const HEADLINES: readonly (readonly [label: string, metric: string])[] = [
   ["loss", "train_mean_nll"],
   ["loss", "dpo_loss"],
   ["accuracy", "accuracy"],
-  ["reward", "env/all/reward/total"],
   ["teacher kl", "teacher_kl"],
+  ["reward", "env/all/reward/total"],
 ];
 
 function isEvaluation(metric: string): boolean {
@@ -87,7 +87,11 @@ function progressLine(
   const add = (label: string, value: MetricValue | undefined) => {
     if (typeof value === "number") parts.push(`${label} ${value.toFixed(4)}`);
   };
-  for (const [label, name] of HEADLINES) add(label, metrics[name]);
+  for (const [label, name] of HEADLINES) {
+    // A model that only learns from its teacher is rewarded by nobody.
+    const isUnrewarded = metrics["teacher_kl"] !== undefined && metrics[name] === 0;
+    if (!isUnrewarded) add(label, metrics[name]);
+  }
   for (const [name, value] of Object.entries(metrics))
     if (isEvaluation(name) && !isDetail(name)) add(name, value);
   if (!isAfterLast && secondsLeft !== undefined && secondsLeft > 0)
