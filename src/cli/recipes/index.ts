@@ -34,6 +34,10 @@ export const RECIPES: Readonly<
     summary: "preferences: a tournament among answers that the shorter one wins",
     load: () => import("./shorter.js"),
   },
+  distillation: {
+    summary: "a teacher: a trained checkpoint says of each token what it would have said",
+    load: () => import("./distillation.js"),
+  },
   "prompt-distillation": {
     summary: "a teacher: the model itself with instructions, learnt without them",
     load: () => import("./prompt-distillation.js"),
