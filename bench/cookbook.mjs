@@ -5,16 +5,15 @@
 // Bars: rendering at least 3 times the Python cookbook, the engine busy at least 95% of the time, the run no slower.
 // TINKERTS_PYTHON names a Python with tinker-cookbook; without it ours is measured alone.
 // Needs a build: npm run build.
-import { execFileSync, spawn } from "node:child_process";
 import { mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 import { conversations, datumFromExample, toExamples, trainSupervised } from "../dist/cookbook/index.js";
 import { ServiceClient } from "../dist/index.js";
 import { getRenderer } from "../dist/renderers/index.js";
 import { loadTokenizer } from "../dist/tokenizers/index.js";
+import { MeasuredServer, python, round, takeBest } from "./cookbook/peers.mjs";
 
 const MODEL = "tinkerts/nano";
 const RENDER_BAR = 3;
@@ -32,8 +31,6 @@ const SETTINGS = {
   turns: 2,
 };
 
-const file = (name) => fileURLToPath(new URL(`./cookbook/${name}`, import.meta.url));
-const python = process.env.TINKERTS_PYTHON;
 const folder = mkdtempSync(join(tmpdir(), "tinkerts-bench-"));
 const rowsFile = join(folder, "rows.jsonl");
 const rows = Array.from({ length: SETTINGS.rows }, (_, row) => conversation(row));
@@ -42,22 +39,16 @@ writeFileSync(rowsFile, rows.map((row) => `${JSON.stringify(row)}\n`).join(""));
 mkdirSync(join(folder, "tinkerts"));
 symlinkSync(fileURLToPath(new URL("../models/nano", import.meta.url)), join(folder, MODEL));
 
-const server = spawn(process.execPath, [file("server.mjs")], { stdio: ["pipe", "pipe", "inherit"] });
-const answers = createInterface({ input: server.stdout })[Symbol.asyncIterator]();
-const answer = async () => JSON.parse((await answers.next()).value);
+const server = await MeasuredServer.start();
 try {
-  const backend = await answer();
-  const ours = { rowsPerSecond: await renderRate(), seconds: Number.POSITIVE_INFINITY };
-  const theirs = python && {
-    rowsPerSecond: runPython(backend, "render", rowsFile).rowsPerSecond,
-    seconds: Number.POSITIVE_INFINITY,
-  };
+  const ours = { rowsPerSecond: await renderRate() };
+  const theirs = python && { rowsPerSecond: runPython("render", rowsFile).rowsPerSecond };
   // In turns, and the best of each: other work on the machine hits both alike.
   for (let turn = 0; turn < SETTINGS.turns; turn += 1) {
-    takeBest(ours, await measured(() => train(backend, join(folder, `tinkerts-${turn}`))));
+    takeBest(ours, await server.measured(() => train(server.backend, join(folder, `tinkerts-${turn}`))));
     if (theirs) {
       const args = ["train", rowsFile, join(folder, `python-${turn}`)];
-      takeBest(theirs, await measured(() => runPython(backend, ...args)));
+      takeBest(theirs, await server.measured(() => runPython(...args)));
     }
   }
   const faster = theirs && ours.rowsPerSecond / theirs.rowsPerSecond;
@@ -85,7 +76,7 @@ try {
     }),
   );
 } finally {
-  server.stdin.end();
+  server.close();
   rmSync(folder, { recursive: true, force: true });
 }
 
@@ -117,10 +108,6 @@ async function renderRate() {
   return (1000 * rows.length) / bestMs;
 }
 
-function takeBest(figures, run) {
-  if (run.seconds < figures.seconds) Object.assign(figures, run);
-}
-
 async function train({ baseURL, apiKey }, runFolder) {
   const { testSize, batchSize, epochs, rank, evaluateEvery, saveEvery, maxLength } = SETTINGS;
   const service = new ServiceClient({ baseURL, apiKey });
@@ -140,34 +127,8 @@ async function train({ baseURL, apiKey }, runFolder) {
   return { seconds, steps: run.steps };
 }
 
-function runPython({ baseURL, apiKey }, ...args) {
+function runPython(...args) {
   const shims = fileURLToPath(new URL("../test/conformance/python/shims", import.meta.url));
-  const output = execFileSync(python, [file("client.py"), ...args], {
-    cwd: folder,
-    encoding: "utf8",
-    stdio: ["ignore", "pipe", "ignore"],
-    maxBuffer: 1 << 28,
-    env: {
-      ...process.env,
-      SHIMS: shims,
-      SETTINGS: JSON.stringify(SETTINGS),
-      TINKER_BASE_URL: baseURL,
-      TINKER_API_KEY: apiKey,
-    },
-  });
-  return JSON.parse(output.trim().split("\n").at(-1));
-}
-
-/** What the engine did meanwhile. */
-async function measured(work) {
-  server.stdin.write("\n");
-  await answer();
-  const result = await work();
-  server.stdin.write("\n");
-  const { busyMs, wallMs } = await answer();
-  return { ...result, busy: busyMs / wallMs };
-}
-
-function round(value) {
-  return Math.round(value * 1000) / 1000;
+  const env = { SHIMS: shims, SETTINGS: JSON.stringify(SETTINGS) };
+  return server.runPython("./client.py", args, { cwd: folder, env });
 }

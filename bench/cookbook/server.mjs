@@ -1,8 +1,12 @@
 // The built-in backend in a process of its own, which counts how long its engine works. A line on the standard input
-// asks for what was counted since the last one.
+// asks for what was counted since the last one, and for what it keeps in memory.
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { startEngine } from "../../dist/local/engine/index.js";
 import { defaultModel, startLocalBackend } from "../../dist/local/index.js";
+import { TINY_MODEL, writeTinyModel } from "../../test/faults/shared/tiny-model.mjs";
 
 const WORK = new Set(["forwardBackward", "optimStep", "exportAdapter", "cloneAdapter", "sample"]);
 
@@ -24,8 +28,11 @@ function end() {
   counted.lastMs = now;
 }
 
+const tinyFolder = mkdtempSync(join(tmpdir(), "tinkerts-tiny-"));
+await writeTinyModel(tinyFolder);
+const models = [defaultModel, { name: TINY_MODEL, path: tinyFolder }];
 // One thread for the engine: what is measured is whether it has work, not how fast it does it.
-const engine = await startEngine({ models: [defaultModel], threads: 1 });
+const engine = await startEngine({ models, threads: 1 });
 const watched = new Proxy(engine, {
   get(target, name) {
     const value = target[name];
@@ -43,6 +50,12 @@ createInterface({ input: process.stdin })
   .on("line", () => {
     const { busyMs, firstMs = 0, lastMs = 0 } = counted;
     counted = { busyMs: 0, firstMs: undefined, lastMs: undefined };
-    console.log(JSON.stringify({ busyMs, wallMs: lastMs - firstMs }));
+    globalThis.gc();
+    const { heapUsed, external, rss } = process.memoryUsage();
+    const memory = { keptBytes: heapUsed + external, rssBytes: rss };
+    console.log(JSON.stringify({ busyMs, wallMs: lastMs - firstMs, memory }));
   })
-  .on("close", () => void backend.close());
+  .on("close", async () => {
+    await backend.close();
+    rmSync(tinyFolder, { recursive: true, force: true });
+  });
