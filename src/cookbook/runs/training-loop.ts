@@ -212,6 +212,7 @@ export class TrainingLoop<State> {
       case "checkpoint":
         this.#obsolete = this.#checkpoints.at(-1)?.rolling ? this.#checkpoints.at(-1) : this.#obsolete;
         this.#checkpoints.push(event.checkpoint);
+        this.#forgetBefore(event.checkpoint.batch);
         if (event.checkpoint.final) this.#deleteObsolete(Number.POSITIVE_INFINITY);
         break;
       case "restored":
@@ -233,6 +234,13 @@ export class TrainingLoop<State> {
       default:
         event satisfies never;
     }
+  }
+
+  /** A run goes back to checkpoints alone. */
+  #forgetBefore(batch: number): void {
+    const saved = new Set(this.#checkpoints.map((checkpoint) => checkpoint.batch));
+    for (const each of this.#progress.keys())
+      if (each < batch && !saved.has(each)) this.#progress.delete(each);
   }
 
   #logMetrics(metrics: RunMetrics, step: number, isRepeated: boolean): void {
