@@ -5,6 +5,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
 import {
   type EnvironmentOptions,
+  environmentEvaluator,
   type PolicyLoss,
   type ReinforcementMode,
   type ReinforcementSettings,
@@ -205,6 +206,39 @@ describe.each(MODES)("the %s loop", (mode) => {
     await expectClosed(world);
     // An unhandled rejection would fail the test run.
     if (mode === "streamed") await vi.waitFor(() => expect(ended.pass).toBe(true));
+  });
+
+  it("closes the environments that its evaluators have made, and not those that they were given", async () => {
+    const [made, given] = [new FaultyWorld(), new FaultyWorld()];
+    const shared = { numGroups: 2, renderer, maxTokens: 2 };
+    const evaluators = [
+      environmentEvaluator({ ...shared, environments: () => made }),
+      environmentEvaluator({ ...shared, name: "given", environments: given }),
+    ];
+    await train(new FaultyWorld(), { mode, evaluators });
+    await expectClosed(made);
+    expect(given).toMatchObject({ open: 0, isClosed: false });
+    made.isClosed = false;
+    await expect(
+      train(new FaultyWorld(), { mode, evaluators, onRollouts: broken, evaluateEvery: 1 }),
+    ).rejects.toThrow("it broke");
+    expect(made.isClosed).toBe(true);
+  });
+
+  it("goes back to a checkpoint with its groups, also where it has no folder", async () => {
+    const seen: [number, number][] = [];
+    const run = await train(new FaultyWorld({ step: ({ member }) => member }), {
+      mode,
+      save: { everySteps: 2 },
+      onRollouts: ({ step, groups }) => {
+        seen.push([step, groups[0]!.index]);
+        if (step === 3 && seen.length === 4) throw new APIConnectionError("The server is gone.");
+      },
+    });
+    expect(run).toMatchObject({ isFinished: true, restores: 1 });
+    // To the first checkpoint, where the second was not written down yet.
+    const again = seen[4]![0] === 0 ? [0, 1, 2, 3] : [2, 3];
+    expect(seen).toEqual([0, 1, 2, 3, ...again].map((step) => [step, step * GROUPS]));
   });
 
   it("counts what failed once, also in steps that are trained again or in another process", async () => {

@@ -383,7 +383,10 @@ describe("options", () => {
     const endless = (function* () {
       for (;;) yield sum(0);
     })();
-    const source: GroupSource = { group: () => undefined };
+    let closed = 0;
+    const source: GroupSource = { group: () => undefined, close: () => void closed++ };
+    await planReinforcement({ service, model: "tinkerts/nano", environments: source, steps: 1 });
+    expect(closed).toBe(0);
     const refused: [Overrides | object, RegExp][] = [
       [{ problems: undefined }, /^problems must be a list of problems/],
       [{ problems: [] }, /^problems must not be empty/],

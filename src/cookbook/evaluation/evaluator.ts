@@ -18,6 +18,8 @@ export interface Evaluator {
   readonly name: string;
   /** The metrics, by the names they are logged under. */
   evaluate(context: EvaluationContext): Promise<Readonly<Record<string, number>>>;
+  /** Gives back what measuring took. Called when a run that has it is over, however it ended; it may be used again. */
+  close?(): void | Promise<void>;
 }
 
 /** What `evaluate` takes, but for the sampler, which training gives, and the folder. */

@@ -1,3 +1,4 @@
+import type { SamplingClient } from "../../clients/index.js";
 import { ValidationError } from "../../errors.js";
 import type { Renderer } from "../../renderers/index.js";
 import { untilAborted } from "../../transport/index.js";
@@ -7,6 +8,7 @@ import type { GroupSource, Problem, TrajectoryGroup } from "../environments/inde
 import { inParallel } from "../evaluation/evaluate.js";
 import type { Evaluator } from "../evaluation/index.js";
 import { FailureCounts, RolloutPool } from "../rollouts/index.js";
+import { closeEnvironment } from "../rollouts/run-rollout.js";
 import { checkSettings } from "../rollouts/settings.js";
 import { checkStrategy } from "../rollouts/strategies.js";
 import { checkCount } from "../runs/options.js";
@@ -61,15 +63,21 @@ export function environmentEvaluator<P extends Problem>(options: EnvironmentEval
   if (typeof name !== "string" || !NAME.test(name))
     throw wrongValue("name", "letters, digits, dots and dashes", name);
   let opened: Promise<GroupSource> | undefined;
+  const open = async (sampler: SamplingClient) =>
+    openSource(options, {
+      renderer: typeof renderer === "object" ? renderer : await rendererOf(sampler, renderer),
+      groupSize,
+      seed,
+    });
   return {
     name,
     evaluate: async ({ sampler, step, folder, signal = new AbortController().signal }) => {
-      opened ??= openSource(options, {
-        renderer: typeof renderer === "object" ? renderer : await rendererOf(sampler, renderer),
-        groupSize,
-        seed,
+      opened ??= open(sampler);
+      const opening = opened;
+      opening.catch(() => {
+        if (opened === opening) opened = undefined;
       });
-      const source = await untilAborted(opened, signal);
+      const source = await untilAborted(opening, signal);
       const model = await sampler.getBaseModel();
       const pool = new RolloutPool();
       const groups: TrajectoryGroup[] = [];
@@ -94,6 +102,16 @@ export function environmentEvaluator<P extends Problem>(options: EnvironmentEval
       for (const group of all) failures.add(group);
       const metrics = { ...trajectoryMetrics(all), ...failures.metrics() };
       return Object.fromEntries(Object.entries(metrics).map(([key, value]) => [`${name}/${key}`, value]));
+    },
+    close: async () => {
+      // A source that was given is not ours, and a generator could not be begun anew.
+      if (typeof options.environments !== "function") return;
+      const closed = opened;
+      opened = undefined;
+      await closed?.then(
+        (source) => closeEnvironment(source),
+        () => {},
+      );
     },
   };
 }

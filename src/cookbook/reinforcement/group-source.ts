@@ -41,7 +41,7 @@ type NoProblems = { readonly [K in keyof Omit<ProblemOptions<Problem>, "environm
 
 /** Environments of any kind. */
 export interface EnvironmentOptions extends NoProblems {
-  /** The groups themselves, or what makes them once the renderer is known. */
+  /** The groups themselves, or what makes them once the renderer is known. A run closes them when it is over. */
   readonly environments: GroupSource | ((context: EnvironmentsContext) => GroupSource | Promise<GroupSource>);
 }
 

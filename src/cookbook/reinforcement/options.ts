@@ -84,7 +84,10 @@ export interface ReinforcementSettings extends RunOptions, ActingOptions {
   readonly minibatches?: number | undefined;
   /** Steps that the weights which sample may be behind, in the asynchronous mode. Default: 1. */
   readonly maxStepsOffPolicy?: number | undefined;
-  /** Told the episodes of each step, once all of them are there. What it throws ends the run. */
+  /**
+   * Told the episodes of each step, once all of them are there; again where a step is trained again after a failure. What
+   * it throws ends the run.
+   */
   readonly onRollouts?: ((rollouts: StepRollouts) => void | Promise<void>) | undefined;
 }
 

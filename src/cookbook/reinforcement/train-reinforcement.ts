@@ -72,7 +72,8 @@ export async function planKind<P extends Problem>(
   kind: ReinforcementKind,
 ): Promise<RunPlan> {
   const { source, config, description } = await prepare(options, kind);
-  await closeEnvironment(source);
+  // Groups that were given are still to be trained on.
+  if (source !== options.environments) await closeEnvironment(source);
   return { config, description };
 }
 

@@ -104,6 +104,8 @@ export async function runTraining<State>(spec: TrainingSpec<State>): Promise<Fin
       config,
     };
   } finally {
+    // What is trained is none the worse for an evaluator that cannot be closed.
+    await Promise.allSettled((options.evaluators ?? []).map(async (evaluator) => evaluator.close?.()));
     await logger.close();
     await folder?.close();
   }
