@@ -2,6 +2,7 @@ import { describe, expect, it } from "vitest";
 import { characterVocabulary } from "../../../test/conformance/vocabularies.js";
 import { getRenderer, rendererNames } from "../../renderers/index.js";
 import { comparisonMessages, labelDatum, renderComparison } from "./comparison-format.js";
+import { pairData } from "./pairs.js";
 
 const COMPARISON = {
   prompt: [{ role: "user", content: "1+1=" }],
@@ -10,6 +11,27 @@ const COMPARISON = {
 };
 const names = rendererNames().filter((name) => name !== "template");
 const rendererOf = (name: string) => getRenderer(name, characterVocabulary(name).tokenizer);
+
+describe("a comparison that dpoLoss learns from", () => {
+  const renderer = rendererOf("qwen3_instruct");
+  const answersOf = (label: "A" | "B" | "Tie") =>
+    pairData({ ...COMPARISON, label }, renderer).map(({ lossFnInputs: { targetTokens, weights } }) =>
+      renderer.tokenizer.decode([...targetTokens!.toDense().data].filter((_, at) => weights!.data[at]! > 0)),
+    );
+
+  it("has the better answer first, and its weights on the answers alone", () => {
+    expect(answersOf("A").map((answer) => answer[0])).toEqual(["2", "3"]);
+    expect(answersOf("B")).toEqual(answersOf("A").toReversed());
+    const [tied] = pairData({ ...COMPARISON, label: "Tie" }, renderer);
+    expect([...tied!.lossFnInputs["preference"]!.data]).toEqual([0.5]);
+  });
+
+  it("has nothing where the answers are the same, or are cut off", () => {
+    const same = { ...COMPARISON, completionB: COMPARISON.completionA, label: "A" } as const;
+    expect(pairData(same, renderer)).toEqual([]);
+    expect(pairData({ ...COMPARISON, label: "A" }, renderer, { maxLength: 3 })).toEqual([]);
+  });
+});
 
 describe("a comparison that a preference model reads", () => {
   it("is a conversation with headings", () => {

@@ -20,6 +20,7 @@ export {
   type SimpoLossOptions,
   simpoLoss,
 } from "./pair-losses.js";
+export { pairData } from "./pairs.js";
 export {
   bothWays,
   type Compare,

@@ -9,6 +9,15 @@ import { type LabeledComparison, swapComparison } from "./comparison.js";
 const EVEN = Float32Array.of(0.5);
 
 /** A comparison as the two datums of `dpoLoss`, the better answer first; none where there is nothing to tell apart. */
+export function pairData(
+  comparison: LabeledComparison,
+  renderer: Renderer,
+  { maxLength }: { readonly maxLength?: number | undefined } = {},
+): readonly Datum[] {
+  return renderPair(comparison, { renderer, maxLength }).data;
+}
+
+/** The same, with what a run counts. */
 export function renderPair(comparison: LabeledComparison, { renderer, maxLength }: Rendering): RenderedRow {
   const { completionA, completionB, label, ...others } =
     comparison.label === "B" ? swapComparison(comparison) : comparison;
