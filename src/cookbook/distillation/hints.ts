@@ -104,6 +104,8 @@ export async function hintedLogprobs(datum: RolloutDatum, reading: HintedReading
   const logprobs = new Array<number | undefined>(datum.mask.length).fill(undefined);
   if (sequence === undefined) return { logprobs, isCut };
   const scores = await teacher.computeLogprobs(sequence, { signal });
-  for (const position of taught) logprobs[position] = scores[prompt.length + position - first] ?? undefined;
+  // Counted from the end: some servers leave out the first token, which has none.
+  const answerAt = prompt.length + scores.length - sequence.length;
+  for (const position of taught) logprobs[position] = scores[answerAt + position - first] ?? undefined;
   return { logprobs, isCut };
 }

@@ -1,6 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { ModelInput } from "../../wire/index.js";
 import type { RolloutDatum } from "../reinforcement/index.js";
+import { hintedLogprobs } from "./hints.js";
 import { teacherPenalty } from "./teacher-penalty.js";
 
 describe("teacherPenalty", () => {
@@ -50,5 +51,16 @@ describe("teacherPenalty", () => {
       "gone",
     );
     expect(untouched).toEqual([datum(0), datum(1)]);
+  });
+
+  it("with a hint finds each token behind the teacher's prompt, also where a server leaves out the first", async () => {
+    const prompt = ModelInput.fromInts([7, 8, 9, 10]);
+    const scores = [null, -0.1, -0.2, -0.3, -3, -4];
+    for (const found of [scores, scores.slice(1)]) {
+      const teacher = { computeLogprobs: async () => found, sample: () => expect.unreachable() };
+      const { logprobs, isCut } = await hintedLogprobs(datum(0), { teacher, prompt });
+      expect([...logprobs]).toEqual([undefined, -3, -4]);
+      expect(isCut).toBe(false);
+    }
   });
 });
