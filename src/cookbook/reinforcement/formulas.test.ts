@@ -298,7 +298,9 @@ describe("losses", () => {
     expect(() => policyLoss("importance_sampling", { beta: 1 } as never)).toThrow(
       "unknown field config.beta",
     );
-    expect(() => policyLoss("grpo" as never)).toThrow("name must be the name of a loss for episodes");
+    expect(() => policyLoss("grpo" as never)).toThrow(
+      "name must be one of importance_sampling, ppo, cispo, dro, gspo, dapo",
+    );
   });
 });
 
