@@ -22,6 +22,18 @@ export const RECIPES: Readonly<
     summary: "reinforcement: a model that forgets the carry learns to add, told only right or wrong",
     load: () => import("./addition.js"),
   },
+  "async-addition": {
+    summary: "reinforcement: the same beside its asynchronous form, both timed",
+    load: () => import("./async-addition.js"),
+  },
+  "guess-number": {
+    summary: "reinforcement over several turns: guessing a number by its hints",
+    load: () => import("./guess-number.js"),
+  },
+  "tool-use": {
+    summary: "reinforcement with a tool: calling it, and passing on what it says",
+    load: () => import("./tool-use.js"),
+  },
   "dpo-sums": {
     summary: "preferences: pairs of right and wrong sums, by DPO",
     load: () => import("./dpo-sums.js"),
