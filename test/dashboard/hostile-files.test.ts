@@ -1,9 +1,12 @@
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { execFileSync } from "node:child_process";
+import { mkdirSync, mkdtempSync, realpathSync, rmSync, utimesSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import type { ReportNode, RunList, RunMetrics, Sample, SampleList } from "../../src/dashboard/api.js";
 import { createDashboard, type Dashboard } from "../../src/dashboard/index.js";
+import { FileCache } from "../../src/dashboard/runs/file-cache.js";
+import { fileOf } from "../../src/dashboard/runs/run-folders.js";
 
 /** Deeper than a call stack is. */
 const DEEP = `${"[".repeat(100_000)}${"]".repeat(100_000)}`;
@@ -98,5 +101,49 @@ describe("a dashboard over files that want to harm it", () => {
     expect(performance.now() - startedMs).toBeLessThan(5000);
     expect(report).toContain('"odd"');
     expect(report).toContain('"38","39"');
+  });
+
+  it("opens no pipe, which would wait forever, and reads no folder as a file", async () => {
+    write("piped/checkpoints.jsonl", "");
+    execFileSync("mkfifo", ["metrics.jsonl", ".lock"], { cwd: join(runs, "piped") });
+    write("odd/checkpoints.jsonl", "");
+    mkdirSync(join(runs, "odd/metrics.jsonl"));
+    mkdirSync(join(runs, "odd/iteration_000000/train_rollout_summaries.jsonl"), { recursive: true });
+    for (const name of ["piped", "odd"])
+      expect(await ask<RunMetrics>(`runs/${await idOf(name)}/metrics`)).toMatchObject({ rows: 0 });
+  });
+
+  it("keeps metrics in memory as long as pages look at them, however many runs those are", async () => {
+    const names = Array.from({ length: 24 }, (_, run) => `run-${run}`);
+    for (const name of names) write(`${name}/metrics.jsonl`, '{"step":0,"loss":1}\n');
+    const { runs: listed } = await ask<RunList>("runs");
+    const generations = async () => {
+      const found: string[] = [];
+      for (const { id } of listed) found.push((await ask<RunMetrics>(`runs/${id}/metrics`)).generation);
+      return found;
+    };
+    expect(await generations()).toEqual(await generations());
+  });
+
+  it("lists the other runs where one can be read no longer, and those whose files are of another age", async () => {
+    write("one/metrics.jsonl", "");
+    const ages = [1e13, -1e13];
+    for (const [place, seconds] of ages.entries()) {
+      write(`aged-${place}/metrics.jsonl`, "");
+      utimesSync(join(runs, `aged-${place}/metrics.jsonl`), seconds, seconds);
+    }
+    const { runs: listed } = await ask<RunList>("runs");
+    expect(listed).toHaveLength(3);
+    for (const { updatedAt } of listed) expect(() => new Date(updatedAt).toISOString()).not.toThrow();
+    const cache = new FileCache(() => Promise.reject(new Error("EACCES")));
+    expect(
+      await cache.of(
+        { id: "", name: "one", path: join(runs, "one"), root: realpathSync(runs) },
+        "metrics.jsonl",
+      ),
+    ).toBe(undefined);
+    expect(await fileOf({ id: "", name: "tmp", path: runs, root: "/" }, "one/metrics.jsonl")).toMatch(
+      /one\/metrics/,
+    );
   });
 });

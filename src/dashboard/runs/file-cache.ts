@@ -12,7 +12,7 @@ export class FileCache<T> {
     this.#make = make;
   }
 
-  /** Undefined for a file that is not there. */
+  /** Undefined for a file that is not there, or that may not be read. */
   async of(folder: RunFolder, name: string): Promise<{ value: T; modifiedAt: number } | undefined> {
     const path = await fileOf(folder, name);
     const found = path === undefined ? undefined : await stat(path).catch(() => undefined);
@@ -26,7 +26,12 @@ export class FileCache<T> {
       const [oldest] = this.#entries.keys();
       if (this.#entries.size > MAX_ENTRIES && oldest !== undefined) this.#entries.delete(oldest);
     }
-    return { value: await entry.value, modifiedAt: found.mtimeMs };
+    try {
+      return { value: await entry.value, modifiedAt: found.mtimeMs };
+    } catch {
+      this.#entries.delete(path);
+      return undefined;
+    }
   }
 }
 

@@ -1,6 +1,6 @@
 import { createHash } from "node:crypto";
 import { type Dirent, readdirSync, realpathSync } from "node:fs";
-import { readdir, realpath } from "node:fs/promises";
+import { readdir, realpath, stat } from "node:fs/promises";
 import { basename, join, relative, sep } from "node:path";
 import { ValidationError } from "../../errors.js";
 
@@ -27,7 +27,7 @@ export class RunFolders {
   readonly roots: readonly string[];
   isCut = false;
   #found: ReadonlyMap<string, RunFolder> = new Map();
-  #scannedAt = Number.NEGATIVE_INFINITY;
+  #scanAgainAt = Number.NEGATIVE_INFINITY;
   #scanning: Promise<void> | undefined;
 
   constructor(folders: readonly string[]) {
@@ -44,7 +44,7 @@ export class RunFolders {
   }
 
   async list(): Promise<readonly RunFolder[]> {
-    if (performance.now() - this.#scannedAt > RESCAN_MS) {
+    if (performance.now() > this.#scanAgainAt) {
       this.#scanning ??= this.#scan().finally(() => {
         this.#scanning = undefined;
       });
@@ -60,6 +60,7 @@ export class RunFolders {
   }
 
   async #scan(): Promise<void> {
+    const startedAt = performance.now();
     const found = new Map<string, RunFolder>();
     let left = MAX_FOLDERS;
     const look = async (root: string, path: string, depth: number): Promise<void> => {
@@ -78,17 +79,26 @@ export class RunFolders {
     for (const root of this.roots) await look(root, root, 0);
     this.#found = found;
     this.isCut = left <= 0 || found.size >= MAX_RUNS;
-    this.#scannedAt = performance.now();
+    // Many folders take long, and whoever trains here needs the machine too.
+    const now = performance.now();
+    this.#scanAgainAt = now + Math.max(RESCAN_MS, 10 * (now - startedAt));
   }
 }
 
-/** The path of a run's file, if it lies where it seems to: a link may lead out of the given folders. */
-export async function fileOf(
+/** The path of what a run's folder holds, if it lies where it seems to: a link may lead out of the given folders. */
+export async function pathIn(
   { path, root }: RunFolder,
   ...names: readonly string[]
 ): Promise<string | undefined> {
   const real = await realpath(join(path, ...names)).catch(() => undefined);
-  return real?.startsWith(root + sep) ? real : undefined;
+  return real?.startsWith(root.endsWith(sep) ? root : root + sep) ? real : undefined;
+}
+
+/** The same of a file: whoever opens a pipe waits forever. */
+export async function fileOf(folder: RunFolder, ...names: readonly string[]): Promise<string | undefined> {
+  const path = await pathIn(folder, ...names);
+  const found = path === undefined ? undefined : await stat(path).catch(() => undefined);
+  return found?.isFile() ? path : undefined;
 }
 
 function idOf(path: string): string {

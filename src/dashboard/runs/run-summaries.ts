@@ -4,7 +4,7 @@ import { parseJsonObject } from "../../training/json-lines.node.js";
 import type { RunDetails, RunList, RunState, RunSummary } from "../api.js";
 import { FileCache, readEnd } from "./file-cache.js";
 import { MetricsColumns } from "./metrics-columns.js";
-import type { RunFolder, RunFolders } from "./run-folders.js";
+import { fileOf, type RunFolder, type RunFolders } from "./run-folders.js";
 
 /** The newest value of each metric stands in the last lines. */
 const METRICS_END_BYTES = 128 << 10;
@@ -13,6 +13,10 @@ const MAX_CONFIG_BYTES = 1 << 20;
 const LOG_END_BYTES = 32 << 10;
 /** A run of another program that wrote something so lately is taken to be running. */
 const RUNNING_MS = 120_000;
+/** The last moment that a date can be. */
+const MAX_DATE = 8.64e15;
+/** Pages that look at the same time are told the same. */
+const FRESH_MS = 500;
 /** What a run is about, the first that it has. */
 const HEADLINES = [
   /^env\/all\/reward\/total$/,
@@ -30,12 +34,25 @@ export class RunSummaries {
   readonly #configs = new FileCache(readConfig);
   readonly #metrics = new FileCache(readNewestMetrics);
   readonly #checkpoints = new FileCache(readCheckpoints);
+  #listed: Promise<RunList> | undefined;
+  #staleAt = 0;
 
   constructor(folders: RunFolders) {
     this.#folders = folders;
   }
 
-  async list(): Promise<RunList> {
+  /** Read once for all pages that look at this moment. */
+  list(): Promise<RunList> {
+    if (this.#listed === undefined || performance.now() > this.#staleAt) {
+      this.#staleAt = Number.POSITIVE_INFINITY;
+      this.#listed = this.#read().finally(() => {
+        this.#staleAt = performance.now() + FRESH_MS;
+      });
+    }
+    return this.#listed;
+  }
+
+  async #read(): Promise<RunList> {
     const folders = await this.#folders.list();
     const runs: RunSummary[] = [];
     for (const folder of folders) runs.push(await this.#summaryOf(folder));
@@ -65,11 +82,10 @@ export class RunSummaries {
       this.#metrics.of(folder, "metrics.jsonl"),
       this.#checkpoints.of(folder, "checkpoints.jsonl"),
       readdir(folder.path).catch(() => []),
-      holderOf(folder.path),
+      fileOf(folder, ".lock").then((lock) => (lock === undefined ? undefined : holderOf(folder.path))),
     ]);
-    const updatedAt = Math.max(
-      ...[config, metrics, checkpoints].map((file) => file?.modifiedAt ?? Number.NEGATIVE_INFINITY),
-    );
+    const writtenAt = [config, metrics, checkpoints].map((file) => file?.modifiedAt ?? 0);
+    const updatedAt = Math.min(Math.max(0, ...writtenAt), MAX_DATE);
     const isFinished = checkpoints?.value.some(isFinal) ?? false;
     return {
       id: folder.id,
@@ -93,7 +109,7 @@ export function isFinal({ name, final }: Readonly<Record<string, unknown>>): boo
 function stateOf(isFinished: boolean, isHeld: boolean, updatedAt: number): RunState {
   if (isHeld) return "running";
   if (isFinished) return "finished";
-  return Date.now() - updatedAt < RUNNING_MS ? "running" : "stopped";
+  return Math.abs(Date.now() - updatedAt) < RUNNING_MS ? "running" : "stopped";
 }
 
 async function readConfig(path: string): Promise<Readonly<Record<string, unknown>>> {

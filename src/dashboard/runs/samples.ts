@@ -12,7 +12,7 @@ import type {
   ShownToken,
   ShownTurn,
 } from "../api.js";
-import { fileOf, type RunFolder } from "./run-folders.js";
+import { fileOf, pathIn, type RunFolder } from "./run-folders.js";
 import { shownMessages, textOf } from "./shown-message.js";
 import { shownTokens } from "./shown-tokens.js";
 
@@ -32,7 +32,7 @@ export async function readSampleIndex(folder: RunFolder): Promise<SampleIndex> {
   const steps: SampleStep[] = [];
   for (const name of await readdir(folder.path).catch(() => [])) {
     const [, number] = STEP_FOLDER.exec(name) ?? [];
-    const path = number === undefined ? undefined : await fileOf(folder, name);
+    const path = number === undefined ? undefined : await pathIn(folder, name);
     if (path === undefined) continue;
     const files = await readdir(path).catch(() => []);
     const splits = files.flatMap((file) =>

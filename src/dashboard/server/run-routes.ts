@@ -8,22 +8,24 @@ import type { DashboardParts } from "./app.js";
 
 const DEFAULT_POINTS = 2000;
 const MAX_POINTS = 20_000;
-/** Runs whose metrics stay in memory. */
-const MAX_METRICS_FILES = 16;
+/** Runs whose metrics stay in memory though nobody looks at them; those that a page follows stay anyway. */
+const MAX_IDLE_FILES = 16;
+const IDLE_MS = 30_000;
 
 /** The metrics of the runs that were looked at last. */
 export class MetricsFiles {
-  readonly #files = new Map<string, MetricsFile>();
+  readonly #files = new Map<string, { readonly file: MetricsFile; readonly usedAt: number }>();
 
   async of(folder: RunFolder): Promise<MetricsFile> {
     // The folder may have become a link since it was found.
     const path = (await fileOf(folder, "metrics.jsonl")) ?? "";
     const key = `${folder.id} ${path}`;
-    const file = this.#files.get(key) ?? new MetricsFile(folder.id, path);
+    const file = this.#files.get(key)?.file ?? new MetricsFile(folder.id, path);
+    const usedAt = performance.now();
     this.#files.delete(key);
-    this.#files.set(key, file);
-    const [oldest] = this.#files.keys();
-    if (this.#files.size > MAX_METRICS_FILES && oldest !== undefined) this.#files.delete(oldest);
+    this.#files.set(key, { file, usedAt });
+    for (const [other, { usedAt: lastAt }] of this.#files)
+      if (this.#files.size > MAX_IDLE_FILES && usedAt - lastAt > IDLE_MS) this.#files.delete(other);
     return file;
   }
 }

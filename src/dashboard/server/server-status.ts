@@ -21,14 +21,17 @@ export function serverName(server: TinkerServer | undefined): ServerName | undef
 /** What a server does at this moment, and what its lists say. */
 export function addServerRoute(app: Hono, { server }: DashboardParts): void {
   let slow: Promise<SlowAnswer> | undefined;
-  let askedAt = Number.NEGATIVE_INFINITY;
+  let askAgainAt = Number.NEGATIVE_INFINITY;
   app.get("/api/server", async (context) => {
     if (server === undefined) {
       return context.json({ server: undefined, models: [], sessions: [], usage: [] } satisfies ServerAnswer);
     }
-    if (slow === undefined || performance.now() - askedAt > SLOW_MS) {
-      askedAt = performance.now();
-      slow = readLists(server);
+    if (slow === undefined || performance.now() > askAgainAt) {
+      // A server that is gone answers late: it is not asked again before.
+      askAgainAt = Number.POSITIVE_INFINITY;
+      slow = readLists(server).finally(() => {
+        askAgainAt = performance.now() + SLOW_MS;
+      });
     }
     const answer: ServerAnswer = {
       server: serverName(server),
