@@ -93,6 +93,35 @@ describe.skipIf(isMissing)("the dashboard's page", () => {
     await stranger.getByRole("button", { name: "Open" }).click();
     await runLink(stranger, "taught").waitFor();
     await stranger.close();
+    // The address of this start, opened in the tab of one that ended.
+    const late = await browser.newPage();
+    await late.goto(new URL("/", dashboard.address).href);
+    await late.getByLabel("Address or token").waitFor();
+    await go(late, new URL(dashboard.address).hash);
+    await runLink(late, "taught").waitFor();
+    expect(late.url()).toMatch(/#\/runs$/);
+    await late.close();
+  });
+
+  it("shows a run that is asked for before it is there", async () => {
+    const path = folder("late");
+    const begin = () => {
+      mkdirSync(path);
+      writeFileSync(join(path, "metrics.jsonl"), '{"step": 0, "late_loss": 1}\n');
+    };
+    begin();
+    const page = await open();
+    await runLink(page, "late").waitFor();
+    const run = await idOf(page, "late");
+    rmSync(path, { recursive: true });
+    await runLink(page, "late").waitFor({ state: "detached" });
+    await go(page, `#/curves?run=${run}`);
+    await page.getByText("There is no such run, or no longer.").waitFor();
+    begin();
+    await page.getByRole("heading", { name: "late_loss" }).waitFor();
+    complaints.splice(0);
+    await page.close();
+    rmSync(path, { recursive: true });
   });
 
   it("lists runs with model, state, step and newest value; filters, sorts and compares them", async () => {
@@ -154,9 +183,12 @@ describe.skipIf(isMissing)("the dashboard's page", () => {
     await page.getByRole("slider", { name: /^loss/ }).waitFor();
     expect(await values()).toMatch(/loss\s+71\s+71\s+100\s+30/);
     const startedMs = performance.now();
-    log(30, ', "test/new": 5');
+    log(30, ', "test/new": 5, "__proto__": 6, "constructor": 7');
     await page.getByRole("heading", { name: "test/new" }).waitFor();
     expect(performance.now() - startedMs).toBeLessThan(2000);
+    // Metrics whose names every object has.
+    for (const name of ["__proto__", "constructor"])
+      await page.getByRole("heading", { name, exact: true }).waitFor();
     expect(await values()).toMatch(/loss\s+70\s+70\s+100\s+31/);
     appendFileSync(join(path, "metrics.jsonl"), '{"step": 31, "loss": NaN}\n');
     await page.getByText("1 value is not drawn: not a number, first at step 31").waitFor();

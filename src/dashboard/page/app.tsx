@@ -2,9 +2,10 @@ import type { ComponentType } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import type { DashboardInfo } from "../api.js";
 import { connection, goLive } from "./live.js";
+import { Problem } from "./parts/pieces.js";
 import { linkTo, type Route, useRoute } from "./route.js";
 import { askJson, giveToken, isRefused, takeToken } from "./server.js";
-import { Store, useStore } from "./store.js";
+import { problemOf, Store, useStore } from "./store.js";
 import { ThemeButton } from "./theme.js";
 import { CheckpointsView } from "./views/checkpoints.js";
 import { CurvesView } from "./views/curves.js";
@@ -39,12 +40,18 @@ export function App() {
   const route = useRoute();
   const refused = useStore(isRefused);
   const info = useStore(information);
+  const [problem, setProblem] = useState<string | undefined>(undefined);
   useEffect(() => {
     takeToken();
-    void askJson<DashboardInfo>("info").then((answer) => {
-      information.set(answer);
-      goLive();
-    });
+    // The address of another start at the same port changes nothing but what stands behind the #.
+    addEventListener("hashchange", () => takeToken() && location.reload());
+    askJson<DashboardInfo>("info").then(
+      (answer) => {
+        information.set(answer);
+        goLive();
+      },
+      (error: unknown) => setProblem(problemOf(error)),
+    );
   }, []);
   const shown = VIEWS.find(({ name }) => name === route.view) ?? VIEWS[0]!;
   useEffect(() => {
@@ -79,6 +86,7 @@ export function App() {
       </header>
       <main id="main" tabIndex={-1}>
         <h1 class="visually-hidden">{shown.title}</h1>
+        <Problem text={problem} />
         {info !== undefined && <shown.View route={route} info={info} />}
       </main>
     </>

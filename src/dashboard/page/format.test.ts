@@ -22,6 +22,8 @@ describe("what the page writes", () => {
       "11 s ago",
       "1 h ago",
     ]);
+    // Of a date that is none.
+    expect([age(Number.NaN), duration(Number.NaN)]).toEqual(["unknown", "unknown"]);
   });
 
   it("tells names apart by what they differ in, in whole words", () => {

@@ -27,6 +27,7 @@ export function wholeNumber(value: number): string {
 
 /** How long something took, in its two greatest units. */
 export function duration(seconds: number): string {
+  if (Number.isNaN(seconds)) return "unknown";
   if (seconds < 1) return `${seconds.toFixed(1)} s`;
   const index = UNITS.findIndex(([, length]) => seconds >= length);
   const [name, length] = UNITS[index]!;
@@ -39,6 +40,7 @@ export function duration(seconds: number): string {
 /** How long ago something was. */
 export function age(milliseconds: number, now = Date.now()): string {
   const seconds = Math.max(0, (now - milliseconds) / 1000);
+  if (Number.isNaN(seconds)) return "unknown";
   if (seconds < 10) return "just now";
   const index = UNITS.findIndex(([, length]) => seconds >= length);
   const [name, length] = UNITS[index]!;

@@ -58,6 +58,7 @@ function reopen(): void {
 
 async function listen(signal: AbortSignal): Promise<void> {
   while (!signal.aborted) {
+    let isLost = true;
     try {
       await loadMissing();
       const query = new URLSearchParams();
@@ -69,13 +70,15 @@ async function listen(signal: AbortSignal): Promise<void> {
       connection.set("live");
       for await (const event of eventsOf<DashboardEvent>(response)) {
         if (signal.aborted) return;
-        if (!handle(event)) break;
+        if (handle(event)) continue;
+        isLost = false;
+        break;
       }
     } catch {
       // The stream is opened again below.
     }
     if (signal.aborted) return;
-    connection.set("lost");
+    if (isLost) connection.set("lost");
     await new Promise((resolve) => setTimeout(resolve, RETRY_MS));
   }
 }
@@ -85,7 +88,9 @@ function handle(event: DashboardEvent): boolean {
   switch (event.type) {
     case "runs":
       runList.set(event.list);
-      return true;
+      return !followed.some(
+        (run) => !metricsOf.value.has(run) && event.list.runs.some(({ id }) => id === run),
+      );
     case "stale":
       forget(event.run);
       return false;
@@ -109,16 +114,18 @@ function grow(growth: MetricsGrowth): boolean {
     forget(growth.run);
     return false;
   }
-  const series: Record<string, Series> = { ...before.series };
+  // A log may name a metric like something that every object has.
+  const grownSeries = new Map<string, Series>(Object.entries(before.series));
   for (const [name, added] of Object.entries(growth.series)) {
-    const known = series[name];
+    const known = grownSeries.get(name);
     const grown = known === undefined ? added : joined(known, added);
     if (grown === undefined || grown.steps.length > 3 * POINTS) {
       forget(growth.run);
       return false;
     }
-    series[name] = grown;
+    grownSeries.set(name, grown);
   }
+  const series = Object.fromEntries(grownSeries);
   const hasTimes = Object.values(series).some(({ times }) => times.length > 0);
   metricsOf.set(new Map(metricsOf.value).set(growth.run, { ...before, rows: growth.rows, hasTimes, series }));
   return true;

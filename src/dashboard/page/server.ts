@@ -6,16 +6,17 @@ const TOKEN = "tinkerts-token";
 export const isRefused = new Store(false);
 
 /** Takes the token out of the address, where nobody shall see it, and keeps it as long as this tab lives. */
-export function takeToken(): void {
+export function takeToken(): boolean {
   const found = /^#token=([\w-]+)$/.exec(location.hash);
-  if (found === null) return;
+  if (found === null) return false;
   sessionStorage.setItem(TOKEN, found[1]!);
   history.replaceState(null, "", "#/runs");
+  return true;
 }
 
 /** A token that somebody typed, or pasted with its address. */
 export function giveToken(text: string): void {
-  sessionStorage.setItem(TOKEN, /token=([\w-]+)/.exec(text)?.[1] ?? text.trim());
+  sessionStorage.setItem(TOKEN, /token=([\w-]+)/.exec(text)?.[1] ?? text.replaceAll(/[^\w-]/g, ""));
   location.reload();
 }
 

@@ -28,7 +28,7 @@ export function Tokens({
   readonly isTable: boolean;
 }) {
   if (isTable) return <TokenTable tokens={tokens} />;
-  const strongest = Math.max(1e-9, ...tokens.map(({ advantage }) => Math.abs(advantage ?? 0)));
+  const strongest = tokens.reduce((most, { advantage }) => Math.max(most, Math.abs(advantage ?? 0)), 1e-9);
   return (
     <div class="tokens text mono">
       {tokens.map((token, place) => (

@@ -10,7 +10,7 @@ import { Settings } from "../parts/settings.js";
 import { linkTo } from "../route.js";
 import { saveAs } from "../save.js";
 import { ask, askJson } from "../server.js";
-import { useAsked, useStore } from "../store.js";
+import { problemOf, useAsked, useStore } from "../store.js";
 import { MAX_COMPARED } from "./runs.js";
 
 type Range = readonly [number, number];
@@ -168,7 +168,7 @@ function RunKeys({
     <ul class="run-keys" aria-label="Runs">
       {ids.map((id, place) => {
         const run = runs[place];
-        const bad = metrics[place]?.badLines ?? 0;
+        const { badLines: bad = 0, leftOut = 0 } = metrics[place] ?? {};
         return (
           <li key={id}>
             <Swatch place={place} />
@@ -176,6 +176,7 @@ function RunKeys({
             {run && <span class={`state ${run.state}`}>{run.state}</span>}
             {run?.model && <span class="muted">{run.model}</span>}
             {run?.step !== undefined && <span class="muted">step {wholeNumber(run.step)}</span>}
+            {leftOut > 0 && <span class="tag">more metrics than are kept</span>}
             {bad > 0 && <span class="tag">{wholeNumber(bad)} unreadable lines</span>}
             {ids.length > 1 && (
               <a
@@ -388,8 +389,12 @@ function Texts({
 }
 
 async function saveCsv(ids: readonly string[], runs: readonly (RunSummary | undefined)[]): Promise<void> {
-  for (const [place, id] of ids.entries()) {
-    const response = await ask(`runs/${id}/metrics.csv`);
-    saveAs(await response.blob(), `${runs[place]?.name ?? id}.csv`);
+  try {
+    for (const [place, id] of ids.entries()) {
+      const response = await ask(`runs/${id}/metrics.csv`);
+      saveAs(await response.blob(), `${runs[place]?.name ?? id}.csv`);
+    }
+  } catch (error) {
+    loadProblem.set(problemOf(error));
   }
 }

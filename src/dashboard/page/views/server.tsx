@@ -10,10 +10,12 @@ const LOOK_MS = 1000;
 /** What the server does: queues, speed and memory of the built-in one, lists and usage of any. */
 export function ServerView() {
   const asked = useAsked((signal) => askJson<ServerAnswer>("server", { signal }), []);
+  // Asking again drops the question before, which a server that is gone answers late.
   useEffect(() => {
+    if (asked.isLoading) return;
     const timer = setInterval(() => !document.hidden && asked.again(), LOOK_MS);
     return () => clearInterval(timer);
-  }, []);
+  }, [asked.isLoading]);
   return (
     <Answer asked={asked}>
       {(answer) =>
