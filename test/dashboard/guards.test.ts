@@ -5,6 +5,7 @@ import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import type { RunList, SampleList } from "../../src/dashboard/api.js";
 import { createDashboard, startDashboard, type TinkerServer } from "../../src/dashboard/index.js";
+import { TinkerError } from "../../src/errors.js";
 
 const ORIGIN = "http://127.0.0.1:8643";
 
@@ -179,6 +180,40 @@ describe("a dashboard", () => {
     expect({ status: wrong.status, body: await wrong.json() }).toEqual({
       status: 400,
       body: { error: "Type final to delete it." },
+    });
+  });
+
+  it("hands out an archive once, by an address without a token, and says in the page what went wrong", async () => {
+    let isThere = true;
+    const server = {
+      address: "https://tinker.example",
+      rest: async () => ({
+        getCheckpointArchiveUrl: async () => {
+          if (isThere) return { url: "https://tinker.example/signed" };
+          throw new TinkerError("There is no such checkpoint.");
+        },
+      }),
+      fetch: async () =>
+        new Response("archive", { headers: { "content-length": "3", "content-encoding": "gzip" } }),
+    } as unknown as TinkerServer;
+    const { ask, post } = opened({ server, readOnly: true });
+    const body = JSON.stringify({ path: "tinker://run/weights/final" });
+    const { address } = (await (await post("/api/checkpoints/download", body)).json()) as { address: string };
+    const path = address.slice(1);
+    const headers = { authorization: "" };
+    const refused = await ask(path, { headers: { ...headers, origin: "https://evil.example" } });
+    expect(refused.status).toBe(403);
+    const archive = await ask(path, { headers });
+    expect(archive.headers.get("content-disposition")).toBe('attachment; filename="run-final.tar"');
+    expect(archive.headers.get("content-length")).toBeNull();
+    expect(archive.headers.get("content-security-policy")).toContain("default-src 'none'");
+    expect(await archive.text()).toBe("archive");
+    expect((await ask(path, { headers })).status).toBe(404);
+    isThere = false;
+    const missing = await post("/api/checkpoints/download", body);
+    expect({ status: missing.status, body: await missing.json() }).toEqual({
+      status: 502,
+      body: { error: "There is no such checkpoint." },
     });
   });
 

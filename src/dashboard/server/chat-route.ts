@@ -63,6 +63,8 @@ export function addChatRoute(app: Hono, parts: DashboardParts): void {
           });
         }
       } catch (error) {
+        // Its server may have begun anew since.
+        samplers.forget(model);
         if (!gone.signal.aborted) await send({ type: "error", message: messageOf(error) });
       }
     });
@@ -83,5 +85,9 @@ class Samplers {
     const [oldest] = this.#open.keys();
     if (this.#open.size > MAX_SAMPLERS && oldest !== undefined) this.#open.delete(oldest);
     return opening;
+  }
+
+  forget(model: string): void {
+    this.#open.delete(model);
   }
 }

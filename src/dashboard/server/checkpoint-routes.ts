@@ -51,27 +51,30 @@ export function addCheckpointRoutes(app: Hono, parts: DashboardParts): void {
   });
 
   // A browser that saves a file sends no token: the page fetches an address that works once instead.
-  const tickets = new Map<string, string>();
+  const tickets = new Map<string, { readonly path: string; readonly url: string }>();
   app.post("/api/checkpoints/download", async (context) => {
     const { path } = await bodyOf(context, downloadSchema);
-    serverIn(server);
+    // Asked for here, where the page can tell what went wrong.
+    const { url } = await (await serverIn(server).rest()).getCheckpointArchiveUrl(path);
     const ticket = randomBytes(24).toString("base64url");
-    tickets.set(ticket, path);
+    tickets.set(ticket, { path, url });
     setTimeout(() => tickets.delete(ticket), TICKET_MS).unref();
     return context.json({ address: `./downloads/${ticket}` });
   });
   app.get("/downloads/:ticket", async (context) => {
-    const path = tickets.get(context.req.param("ticket"));
-    if (path === undefined) throw new HTTPException(404, { message: "This address worked once, or never." });
+    const wanted = tickets.get(context.req.param("ticket"));
+    if (wanted === undefined)
+      throw new HTTPException(404, { message: "This address worked once, or never." });
     tickets.delete(context.req.param("ticket"));
-    const tinker = serverIn(server);
-    const { url } = await (await tinker.rest()).getCheckpointArchiveUrl(path);
-    const archive = await (tinker.fetch ?? fetch)(url, { signal: context.req.raw.signal });
+    const { path, url } = wanted;
+    const archive = await (server?.fetch ?? fetch)(url, { signal: context.req.raw.signal });
     if (!archive.ok || archive.body === null)
       throw new HTTPException(502, { message: `The archive could not be fetched: ${archive.status}.` });
     const { trainingRunId, name } = parseTinkerPath(path);
     const file = `${trainingRunId}-${name}.tar`.replaceAll(/[^\w.-]+/g, "-");
-    const length = archive.headers.get("content-length");
+    // What was packed for the way is unpacked here, and longer.
+    const isPacked = archive.headers.has("content-encoding");
+    const length = isPacked ? null : archive.headers.get("content-length");
     return context.body(archive.body, 200, {
       "content-type": "application/x-tar",
       "content-disposition": `attachment; filename="${file}"`,
