@@ -26,7 +26,6 @@ const ENTRIES = {
   tokenizers: "tokenizers/index.ts",
   training: "training/index.ts",
   cli: "cli/main.ts",
-  "typescript-hooks": "cli/typescript-hooks.ts",
   "engine-worker": "local/engine/engine-worker.ts",
   "tokenizer-files": "tokenizers/files.ts",
   platform: "transport/platform.ts",
@@ -92,8 +91,7 @@ async function bundlePage() {
 
 async function bundle(page) {
   const folder = join(dist, "bundle");
-  const inlined =
-    /^(?:@bufbuild|commander|tinkerts|@oxc-project|sucrase|@jridgewell|lines-and-columns|ts-interface-checker)(?:\/|$)/;
+  const inlined = /^(?:@bufbuild|commander|tinkerts|@oxc-project)(?:\/|$)/;
   let chunks;
   const graph = await rolldown({
     input: Object.fromEntries(Object.entries(ENTRIES).map(([name, file]) => [name, source(file)])),
@@ -118,8 +116,17 @@ async function bundle(page) {
     codeSplitting: { groups: [{ debugName: "by use", name: (id) => chunks.get(id) }] },
   });
   await graph.close();
-  writeFileSync(join(folder, "third-party-licenses.txt"), licensesOf([...output, ...page]));
+  const hooks = await bundleHooks(folder);
+  writeFileSync(join(folder, "third-party-licenses.txt"), licensesOf([...output, ...hooks, ...page]));
   for (const file of wasmFiles) cpSync(source(file), join(folder, basename(file)));
+}
+
+/** What reads TypeScript for Nodes that do not, in a file of its own: it runs in a thread of Node's. */
+async function bundleHooks(folder) {
+  const graph = await rolldown({ input: source("cli/typescript-hooks.ts"), platform: "node" });
+  const { output } = await graph.write({ file: join(folder, "typescript-hooks.js"), minify: true });
+  await graph.close();
+  return output;
 }
 
 /** Of the packages inside the bundle: their license files, or what their modules say at the top. */

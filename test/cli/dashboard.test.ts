@@ -95,7 +95,7 @@ describe("the dashboard's addresses", () => {
       ],
     }));
     writeFileSync(join(folder, "chats.jsonl"), rows.map((row) => JSON.stringify(row)).join("\n"));
-    const train = ["train", "sft", "chats.jsonl", "--epochs", "40", "--batch-size", "2", "--rank", "2"];
+    const train = ["train", "sft", "chats.jsonl", "--epochs", "4000", "--batch-size", "2", "--rank", "2"];
     const command = start(train, { cwd: folder, env });
     const address = await new Promise<string>((resolve, reject) => {
       let said = "";

@@ -184,7 +184,7 @@ export const COMMANDS: readonly (CommandEntry | CommandGroup)[] = [
         note: 'A row is {"prompt": ..., "chosen": ..., "rejected": ...}, or {"prompt": ..., "completion_a": ..., "completion_b": ..., "label": "A"} with the label A, B or Tie; prompts and answers are texts or messages. The model is compared with what it was when the run began. Ctrl-C ends the run after the step under way, with a checkpoint; the same command goes on from there.',
         examples: [
           "tinkerts train dpo pairs.jsonl --model Qwen/Qwen3-8B",
-          "tinkerts train dpo pairs.jsonl --start-from tinker://RUN/weights/final --beta 0.2 --dry-run",
+          "tinkerts train dpo pairs.jsonl --beta 0.2 --dry-run",
         ],
         load: () => import("./train-dpo.js"),
       },

@@ -89,7 +89,7 @@ function progressLine(
   };
   for (const [label, name] of HEADLINES) {
     // A model that only learns from its teacher is rewarded by nobody.
-    const isUnrewarded = metrics["teacher_kl"] !== undefined && metrics[name] === 0;
+    const isUnrewarded = label === "reward" && metrics["teacher_kl"] !== undefined && metrics[name] === 0;
     if (!isUnrewarded) add(label, metrics[name]);
   }
   for (const [name, value] of Object.entries(metrics))
