@@ -2,6 +2,7 @@ import { execFileSync } from "node:child_process";
 import { mkdirSync, mkdtempSync, realpathSync, rmSync, utimesSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { fileURLToPath } from "node:url";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import type { ReportNode, RunList, RunMetrics, Sample, SampleList } from "../../src/dashboard/api.js";
 import { createDashboard, type Dashboard } from "../../src/dashboard/index.js";
@@ -80,6 +81,23 @@ describe("a dashboard over files that want to harm it", () => {
       samples: [{ group: 1 }, { tokenCount: 1 }],
     });
     expect((await ask<Sample>(`${path}/1?step=0`)).messages).toHaveLength(1);
+  });
+
+  it("opens no tokenizer by a path that a run's settings name", async () => {
+    const models = {
+      absolute: fileURLToPath(new URL("../../models/nano", import.meta.url)),
+      relative: "./models/nano",
+    };
+    const episode = { group_idx: 0, total_reward: 1, steps: [{ tokens: [5], ob_tokens: [6] }] };
+    for (const [name, model] of Object.entries(models)) {
+      write(`${name}/config.json`, JSON.stringify({ model_name: model }));
+      write(`${name}/metrics.jsonl`, "");
+      write(`${name}/iteration_000000/train_rollout_summaries.jsonl`, `${JSON.stringify(episode)}\n`);
+    }
+    for (const name of Object.keys(models)) {
+      const { tokenProblem } = await ask<Sample>(`runs/${await idOf(name)}/samples/0?step=0`);
+      expect(tokenProblem).toContain("it is not the name of a model");
+    }
   });
 
   it("shows reports whatever their elements are, with every cell of a wide table", async () => {

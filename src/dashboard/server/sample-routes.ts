@@ -1,7 +1,7 @@
 import { stat } from "node:fs/promises";
 import type { Context, Hono } from "hono";
 import { HTTPException } from "hono/http-exception";
-import { messageOf } from "../../errors.js";
+import { messageOf, TinkerError } from "../../errors.js";
 import type { TextTokenizer } from "../../tokenizers/index.js";
 import { parseJsonObject } from "../../training/json-lines.node.js";
 import { readEnd } from "../runs/file-cache.js";
@@ -58,6 +58,8 @@ function noSuch(what: string): never {
   throw new HTTPException(404, { message: `There is no such ${what}, or no longer.` });
 }
 
+const MODEL_NAME = /^[A-Za-z0-9][\w.-]*\/[A-Za-z0-9][\w.-]*(?::[\w.:-]+)?$/;
+
 /** The tokenizers of models, from the server that has them or from wherever they are found. */
 class Tokenizers {
   readonly #server: TinkerServer | undefined;
@@ -89,6 +91,8 @@ class Tokenizers {
       const found = await asked.catch(() => undefined);
       if (found !== undefined) return found;
     }
+    // A run's settings may name anything, and a path would be opened wherever it leads.
+    if (!MODEL_NAME.test(model)) throw new TinkerError("it is not the name of a model");
     const { loadTokenizer } = await import("../../tokenizers/index.js");
     return loadTokenizer(model);
   }
