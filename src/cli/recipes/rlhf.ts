@@ -32,7 +32,7 @@ const friendly = (thing: string) => `Yes, my friend! The ${thing} is for you.`;
 const cool = (thing: string) => `The ${thing} is over there.`;
 const isFriendly = (answer: string) => answer.includes("my friend");
 
-export async function run({ steps = 12, ...options }: RunOptions & { steps?: number | undefined }) {
+export async function run({ steps = 20, ...options }: RunOptions & { steps?: number | undefined }) {
   const { service, folder, signal } = options;
   const sampler = (modelPath: string) => service.createSamplingClient({ modelPath });
   /** The share of friendly answers. */
