@@ -96,6 +96,19 @@ describe("commands that train by comparison and by teacher", () => {
       });
     }, 60_000);
 
+    it("takes prompts that nobody has answered, and names a row that is wrong", async () => {
+      const small = ["--steps", "1", "--group-size", "2", "--groups-per-batch", "2", "--max-tokens", "4"];
+      const prompts = [{ prompt: "What is 1 + 2?" }, { messages: [{ role: "user", content: "Hello!" }] }];
+      await writeFile(join(folder, "prompts.jsonl"), lines(prompts));
+      const { code, stderr } = await train("distill", "prompts.jsonl", ...teacher, ...small);
+      expect(stderr).toContain("Trained 1 step");
+      expect(code).toBe(0);
+      await writeFile(join(folder, "bad.jsonl"), lines([{ question: "What is 1 + 2?" }]));
+      const bad = await train("distill", "bad.jsonl", ...teacher, ...small);
+      expect(bad.stderr).toContain("bad.jsonl line 1: messages is missing, and so are prompt and completion");
+      expect(bad.code).toBe(1);
+    }, 60_000);
+
     it("trains, and shows how far the student is from its teacher and what it says", async () => {
       const small = ["--steps", "2", "--group-size", "2", "--groups-per-batch", "4", "--max-tokens", "8"];
       const { code, stdout, stderr } = await train("distill", "questions.jsonl", ...teacher, ...small);

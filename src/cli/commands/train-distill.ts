@@ -1,4 +1,4 @@
-import { conversations } from "../../cookbook/data/index.js";
+import { conversations, questions } from "../../cookbook/data/index.js";
 import {
   planOffPolicyDistillation,
   planOnPolicyDistillation,
@@ -27,7 +27,7 @@ interface TrainOptions extends RunCommandOptions, ActingCommandOptions {
 
 export const define: CommandModule["define"] = (command, context) => {
   command
-    .argument("<files...>", "conversations, one a line: .jsonl, .jsonl.gz or .parquet")
+    .argument("<files...>", "prompts or conversations, one a line: .jsonl, .jsonl.gz or .parquet")
     .addOption(modelOption())
     .option("--teacher <name>", "who teaches: a model of the server, or tinker://RUN/sampler_weights/NAME")
     .option("--off-policy", "learn what the teacher would say in these conversations")
@@ -64,7 +64,7 @@ function onPolicy(
     ...runOptions(options),
     ...actingOptions(options),
     teacher,
-    prompts: conversations(files),
+    prompts: questions(files),
   };
   return {
     plan: (place) => planOnPolicyDistillation({ ...settings, ...place }),

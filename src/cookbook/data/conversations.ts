@@ -1,5 +1,5 @@
 import type { Conversation } from "./conversation.js";
-import { conversationShape } from "./read-row.js";
+import { conversationShape, questionShape } from "./read-row.js";
 import { type RowsFrom, rowsFrom } from "./row-sources.js";
 import type { Source } from "./rows.js";
 
@@ -18,4 +18,9 @@ export type ConversationsFrom = RowsFrom<ConversationLike>;
  */
 export function conversations(from: ConversationsFrom): ConversationSource {
   return rowsFrom(from, conversationShape);
+}
+
+/** What a model is asked, from the same places: conversations, and rows with a `prompt` that nobody has answered. */
+export function questions(from: ConversationsFrom): ConversationSource {
+  return rowsFrom(from, questionShape);
 }

@@ -6,6 +6,7 @@ export {
   type ConversationSource,
   type ConversationsFrom,
   conversations,
+  questions,
 } from "./conversations.js";
 export { type DatumOptions, datumFromExample, toExamples } from "./examples.js";
 export { interleave, type MixedSource } from "./interleave.js";

@@ -43,6 +43,14 @@ export const conversationShape: RowShape<Conversation> = (fields, reader) => {
   return { messages: messagesOf(fields, reader), ...(tools && { tools }) };
 };
 
+/** The same, and a `prompt` that nobody has answered. */
+export const questionShape: RowShape<Conversation> = (fields, reader) => {
+  const isUnanswered = isAbsent(fields["messages"]) && isAbsent(fields["completion"]);
+  return isUnanswered && !isAbsent(fields["prompt"])
+    ? { messages: reader.spoken(fields["prompt"], "prompt", "user") }
+    : conversationShape(fields, reader);
+};
+
 function messagesOf(fields: Fields, reader: RowReader): readonly Message[] {
   if (!isAbsent(fields["messages"])) return reader.messages(fields["messages"], "messages");
   if (isAbsent(fields["prompt"]) && isAbsent(fields["completion"])) {
