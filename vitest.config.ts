@@ -26,6 +26,7 @@ export default defineConfig({
   },
   test: {
     include: ["src/**/*.test.ts", "test/**/*.test.ts"],
+    exclude: ["test/gpu/**"],
     pool: "forks",
     // Many tests wait rather than work; vitest alone would leave one core of two idle.
     maxWorkers: Math.max(2, availableParallelism() - 1),

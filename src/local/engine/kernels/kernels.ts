@@ -1,10 +1,16 @@
+import type { SafetensorsDtype } from "../../../checkpoints/safetensors.js";
+import type { PublishedLoss } from "../../../wire/training/losses.js";
+
 /**
  * The contract between the engine and what computes for it: float32, row-major, over buffers that only the implementation
- * knows from inside. WebAssembly is one implementation, plain JavaScript the one that tests hold it against, and
- * `CountingKernels` one that measures memory; a new one is a class that implements `Kernels` and a line in
- * `start-engine.ts` that chooses it.
+ * knows from inside. WebAssembly and WebGPU are two implementations, plain JavaScript the one that tests hold them against,
+ * and `CountingKernels` one that measures memory.
  *
- * What the engine's reproducibility rests on, and every implementation keeps:
+ * What every implementation keeps:
+ * - The same operations on the same values give the same bits, always, on one machine.
+ * - A row's result does not depend on which values the other rows in the call have.
+ *
+ * What those on the CPU keep besides, for the engine to be reproducible whatever its batches:
  * - `matmul` computes every element as one chain of float32 multiply-then-add in the order of k, starting at zero,
  *   or at the element's old value with `accumulate`. So one product over rows 0..7 equals two over 0..3 and 4..7.
  * - A row's result never depends on which other rows are in the call, nor on the number of threads.
@@ -14,7 +20,6 @@
  * - Handles are opaque: the engine passes them on and cuts them with `slice`, which keeps fields of the implementation's own.
  * - Operations are submitted synchronously, in order, and return nothing; results come back through promises only
  *   (`download`, `sumSquares`).
- * - Only model/tensor-layout.ts looks directly into memory (`view`), to place and turn weights as they are read.
  * Outputs must not overlap inputs unless a comment says "in place".
  */
 
@@ -32,16 +37,23 @@ export interface I32 {
   readonly length: number;
 }
 
-/** A matrix that `pack` has rearranged in whatever way the implementation reads fastest; as large as the matrix itself. */
-export interface Packed {
-  readonly kind: "packed";
+/** Weights that nobody changes: an [inputs, outputs] matrix as the implementation reads it fastest, perhaps in two bytes a value. */
+export interface Frozen {
+  readonly kind: "frozen";
   readonly offset: number;
-  readonly rows: number;
-  readonly cols: number;
+  readonly inputs: number;
+  readonly outputs: number;
 }
 
 /** What a product can have on its right. */
-export type Matrix = F32 | Packed;
+export type Matrix = F32 | Frozen;
+
+/** A tensor's little-endian bytes, as a file holds them. */
+export interface StoredTensor {
+  dtype: SafetensorsDtype;
+  shape: number[];
+  bytes: Uint8Array;
+}
 
 /** How the matrices of a product are stored, and where its sums start. */
 export interface MatmulOptions {
@@ -199,6 +211,78 @@ export interface LogitsGradient {
   targetsPerRow: number;
 }
 
+/** What a token loss reads for each target besides its logprob. */
+export interface TokenLossBuffers {
+  weights: F32;
+  advantages: F32;
+  logprobs: F32;
+  clipLowThreshold: F32;
+  clipHighThreshold: F32;
+  beta: number;
+}
+
+/** `gradients`[i] = d loss / d logprob of target i, by the formulas of token-losses.ts, which need no other target. */
+export interface TokenGradients {
+  gradients: F32;
+  logprobs: F32;
+  loss: PublishedLoss;
+  /** All but the weights may be empty where the loss reads no others. */
+  inputs: TokenLossBuffers;
+  count: number;
+}
+
+/** One token to be drawn from one row of logits. */
+export interface Draw {
+  row: number;
+  temperature: number;
+  /** -1 or 0 = off. */
+  topK: number;
+  /** 1 = off. */
+  topP: number;
+  /** Uniform in [0, 1). */
+  random: number;
+}
+
+/** `tokens`[d] is drawn as token-choice.ts says, `logprobs`[d] = its logit - logSumExp of its row. */
+export interface ChooseTokens {
+  tokens: I32;
+  logprobs: F32;
+  logits: F32;
+  logSumExp: F32;
+  vocabSize: number;
+  draws: readonly Draw[];
+}
+
+/** The likeliest `columns` tokens of each row with their logprobs, likeliest first, equal ones by number. */
+export interface TopTokens {
+  /** [rows, columns]. */
+  tokens: I32;
+  logprobs: F32;
+  logits: F32;
+  logSumExp: F32;
+  rows: number;
+  vocabSize: number;
+  columns: number;
+}
+
+/** How much work suits one step on this device. */
+export interface StepSizes {
+  /** Tokens in a training step, unless a single sequence has more. */
+  trainingTokens: number;
+  /** The same while samples wait for their turn. */
+  sharedTrainingTokens: number;
+  /** Scratch of a training step. */
+  trainingBytes: number;
+  /** Logits that the loss head holds at once. */
+  headLogits: number;
+  /** Samples that a sampling step advances. */
+  samples: number;
+  /** Prompt rows in a sampling step, so that a long prompt does not hold up the others for long. */
+  promptRows: number;
+  /** Logits of prompt rows whose logits are wanted. */
+  promptLogits: number;
+}
+
 /** The settings of one AdamW step. */
 export interface AdamWStep {
   learningRate: number;
@@ -216,6 +300,7 @@ export interface AdamWStep {
 export interface Kernels {
   readonly name: string;
   readonly threads: number;
+  readonly sizes: StepSizes;
 
   // --- memory ---------------------------------------------------------------------------------------------------
   /** Zero-filled and 64-byte aligned; lives until `free`. */
@@ -227,23 +312,24 @@ export interface Kernels {
   scratch(length: number): F32;
   scratchInts(length: number): I32;
   release(mark: number): void;
-  /** Throws a RangeError where so much scratch cannot be had; otherwise it can, from now on. Only while none is taken. */
-  reserveScratch(length: number): void;
+  /** Rejects with a RangeError where so much scratch cannot be had; otherwise it can, from now on. Only while none is taken. */
+  reserveScratch(length: number): Promise<void>;
   /** Bytes in use by `alloc`/`allocInts` (scratch not counted). */
   readonly allocatedBytes: number;
   /** Bytes taken from the machine, in use or not; where they are WebAssembly's, they stay taken until `close`. */
   readonly reservedBytes: number;
-  /** Direct window on memory; valid until the next `alloc` or `scratch` call (the memory may grow and move). */
-  view(buffer: F32): Float32Array;
   upload(buffer: F32, data: Float32Array): void;
   uploadInts(buffer: I32, data: Int32Array): void;
   download(buffer: F32): Promise<Float32Array>;
+  downloadInts(buffer: I32): Promise<Int32Array>;
+  /** Room for weights, to be filled before it is read; lives until `close`. `dtype` is the one its parts have. */
+  frozen(inputs: number, outputs: number, dtype: SafetensorsDtype): Frozen;
+  /** Writes outputs `firstOutput`.. of a frozen matrix from a tensor of [some outputs, inputs]. */
+  fill(matrix: Frozen, firstOutput: number, tensor: StoredTensor): Promise<void>;
 
   // --- products -------------------------------------------------------------------------------------------------
-  /** Rearranges the rows x cols matrix `x` into `out`, for weights that many products read and nobody changes. */
-  pack(out: F32, x: F32, rows: number, cols: number): Packed;
   /**
-   * c[m,n] = a[m,k] * b[k,n] (after the transpositions the options name). With few rows (decoding) a packed `b` is read
+   * c[m,n] = a[m,k] * b[k,n] (after the transpositions the options name). With few rows (decoding) a frozen `b` is read
    * fastest, then one stored k x n, at half the speed one with `transB`; with many rows the layouts cost nearly the same.
    */
   matmul(c: F32, a: F32, b: Matrix, m: number, n: number, k: number, options?: MatmulOptions): void;
@@ -257,8 +343,8 @@ export interface Kernels {
   swiglu(out: F32, gateUp: F32, rows: number, cols: number): void;
   /** dgateUp = gradient (overwrites). */
   swigluBackward(dgateUp: F32, dout: F32, gateUp: F32, rows: number, cols: number): void;
-  /** out[r] = table[indices[r]]. */
-  gatherRows(out: F32, table: F32, indices: I32, rows: number, cols: number): void;
+  /** out[r] = table[indices[r]]; the rows of a frozen table are its outputs. */
+  gatherRows(out: F32, table: Matrix, indices: I32, rows: number, cols: number): void;
   /** table[indices[r]] = x[r]. */
   scatterRows(table: F32, x: Rows, indices: I32, rows: number, cols: number): void;
   /** table[indices[r]] += x[r], in the order of r. */
@@ -272,6 +358,9 @@ export interface Kernels {
   // --- vocabulary -----------------------------------------------------------------------------------------------
   logSoftmaxGather(operation: LogSoftmaxGather): void;
   logitsGradient(operation: LogitsGradient): void;
+  tokenGradients(operation: TokenGradients): void;
+  chooseTokens(operation: ChooseTokens): void;
+  topTokens(operation: TopTokens): void;
 
   // --- whole buffers --------------------------------------------------------------------------------------------
   zero(x: F32): void;
@@ -282,7 +371,7 @@ export interface Kernels {
   addScaled(y: F32, x: F32, factor: number): void;
   /** In place. */
   scale(x: F32, factor: number): void;
-  /** Four float64 sums of squares by index modulo 4, added as (s0 + s1) + (s2 + s3). */
+  /** In float64 where there is one: four sums by index modulo 4, added as (s0 + s1) + (s2 + s3). */
   sumSquares(x: F32): Promise<number>;
   /** One step of torch.optim.AdamW on weights, first and second moments, in place. */
   adamw(weights: F32, grad: F32, first: F32, second: F32, step: AdamWStep): void;

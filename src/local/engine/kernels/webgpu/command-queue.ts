@@ -1,0 +1,218 @@
+import type { F32, Frozen, I32 } from "../kernels.js";
+import { BINDING_ALIGNMENT, onDevice } from "./device-memory.js";
+import { MAX_GROUPS, MAX_PARAMS, type Shader } from "./shader.js";
+
+const [MAP_READ, COPY_DST, UNIFORM] = [0x1, 0x8, 0x40];
+const PARAM_BYTES = 4 * MAX_PARAMS;
+/** Runs in one submission. */
+const MAX_RUNS = 2048;
+/** Bind groups that are kept for the next step, which mostly has the same ones. */
+const MAX_BIND_GROUPS = 16_384;
+/** Staging buffers for downloads that are kept. */
+const MAX_STAGING_BYTES = 64 << 20;
+
+/** What a run of a shader works on. */
+export interface Run<Buffer extends string, Param extends string> {
+  buffers: Record<Buffer, F32 | I32 | Frozen>;
+  params: Record<Param, number>;
+  /** One number is spread over x and y (`flat(group)` in the shader); what is beyond it must return. */
+  workgroups: number | readonly [number, number] | readonly [number, number, number];
+}
+
+/** Records runs of shaders in order, and sends them to the device in large pieces. */
+export class CommandQueue {
+  readonly device: GPUDevice;
+  readonly #paramValues = new ArrayBuffer(MAX_RUNS * PARAM_BYTES);
+  readonly #paramInts = new Uint32Array(this.#paramValues);
+  readonly #paramFloats = new Float32Array(this.#paramValues);
+  readonly #paramBuffer: GPUBuffer;
+  readonly #pipelines = new Map<string, GPUComputePipeline>();
+  readonly #bindGroups = new Map<string, GPUBindGroup>();
+  readonly #staging: GPUBuffer[] = [];
+  #encoder: GPUCommandEncoder | undefined;
+  #pass: GPUComputePassEncoder | undefined;
+  #runs = 0;
+  #failure: Error | undefined;
+  #rejectLost: (error: Error) => void = () => {};
+  readonly #lost: Promise<never>;
+  /** Called with each run's shader, where somebody measures. */
+  onRun: ((shader: Shader) => GPUComputePassTimestampWrites | undefined) | undefined;
+
+  constructor(device: GPUDevice) {
+    this.device = device;
+    this.#paramBuffer = device.createBuffer({ size: MAX_RUNS * PARAM_BYTES, usage: UNIFORM | COPY_DST });
+    this.#lost = new Promise((_, reject) => {
+      this.#rejectLost = reject;
+    });
+    this.#lost.catch(() => undefined);
+  }
+
+  /** From now on nothing that was asked for will come. */
+  fail(error: Error): void {
+    this.#failure ??= error;
+    this.#rejectLost(this.#failure);
+  }
+
+  run<Buffer extends string, Param extends string>(
+    shader: Shader<Buffer, Param>,
+    { buffers, params, workgroups }: Run<Buffer, Param>,
+  ): void {
+    const [x, y = 1, z = 1] = typeof workgroups === "number" ? spread(workgroups) : workgroups;
+    if (x * y * z === 0) return;
+    if (this.#runs === MAX_RUNS) this.flush();
+    const pipeline = this.#pipelineOf(shader);
+    const slot = this.#runs * MAX_PARAMS;
+    this.#runs += 1;
+    let key = shader.name;
+    const windows = shader.buffers.map(({ name, elementBytes }, index) => {
+      const handle = onDevice(buffers[name]);
+      const { offset, block } = handle;
+      const start = offset - (offset % BINDING_ALIGNMENT);
+      const end = handle.kind === "frozen" ? block.bytes : offset + 4 * handle.length;
+      const at = (offset - start) / elementBytes;
+      if (!Number.isInteger(at))
+        throw new Error(`${shader.name}: ${name} is not aligned to ${elementBytes} bytes`);
+      this.#paramInts[slot + index] = at;
+      const size = Math.ceil((end - start) / 16) * 16;
+      key += `|${block.id},${start},${size}`;
+      return { block, start, size };
+    });
+    shader.params.forEach(({ name, type }, index) => {
+      const at = slot + shader.buffers.length + index;
+      const value = params[name];
+      if (type === "f32") this.#paramFloats[at] = value;
+      else this.#paramInts[at] = value;
+    });
+    let group = this.#bindGroups.get(key);
+    if (!group) {
+      if (this.#bindGroups.size >= MAX_BIND_GROUPS) this.#bindGroups.clear();
+      group = this.device.createBindGroup({
+        layout: pipeline.getBindGroupLayout(0),
+        entries: [
+          { binding: 0, resource: { buffer: this.#paramBuffer, size: PARAM_BYTES } },
+          ...windows.map(({ block, start, size }, index) => ({
+            binding: index + 1,
+            resource: { buffer: block.buffer, offset: start, size },
+          })),
+        ],
+      });
+      this.#bindGroups.set(key, group);
+    }
+    const pass = this.#passFor(shader);
+    pass.setPipeline(pipeline);
+    pass.setBindGroup(0, group, [slot * 4]);
+    pass.dispatchWorkgroups(x, y, z);
+  }
+
+  /** Sends everything that was recorded. */
+  flush(): void {
+    this.#pass?.end();
+    this.#pass = undefined;
+    if (this.#runs > 0) {
+      this.device.queue.writeBuffer(this.#paramBuffer, 0, this.#paramValues, 0, this.#runs * PARAM_BYTES);
+    }
+    this.#runs = 0;
+    if (!this.#encoder) return;
+    this.device.queue.submit([this.#encoder.finish()]);
+    this.#encoder = undefined;
+  }
+
+  /** Groups of a block that is destroyed would keep others from being freed. */
+  forgetBindGroups(): void {
+    this.#bindGroups.clear();
+  }
+
+  /** `data` from its beginning; both in bytes that are a multiple of four. */
+  write(handle: F32 | I32, data: Float32Array | Int32Array): void {
+    const { block, offset } = onDevice(handle);
+    if (data.length > handle.length)
+      throw new RangeError(`${data.length} values for a buffer of ${handle.length}`);
+    this.flush();
+    this.device.queue.writeBuffer(
+      block.buffer,
+      offset,
+      data.buffer as ArrayBuffer,
+      data.byteOffset,
+      data.byteLength,
+    );
+  }
+
+  async read(handle: F32 | I32): Promise<ArrayBuffer> {
+    const { block, offset } = onDevice(handle);
+    const bytes = 4 * handle.length;
+    if (bytes === 0) return new ArrayBuffer(0);
+    if (this.#failure) throw this.#failure;
+    const staging = this.#stagingOf(bytes);
+    this.#pass?.end();
+    this.#pass = undefined;
+    this.#encoder ??= this.device.createCommandEncoder();
+    this.#encoder.copyBufferToBuffer(block.buffer, offset, staging, 0, bytes);
+    this.flush();
+    await Promise.race([staging.mapAsync(MAP_READ, 0, bytes), this.#lost]);
+    if (this.#failure) throw this.#failure;
+    const copy = staging.getMappedRange(0, bytes).slice(0);
+    staging.unmap();
+    if (staging.size <= MAX_STAGING_BYTES && this.#staging.length < 16) this.#staging.push(staging);
+    else staging.destroy();
+    return copy;
+  }
+
+  /** Everything sent so far has been done. */
+  async done(): Promise<void> {
+    this.flush();
+    await Promise.race([this.device.queue.onSubmittedWorkDone(), this.#lost]);
+    if (this.#failure) throw this.#failure;
+  }
+
+  #pipelineOf(shader: Shader): GPUComputePipeline {
+    let pipeline = this.#pipelines.get(shader.name);
+    if (!pipeline) {
+      const { device } = this;
+      const layout = device.createBindGroupLayout({
+        entries: [
+          { binding: 0, visibility: 4, buffer: { type: "uniform", hasDynamicOffset: true } },
+          ...shader.buffers.map(({ isReadOnly }, index) => ({
+            binding: index + 1,
+            visibility: 4,
+            buffer: { type: isReadOnly ? ("read-only-storage" as const) : ("storage" as const) },
+          })),
+        ],
+      });
+      pipeline = device.createComputePipeline({
+        label: shader.name,
+        layout: device.createPipelineLayout({ bindGroupLayouts: [layout] }),
+        compute: {
+          module: device.createShaderModule({ label: shader.name, code: shader.code }),
+          entryPoint: "main",
+        },
+      });
+      this.#pipelines.set(shader.name, pipeline);
+    }
+    return pipeline;
+  }
+
+  #passFor(shader: Shader): GPUComputePassEncoder {
+    this.#encoder ??= this.device.createCommandEncoder();
+    if (this.onRun) {
+      const timestampWrites = this.onRun(shader);
+      if (timestampWrites) {
+        this.#pass?.end();
+        this.#pass = this.#encoder.beginComputePass({ timestampWrites });
+        return this.#pass;
+      }
+    }
+    this.#pass ??= this.#encoder.beginComputePass();
+    return this.#pass;
+  }
+
+  #stagingOf(bytes: number): GPUBuffer {
+    const index = this.#staging.findIndex((buffer) => buffer.size >= bytes);
+    if (index >= 0) return this.#staging.splice(index, 1)[0]!;
+    const size = Math.max(4096, 2 ** Math.ceil(Math.log2(bytes)));
+    return this.device.createBuffer({ size, usage: MAP_READ | COPY_DST });
+  }
+}
+
+function spread(groups: number): [number, number] {
+  return groups <= MAX_GROUPS ? [groups, 1] : [MAX_GROUPS, Math.ceil(groups / MAX_GROUPS)];
+}

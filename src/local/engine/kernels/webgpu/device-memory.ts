@@ -1,0 +1,142 @@
+import type { F32, Frozen, I32 } from "../kernels.js";
+
+/** Bindings of storage buffers begin at multiples of this. */
+export const BINDING_ALIGNMENT = 256;
+
+const [COPY_SRC, COPY_DST, STORAGE] = [0x4, 0x8, 0x80];
+
+/** Memory on the device that is taken and given back as a whole. */
+export interface Block {
+  readonly id: number;
+  readonly buffer: GPUBuffer;
+  readonly bytes: number;
+}
+
+/** What the handles of these kernels carry besides. */
+export interface OnDevice {
+  readonly block: Block;
+}
+
+/** A handle with its block. */
+export const onDevice = <T extends F32 | I32 | Frozen>(handle: T) => handle as T & OnDevice;
+
+/** Blocks within a budget, and a stack of scratch in blocks that stay for the next step. */
+export class DeviceMemory {
+  readonly #device: GPUDevice;
+  readonly #budgetBytes: number;
+  /** Ends what is on its way to the device, so that a block can be destroyed. */
+  readonly #flush: () => void;
+  #nextId = 1;
+  #allocatedBytes = 0;
+  #scratchBytes = 0;
+  readonly #scratch: (Block & { start: number })[] = [];
+  #top = 0;
+
+  constructor(device: GPUDevice, budgetBytes: number, flush: () => void) {
+    this.#device = device;
+    this.#budgetBytes = budgetBytes;
+    this.#flush = flush;
+  }
+
+  /** Without scratch. */
+  get allocatedBytes(): number {
+    return this.#allocatedBytes;
+  }
+
+  get reservedBytes(): number {
+    return this.#allocatedBytes + this.#scratchBytes;
+  }
+
+  get freeBytes(): number {
+    return this.#budgetBytes - this.reservedBytes;
+  }
+
+  /** A block of its own, zero-filled. */
+  alloc(byteLength: number): Block {
+    const block = this.#create(byteLength);
+    this.#allocatedBytes += block.bytes;
+    return block;
+  }
+
+  free(block: Block): void {
+    this.#flush();
+    block.buffer.destroy();
+    this.#allocatedBytes -= block.bytes;
+  }
+
+  mark(): number {
+    return this.#top;
+  }
+
+  release(mark: number): void {
+    if (mark > this.#top) throw new Error("scratch released out of order");
+    this.#top = mark;
+  }
+
+  /** A piece of a scratch block, not zeroed. */
+  take(byteLength: number): { block: Block; offset: number } {
+    const bytes = aligned(byteLength);
+    for (const block of this.#scratch) {
+      const at = Math.max(this.#top, block.start);
+      if (at + bytes <= block.start + block.bytes) {
+        this.#top = at + bytes;
+        return { block, offset: at - block.start };
+      }
+    }
+    const wanted = Math.max(bytes, MIN_SCRATCH_BYTES, this.#scratchBytes >> 1);
+    const block = this.#push(Math.max(bytes, Math.min(wanted, this.freeBytes)));
+    this.#top = block.start + bytes;
+    return { block, offset: 0 };
+  }
+
+  /** Makes sure that so much can be taken without growing, or throws; only while nothing is taken. */
+  reserve(byteLength: number): void {
+    if (this.#top > 0) throw new Error("scratch reserved while in use");
+    if (this.#scratch.some((block) => block.bytes >= byteLength)) return;
+    const { maxBufferSize } = this.#device.limits;
+    if (byteLength <= maxBufferSize) {
+      this.dropScratch();
+      this.#push(byteLength);
+      return;
+    }
+    // Where no block is that large, there are several; what does not fit into the end of one is lost there.
+    while (this.#scratchBytes < byteLength) this.#push(maxBufferSize);
+  }
+
+  dropScratch(): void {
+    if (this.#top > 0) throw new Error("scratch dropped while in use");
+    this.#flush();
+    for (const block of this.#scratch.splice(0)) block.buffer.destroy();
+    this.#scratchBytes = 0;
+  }
+
+  #push(byteLength: number) {
+    const last = this.#scratch.at(-1);
+    const block = { ...this.#create(byteLength), start: last ? last.start + last.bytes : 0 };
+    this.#scratch.push(block);
+    this.#scratchBytes += block.bytes;
+    return block;
+  }
+
+  #create(byteLength: number): Block {
+    const bytes = aligned(byteLength);
+    const { maxBufferSize } = this.#device.limits;
+    if (bytes > maxBufferSize) {
+      throw new RangeError(
+        `the GPU gives at most ${mebibytes(maxBufferSize)} MiB in one piece, not ${mebibytes(bytes)}`,
+      );
+    }
+    if (bytes > this.freeBytes) {
+      throw new RangeError(
+        `the GPU has ${mebibytes(Math.max(0, this.freeBytes))} of ${mebibytes(this.#budgetBytes)} MiB left, not ${mebibytes(bytes)}`,
+      );
+    }
+    const buffer = this.#device.createBuffer({ size: bytes, usage: STORAGE | COPY_SRC | COPY_DST });
+    return { id: this.#nextId++, buffer, bytes };
+  }
+}
+
+const MIN_SCRATCH_BYTES = 16 << 20;
+const aligned = (bytes: number) =>
+  Math.max(BINDING_ALIGNMENT, Math.ceil(bytes / BINDING_ALIGNMENT) * BINDING_ALIGNMENT);
+const mebibytes = (bytes: number) => Math.ceil(bytes / 2 ** 20);

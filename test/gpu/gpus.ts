@@ -1,0 +1,48 @@
+import { existsSync } from "node:fs";
+import type { F32, I32, Kernels } from "../../src/local/engine/kernels/kernels.js";
+import { createReferenceKernels } from "../../src/local/engine/kernels/reference.js";
+import { put, randomFloats, relativeError } from "../../src/local/engine/kernels/test-support.js";
+import { dawnGpu } from "../../src/local/engine/kernels/webgpu/dawn.node.js";
+import { type GpuDeviceOptions, openGpuDevice } from "../../src/local/engine/kernels/webgpu/gpu-device.js";
+import { createWebGpuKernels } from "../../src/local/engine/kernels/webgpu/webgpu-kernels.js";
+
+const SWIFTSHADER = "/usr/lib/chromium/vk_swiftshader_icd.json";
+
+/** Kernels on the machine's card, or on SwiftShader where there is none. */
+export async function openKernels(options: GpuDeviceOptions = {}): Promise<Kernels> {
+  if (!process.env["VK_DRIVER_FILES"] && existsSync(SWIFTSHADER))
+    process.env["VK_DRIVER_FILES"] = SWIFTSHADER;
+  const gpu = await dawnGpu(options.precision ?? "exact");
+  const device = gpu && (await openGpuDevice(gpu, options));
+  if (!device)
+    throw new Error("there is no GPU, not even SwiftShader: run `npm run test:gpu`, which installs it");
+  return createWebGpuKernels(device);
+}
+
+/** The same operation on the GPU and on the reference kernels: each buffer that it returns must agree. */
+export async function compare(
+  kernels: Kernels,
+  tolerance: number,
+  operation: (kernels: Kernels) => F32[],
+): Promise<void> {
+  const reference = createReferenceKernels();
+  const expected = await Promise.all(operation(reference).map((buffer) => reference.download(buffer)));
+  const mark = kernels.mark();
+  const actual = await Promise.all(operation(kernels).map((buffer) => kernels.download(buffer)));
+  kernels.release(mark);
+  expected.forEach((values, index) => {
+    const error = relativeError(actual[index]!, values);
+    if (!(error < tolerance)) throw new Error(`result ${index} is off by ${error}, allowed ${tolerance}`);
+  });
+}
+
+/** Random values in a buffer of these kernels. */
+export const random = (kernels: Kernels, length: number, seed: number): F32 =>
+  put(kernels, randomFloats(length, seed));
+
+/** Whole numbers in a buffer of these kernels. */
+export function ints(kernels: Kernels, values: readonly number[]): I32 {
+  const buffer = kernels.allocInts(values.length);
+  kernels.uploadInts(buffer, Int32Array.from(values));
+  return buffer;
+}
