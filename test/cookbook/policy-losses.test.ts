@@ -17,7 +17,8 @@ import {
 import { samplerPolicy } from "../../src/cookbook/rollouts/index.js";
 import type { ServiceClient } from "../../src/index.js";
 import type { LossConfig } from "../../src/local/engine/engine.js";
-import { gatherLossInputs, tokenLosses } from "../../src/local/engine/training/token-losses.js";
+import { tokenLosses } from "../../src/local/engine/kernels/token-losses.js";
+import { gatherLossInputs } from "../../src/local/engine/training/loss-inputs.js";
 import { Tensor } from "../../src/training/autograd/index.js";
 import { evaluateCustomLoss } from "../../src/training/custom-loss.js";
 import { type Datum, ModelInput, type PublishedLoss } from "../../src/wire/index.js";
@@ -74,7 +75,7 @@ function trainerWith(logprobs: readonly Float32Array[]) {
       const gradients = data.map(({ lossFnInputs }, index) => {
         const arrays = Object.entries(lossFnInputs).map(([name, { data: values }]) => [name, values]);
         const inputs = gatherLossInputs([Object.fromEntries(arrays)], config);
-        return [...tokenLosses(lossFn, inputs, 0, logprobs[index]!, sums)];
+        return [...tokenLosses(lossFn, inputs, logprobs[index]!, sums)];
       });
       learnt.push(Promise.resolve({ loss: sums.loss, gradients }));
     },

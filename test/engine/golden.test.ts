@@ -32,7 +32,7 @@ function logitsOf(kernels: Kernels, adapter: Adapter, tokens: Int32Array, useAda
   const rows = tokens.length;
   const mark = kernels.mark();
   const lora = useAdapter ? adapter.weights : undefined;
-  const { hidden } = packedForward(kernels, model, packSequences(kernels, [tokens]), lora);
+  const { hidden } = packedForward(kernels, model, packSequences(kernels, [tokens]), lora, "nothing");
   const logits = kernels.scratch(rows * model.config.vocabSize);
   const adapters = lora?.head ? [{ adapter: lora.head, start: 0, rows }] : [];
   linearForward(kernels, { layer: model.weights.head, out: logits, x: hidden, rows, adapters });

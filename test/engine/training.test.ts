@@ -73,6 +73,34 @@ describe.each(kernelChoices)("gradients with $name kernels", ({ create }) => {
   });
 });
 
+describe.each(["qwen3", "qwen2", "llama"])("a step of %s that does not fit", (model) => {
+  it("computes its blocks again on the way back, to the same bits", async () => {
+    const kernels = createWasmKernels({ threads: 1 });
+    const reserve = kernels.reserveScratch.bind(kernels);
+    const asked: number[] = [];
+    let limit = Number.POSITIVE_INFINITY;
+    kernels.reserveScratch = async (length) => {
+      asked.push(length);
+      if (length > limit) throw new RangeError(`${length} is more than ${limit}`);
+      return reserve(length);
+    };
+    const call = crossEntropy("a", trainingData(6, 3));
+    const outcome = async () => {
+      const adapter = await warmAdapter(kernels, model);
+      asked.length = 0;
+      const { logprobs, metrics } = await runPass(kernels, adapter, call);
+      return { logprobs, metrics, gradients: await adapter.exportGradients() };
+    };
+    const kept = await outcome();
+    expect(asked).toHaveLength(1);
+    limit = asked[0]! - 1;
+    expect(await outcome()).toEqual(kept);
+    const [all, recomputed] = asked as [number, number];
+    expect(recomputed).toBeLessThan(0.8 * all);
+    await kernels.close();
+  });
+});
+
 describe("training", () => {
   it("does not depend on the number of threads", async () => {
     const runs = [];

@@ -21,7 +21,7 @@ import { BatchSampler } from "./sampling/batch-sampler.js";
 import { jsonVocabulary } from "./sampling/json/json-sampling.js";
 import { tokenizerDecode } from "./sampling/stop-condition.js";
 import { Adapter } from "./training/adapter.js";
-import { MAX_STEP_TOKENS, trainingPass } from "./training/training-pass.js";
+import { trainingPass } from "./training/training-pass.js";
 
 /** What the engine runs on. */
 export interface EngineCoreOptions {
@@ -34,9 +34,6 @@ export interface EngineCoreOptions {
   /** Lets messages in between two steps. */
   pause: () => Promise<void>;
 }
-
-/** Tokens in a training step while samples wait for their turn. */
-const MAX_SHARED_STEP_TOKENS = 256;
 
 /** The engine in one thread: owns models, adapters and samplers, and shares its time fairly between training and sampling. */
 export class EngineCore implements ReplaceableEngine {
@@ -90,8 +87,9 @@ export class EngineCore implements ReplaceableEngine {
     const jobs = this.#jobsOf(call.adapterId);
     const run = (): AsyncGenerator<void, ForwardBackwardResult> => {
       const adapter = this.#adapterOf(jobs, call.adapterId);
+      const { trainingTokens, sharedTrainingTokens } = this.#kernels.sizes;
       return trainingPass(this.#kernels, adapter, call, () =>
-        this.#isSampling() ? MAX_SHARED_STEP_TOKENS : MAX_STEP_TOKENS,
+        this.#isSampling() ? sharedTrainingTokens : trainingTokens,
       );
     };
     return new Promise((resolve, reject) => {

@@ -1,15 +1,20 @@
 import { alignedBytes } from "./arena.js";
-import type { F32, I32, Kernels, Packed } from "./kernels.js";
+import type { F32, I32, Kernels, Packed, StepSizes } from "./kernels.js";
 
 /** Computes nothing and only counts, so that the memory of a pass is known before it runs; results are zeros. */
 export class CountingKernels implements Kernels {
   readonly name = "counting";
   readonly threads = 1;
+  readonly sizes: StepSizes;
   readonly allocatedBytes = 0;
   readonly reservedBytes = 0;
   /** The most scratch that was taken at one time. */
   mostScratchBytes = 0;
   #scratchBytes = 0;
+
+  constructor(sizes: StepSizes) {
+    this.sizes = sizes;
+  }
 
   alloc(length: number): F32 {
     return { kind: "f32", offset: 0, length };
@@ -74,6 +79,7 @@ export class CountingKernels implements Kernels {
   attentionPaged(): void {}
   logSoftmaxGather(): void {}
   logitsGradient(): void {}
+  tokenGradients(): void {}
   zero(): void {}
   copy(): void {}
   add(): void {}

@@ -1,8 +1,20 @@
 import { Arena, ScratchStack } from "./arena.js";
-import type { F32, I32 } from "./kernels.js";
+import type { F32, I32, StepSizes, TokenGradients } from "./kernels.js";
+import { tokenLosses } from "./token-losses.js";
+
+const SIZES: StepSizes = {
+  trainingTokens: 1024,
+  sharedTrainingTokens: 256,
+  trainingBytes: 512 << 20,
+  headLogits: 1 << 19,
+  samples: 128,
+  promptRows: 256,
+  promptLogits: 1 << 21,
+};
 
 /** The memory of `Kernels` where it is memory of this process: one buffer that grows, an arena and a stack in it. */
 export abstract class CpuMemory {
+  readonly sizes = SIZES;
   protected readonly arena: Arena;
   readonly #stack: ScratchStack;
 
@@ -54,7 +66,7 @@ export abstract class CpuMemory {
     return { kind: "i32", offset: this.#stack.take(4 * length), length };
   }
 
-  reserveScratch(length: number): void {
+  async reserveScratch(length: number): Promise<void> {
     this.#stack.reserve(4 * length);
   }
 
@@ -80,5 +92,18 @@ export abstract class CpuMemory {
 
   async download(buffer: F32): Promise<Float32Array> {
     return new Float32Array(this.view(buffer));
+  }
+
+  tokenGradients({ gradients, logprobs, loss, inputs, count }: TokenGradients): void {
+    const values = {
+      weights: this.view(inputs.weights),
+      advantages: this.view(inputs.advantages),
+      logprobs: this.view(inputs.logprobs),
+      clipLowThreshold: this.view(inputs.clipLowThreshold),
+      clipHighThreshold: this.view(inputs.clipHighThreshold),
+      beta: inputs.beta,
+    };
+    const unused = { loss: 0, clippedTokens: 0 };
+    this.view(gradients).set(tokenLosses(loss, values, this.view(logprobs).subarray(0, count), unused));
   }
 }

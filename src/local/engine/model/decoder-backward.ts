@@ -96,7 +96,7 @@ function blockOf(kernels: Kernels, model: DecoderModel, backward: DecoderBackwar
     model,
     packed: activations.packed,
     layer: model.weights.layers[index]!,
-    activations: activations.layers[index]!,
+    activations: activations.layer(index),
     adapters,
     adapterGradients: gradients.lora?.layers[index],
     weightGradients: gradients.weights?.layers[index],

@@ -43,6 +43,8 @@ export interface DecoderPass {
   rows: number;
   tokens: I32;
   positions: I32;
+  /** As many zeros as rows: a bias is gathered into every row, and a product is added to it. */
+  zeros: I32;
   /** All positions are below this. */
   maxLength: number;
   adapters: AdapterSpan[];
@@ -58,46 +60,60 @@ export function decoderForward(
   model: DecoderModel,
   pass: DecoderPass,
 ): { layers: LayerActivations[]; output: F32 } {
-  const { config, weights, rope } = model;
-  const { rows, tokens, positions } = pass;
-  const { cos, sin } = rope.upTo(pass.maxLength);
-  const angles = { cos, sin, positions };
+  const { config, weights } = model;
+  const { rows, tokens } = pass;
   let output = kernels.scratch(rows * config.hiddenSize);
   kernels.gatherRows(output, weights.embedding, tokens, rows, config.hiddenSize);
   const layers = weights.layers.map((_, index) => {
     const activations = pass.activations(index, output);
-    blockForward(kernels, model, pass, angles, index, activations);
-    output = activations.output;
+    blockActivations(kernels, model, pass, index, activations);
+    ({ output } = activations);
+    const { middle, activated } = activations;
+    if (output !== middle) kernels.copy(output, middle);
+    blockLinear(kernels, model, pass, index, activations)("down", output, activated, true);
     return activations;
   });
   return { layers, output };
 }
 
-function blockForward(
+/** A linear layer of a block with the adapters of this pass. */
+function blockLinear(
   kernels: Kernels,
-  { config, weights }: DecoderModel,
-  pass: DecoderPass,
-  angles: { cos: F32; sin: F32; positions: I32 },
+  { weights }: DecoderModel,
+  { rows, adapters }: DecoderPass,
   index: number,
-  activations: LayerActivations,
-): void {
-  const { rows } = pass;
-  const { hiddenSize: cols, heads, kvHeads, headDim, intermediateSize, rmsEps: eps } = config;
-  const layer = weights.layers[index]!;
-  const linear = (name: LinearName, out: F32, x: F32, accumulate: boolean) =>
+  { lowRank }: LayerActivations,
+) {
+  return (name: LinearName, out: F32, x: F32, accumulate: boolean) =>
     linearForward(kernels, {
-      layer: layer[name],
+      layer: weights.layers[index]![name],
       out,
       x,
       rows,
-      adapters: adaptersOf(pass.adapters, (lora) => lora.layers[index]![name]),
+      adapters: adaptersOf(adapters, (lora) => lora.layers[index]![name]),
       accumulate,
-      lowRank: activations.lowRank[name],
+      lowRank: lowRank[name],
     });
+}
+
+/** All that a block computes from its input but its output: what a backward pass reads. */
+export function blockActivations(
+  kernels: Kernels,
+  model: DecoderModel,
+  pass: DecoderPass,
+  index: number,
+  activations: LayerActivations,
+): void {
+  const { rows, positions } = pass;
+  const { hiddenSize: cols, heads, kvHeads, headDim, intermediateSize, rmsEps: eps } = model.config;
+  const layer = model.weights.layers[index]!;
+  const linear = blockLinear(kernels, model, pass, index, activations);
+  const { cos, sin } = model.rope.upTo(pass.maxLength);
+  const angles = { cos, sin, positions };
 
   const { input, inputRstd, normedInput, qkv, projected, query, key } = activations;
   kernels.rmsNorm({ out: normedInput, rstd: inputRstd, x: input, weight: layer.inputNorm, rows, cols, eps });
-  if (layer.qkvBias) fillRows(kernels, qkv, layer.qkvBias, rows);
+  if (layer.qkvBias) kernels.gatherRows(qkv, layer.qkvBias, pass.zeros, rows, layer.qkvBias.length);
   linear("qkv", qkv, normedInput, layer.qkvBias !== undefined);
   const { queryRstd, keyRstd } = activations;
   // Spelled out twice: spreading a shared part would take longer than the operation when there is one row.
@@ -125,9 +141,9 @@ function blockForward(
   });
   pass.attend(index, activations);
 
-  const { attended, middle, middleRstd, normedMiddle, gateUp, activated, output } = activations;
+  const { attended, middle, middleRstd, normedMiddle, gateUp, activated } = activations;
   if (layer.outputBias) {
-    fillRows(kernels, middle, layer.outputBias, rows);
+    kernels.gatherRows(middle, layer.outputBias, pass.zeros, rows, cols);
     kernels.add(middle, middle, input);
   } else {
     kernels.copy(middle, input);
@@ -144,8 +160,6 @@ function blockForward(
   });
   linear("gateUp", gateUp, normedMiddle, false);
   kernels.swiglu(activated, gateUp, rows, intermediateSize);
-  if (output !== middle) kernels.copy(output, middle);
-  linear("down", output, activated, true);
 }
 
 /** The adapters that one linear layer has on its rows. */
@@ -196,6 +210,27 @@ export function keptActivations(
         const adapter = adapters?.[name];
         return adapter && take(adapter.b.length * adapter.rank);
       }),
+    };
+  };
+}
+
+/** A buffer of its own for every layer's output, which is the next one's input, and the same buffers for everything else. */
+export function keptInputs(
+  kernels: Kernels,
+  config: ModelConfig,
+  rows: number,
+  lora: LoraWeights | undefined,
+): DecoderPass["activations"] {
+  let shared: LayerActivations | undefined;
+  return (layer, input) => {
+    shared ??= keptActivations(kernels, config, rows, lora)(layer, input);
+    const down = lora?.layers[layer]?.down;
+    return {
+      ...shared,
+      input,
+      output: kernels.scratch(rows * config.hiddenSize),
+      // The last product is not computed again, so what it leaves is kept.
+      lowRank: { ...shared.lowRank, down: down && kernels.scratch(rows * down.rank) },
     };
   };
 }
@@ -282,12 +317,4 @@ export function takeRows(kernels: Kernels, x: F32, indices: I32, cols: number): 
   const out = kernels.scratch(indices.length * cols);
   kernels.gatherRows(out, x, indices, indices.length, cols);
   return out;
-}
-
-/** `rows` copies of a bias row: the start of a product that accumulates. */
-function fillRows(kernels: Kernels, out: F32, bias: F32, rows: number): void {
-  const mark = kernels.mark();
-  const zeros = scratchInts(kernels, new Int32Array(rows));
-  kernels.gatherRows(out, bias, zeros, rows, bias.length);
-  kernels.release(mark);
 }

@@ -2,10 +2,14 @@ import type { F32, I32, Kernels } from "../kernels/kernels.js";
 import type { DecoderModel } from "./base-model.js";
 import {
   attentionShape,
+  blockActivations,
+  type DecoderPass,
   decoderForward,
   finalNorm,
   keptActivations,
+  keptInputs,
   type LayerActivations,
+  reusedActivations,
   scratchInts,
 } from "./decoder.js";
 import type { LoraWeights } from "./lora.js";
@@ -15,14 +19,19 @@ export interface PackedRows {
   rows: number;
   tokens: I32;
   positions: I32;
+  zeros: I32;
   offsets: I32;
   maxLength: number;
 }
 
+/** What a forward pass keeps for the backward pass: all activations, or only the blocks' inputs. */
+export type Kept = "all" | "inputs" | "nothing";
+
 /** What a forward pass leaves for the backward pass. */
 export interface Activations {
   packed: PackedRows;
-  layers: LayerActivations[];
+  /** What a block computed; where only its input was kept, it is computed again, over what the last one had. */
+  layer(index: number): LayerActivations;
   /** The last block's output. */
   output: F32;
   outputRstd: F32;
@@ -48,6 +57,7 @@ export function packSequences(kernels: Kernels, sequences: Int32Array[]): Packed
     rows,
     tokens: scratchInts(kernels, tokens),
     positions: scratchInts(kernels, positions),
+    zeros: scratchInts(kernels, new Int32Array(rows)),
     offsets: scratchInts(kernels, offsets),
     maxLength,
   };
@@ -59,19 +69,31 @@ export function packedForward(
   model: DecoderModel,
   packed: PackedRows,
   lora: LoraWeights | undefined,
+  keep: Kept,
 ): Activations {
   const { config } = model;
   const { rows, offsets } = packed;
   const shape = attentionShape(config);
-  const { layers, output } = decoderForward(kernels, model, {
+  const pass: DecoderPass = {
     ...packed,
     adapters: [{ lora, start: 0, rows }],
     attend: (_, { attended, logSumExp, query, key, projected }) => {
       const { value } = projected;
       kernels.attention({ out: attended, logSumExp, query, key, value, offsets, shape });
     },
-    activations: keptActivations(kernels, config, rows, lora),
-  });
+    activations:
+      keep === "all"
+        ? keptActivations(kernels, config, rows, lora)
+        : keep === "inputs"
+          ? keptInputs(kernels, config, rows, lora)
+          : reusedActivations(kernels, config, rows),
+  };
+  const { layers, output } = decoderForward(kernels, model, pass);
   const { hidden, rstd } = finalNorm(kernels, model, output, rows);
-  return { packed, layers, output, outputRstd: rstd, hidden };
+  const layer = (index: number) => {
+    const activations = layers[index]!;
+    if (keep === "inputs") blockActivations(kernels, model, pass, index, activations);
+    return activations;
+  };
+  return { packed, layer, output, outputRstd: rstd, hidden };
 }

@@ -60,6 +60,7 @@ export function pagedForward(
     rows,
     tokens: scratchInts(kernels, layout.tokens),
     positions: scratchInts(kernels, layout.positions),
+    zeros: scratchInts(kernels, new Int32Array(rows)),
     maxLength: layout.maxLength,
     adapters: adapterSpans(sequences, (sequence) => sequence.count),
     attend: (layer, { attended, query, key, projected }) => {

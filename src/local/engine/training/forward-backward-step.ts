@@ -1,12 +1,13 @@
 import type { LossName } from "../engine.js";
 import { CountingKernels } from "../kernels/counting-kernels.js";
 import type { Kernels } from "../kernels/kernels.js";
+import { type LossSums, type TokenLossInputs, tokenLosses } from "../kernels/token-losses.js";
 import type { DecoderModel } from "../model/base-model.js";
 import { type DecoderGradients, decoderBackward } from "../model/decoder-backward.js";
 import type { LoraWeights } from "../model/lora.js";
 import { packedForward, packSequences } from "../model/packed-forward.js";
 import { lossHead } from "./loss-head.js";
-import { crossEntropyInputs, type LossInputs, type LossSums, tokenLosses } from "./token-losses.js";
+import { crossEntropyInputs } from "./loss-inputs.js";
 
 /** Sequences that are computed together. */
 export interface TrainingStep {
@@ -16,41 +17,51 @@ export interface TrainingStep {
   /** The sequences' targets one after another, `targetsPerToken` for each token. */
   targets: Int32Array;
   targetsPerToken: number;
-  lossFn: LossName;
-  inputs: LossInputs;
+  loss: LossName;
+  inputs: TokenLossInputs;
   /** Added to. */
   sums: LossSums;
   /** Added to; absent in a pass that only computes the loss. */
   gradients: DecoderGradients | undefined;
+  /** Keep only the blocks' inputs and compute the rest of a block again on the way back: slower, and far less memory. */
+  recompute: boolean;
 }
 
 /** One forward pass and, with gradients, one backward pass; returns the logprobs of the targets. */
 export async function forwardBackwardStep(kernels: Kernels, step: TrainingStep): Promise<Float32Array> {
-  const { model, lora, lossFn, inputs, sums, gradients } = step;
+  const { model, lora, loss, inputs, sums, gradients } = step;
   const mark = kernels.mark();
+  let downloaded: Promise<Float32Array>;
   try {
     const packed = packSequences(kernels, step.sequences);
-    const activations = packedForward(kernels, model, packed, lora);
+    const keep = !gradients ? "nothing" : step.recompute ? "inputs" : "all";
+    const activations = packedForward(kernels, model, packed, lora, keep);
     const dhidden = gradients && kernels.scratch(packed.rows * model.config.hiddenSize);
-    const { logprobs, activeRows } = await lossHead(kernels, {
+    const { logprobs, activeRows } = lossHead(kernels, {
       head: model.weights.head,
       adapter: lora?.head,
       hidden: activations.hidden,
       rows: packed.rows,
       targets: step.targets,
       targetsPerToken: step.targetsPerToken,
-      gradientsOf: (start, chunk) => tokenLosses(lossFn, inputs, start, chunk, sums),
+      loss,
+      inputs,
       backward: dhidden && {
         dhidden,
         adapterGradient: gradients.lora?.head,
         weightGradient: gradients.weights?.head.weight,
       },
     });
+    // Asked for before the backward pass and awaited behind it: a device goes on meanwhile.
+    downloaded = kernels.download(logprobs);
+    downloaded.catch(() => undefined);
     if (dhidden) decoderBackward(kernels, model, { activations, dhidden, activeRows, lora, gradients });
-    return logprobs;
   } finally {
     kernels.release(mark);
   }
+  const logprobs = await downloaded;
+  tokenLosses(loss, inputs, logprobs, sums);
+  return logprobs;
 }
 
 /**
@@ -58,10 +69,11 @@ export async function forwardBackwardStep(kernels: Kernels, step: TrainingStep):
  * One row has no gradient: taking the others out of the activations needs more room than a step over all of them.
  */
 export async function scratchFloats(
-  step: Pick<TrainingStep, "model" | "lora" | "gradients" | "targetsPerToken">,
+  step: Pick<TrainingStep, "model" | "lora" | "gradients" | "targetsPerToken" | "recompute">,
+  sizes: Kernels["sizes"],
   rows: number,
 ): Promise<number> {
-  const kernels = new CountingKernels();
+  const kernels = new CountingKernels(sizes);
   const targets = new Int32Array(rows * step.targetsPerToken);
   const weights = new Float32Array(targets.length).fill(1);
   if (rows > 1) weights.fill(0, 0, step.targetsPerToken);
@@ -69,7 +81,7 @@ export async function scratchFloats(
     ...step,
     sequences: new Array<Int32Array>(rows).fill(new Int32Array(1)),
     targets,
-    lossFn: "cross_entropy",
+    loss: "cross_entropy",
     inputs: crossEntropyInputs(weights),
     sums: { loss: 0, clippedTokens: 0 },
   });

@@ -17,7 +17,7 @@ import {
 import { normalArray } from "../philox.js";
 import { clipScale } from "./adapter.js";
 import { forwardBackwardStep } from "./forward-backward-step.js";
-import { crossEntropyInputs } from "./token-losses.js";
+import { crossEntropyInputs } from "./loss-inputs.js";
 
 /** One sequence to learn from. */
 export interface FullExample {
@@ -232,10 +232,11 @@ export class FullTrainer {
         sequences: group.map((example) => example.tokens),
         targets,
         targetsPerToken: 1,
-        lossFn: "cross_entropy",
+        loss: "cross_entropy",
         inputs: crossEntropyInputs(weights),
         sums,
         gradients,
+        recompute: false,
       });
     }
     return sums.loss;

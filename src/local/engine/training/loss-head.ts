@@ -1,10 +1,11 @@
-import { type F32, type Kernels, slice } from "../kernels/kernels.js";
+import type { LossName } from "../engine.js";
+import { type F32, type Kernels, slice, type TokenLossBuffers } from "../kernels/kernels.js";
+import { canLearn, type TokenLossInputs } from "../kernels/token-losses.js";
 import { scratchInts, takeRows } from "../model/decoder.js";
 import { type LinearLayer, linearBackward, linearForward } from "../model/linear.js";
 import type { LoraGroup } from "../model/lora.js";
 
-/** Logits are held for about this many values at once, and for at least so many rows: each chunk reads all of the head's weights. */
-const CHUNK_VALUES = 1 << 19;
+/** Each chunk reads all of the head's weights, so it has at least so many rows, whatever its logits take. */
 const MIN_CHUNK_ROWS = 64;
 
 /** From the head's input to logprobs and back. */
@@ -18,8 +19,8 @@ export interface LossHead {
   /** [rows, targetsPerToken]. */
   targets: Int32Array;
   targetsPerToken: number;
-  /** d loss / d logprob of the targets from number `start` on. */
-  gradientsOf(start: number, logprobs: Float32Array): Float32Array;
+  loss: LossName;
+  inputs: TokenLossInputs;
   /** Absent in a pass that only computes the loss. */
   backward?: HeadBackward | undefined;
 }
@@ -32,10 +33,11 @@ export interface HeadBackward {
   weightGradient: F32 | undefined;
 }
 
-/** The logprobs of all targets. */
+/** What came of a head's pass. */
 export interface HeadResult {
-  logprobs: Float32Array;
-  /** Rows with a gradient that is not zero, in order: what there is to propagate. */
+  /** Of all targets; on the scratch stack. */
+  logprobs: F32;
+  /** Rows that can have a gradient, in order: what there is to propagate. */
   activeRows: Int32Array;
 }
 
@@ -43,90 +45,119 @@ export interface HeadResult {
  * A chunk of rows at a time, whose logits are never all in memory. Prompts have no weight in most losses, so the rows that
  * the backward pass leaves out are often the larger part.
  */
-export async function lossHead(kernels: Kernels, operation: LossHead): Promise<HeadResult> {
-  const { head, hidden, rows, targets, targetsPerToken, backward } = operation;
-  const { inputs: hiddenSize } = head;
-  const logprobs = new Float32Array(rows * targetsPerToken);
-  const activeRows: number[] = [];
-  const chunkRows = Math.max(MIN_CHUNK_ROWS, Math.floor(CHUNK_VALUES / head.outputs));
+export function lossHead(kernels: Kernels, operation: LossHead): HeadResult {
+  const { head, rows, targets, targetsPerToken, backward } = operation;
+  const active = backward ? rowsThatLearn(operation) : new Int32Array(0);
+  const chunkRows = Math.max(MIN_CHUNK_ROWS, Math.floor(kernels.sizes.headLogits / head.outputs));
+  const logprobs = kernels.scratch(targets.length);
+  const mark = kernels.mark();
+  // Everything that a chunk reads is sent before the first one: a device would have to stop for it.
+  const shared = {
+    logprobs,
+    targets: scratchInts(kernels, targets),
+    inputs: backward && uploadInputs(kernels, operation.inputs),
+    ...(active.length < rows && {
+      rowsInChunk: scratchInts(
+        kernels,
+        active.map((row) => row % chunkRows),
+      ),
+      activeTargets: scratchInts(kernels, pickRows(targets, active, targetsPerToken)),
+    }),
+  };
+  let done = 0;
   for (let start = 0; start < rows; start += chunkRows) {
     const count = Math.min(chunkRows, rows - start);
-    const mark = kernels.mark();
-    const chunk = chunkForward(kernels, operation, {
-      rows: count,
-      hidden: slice(hidden, start * hiddenSize, count * hiddenSize),
-      targets: targets.subarray(start * targetsPerToken, (start + count) * targetsPerToken),
-    });
-    const chunkLogprobs = await kernels.download(chunk.logprobs);
-    logprobs.set(chunkLogprobs, start * targetsPerToken);
-    const gradients = operation.gradientsOf(start * targetsPerToken, chunkLogprobs);
-    if (backward) {
-      const active = rowsWithGradient(gradients, targetsPerToken);
-      const dhidden = slice(backward.dhidden, activeRows.length * hiddenSize, active.length * hiddenSize);
-      if (active.length > 0)
-        chunkBackward(kernels, operation, chunk, active, gradients, { ...backward, dhidden });
-      for (const row of active) activeRows.push(start + row);
-    }
-    kernels.release(mark);
+    const inner = kernels.mark();
+    const chunk = chunkForward(kernels, operation, shared, { start, rows: count });
+    let ends = done;
+    while (ends < active.length && active[ends]! < start + count) ends += 1;
+    if (backward && ends > done)
+      chunkBackward(kernels, operation, backward, shared, chunk, done, ends - done);
+    done = ends;
+    kernels.release(inner);
   }
-  return { logprobs, activeRows: Int32Array.from(activeRows) };
+  kernels.release(mark);
+  return { logprobs, activeRows: active };
+}
+
+/** What all chunks read, on the device. */
+interface Shared {
+  logprobs: F32;
+  targets: ReturnType<typeof scratchInts>;
+  inputs?: TokenLossBuffers | undefined;
+  /** Absent where all rows are active: of each active row, its number within its chunk, and its targets. */
+  rowsInChunk?: ReturnType<typeof scratchInts>;
+  activeTargets?: ReturnType<typeof scratchInts>;
 }
 
 interface Chunk {
+  start: number;
   rows: number;
-  hidden: F32;
-  targets: Int32Array;
 }
 
-function chunkForward(kernels: Kernels, { head, adapter, targetsPerToken }: LossHead, chunk: Chunk) {
-  const { rows, hidden, targets } = chunk;
+function chunkForward(
+  kernels: Kernels,
+  { head, adapter, hidden: allHidden, targetsPerToken }: LossHead,
+  shared: Shared,
+  { start, rows }: Chunk,
+) {
   const vocabSize = head.outputs;
+  const hidden = slice(allHidden, start * head.inputs, rows * head.inputs);
   const logits = kernels.scratch(rows * vocabSize);
   const lowRank = adapter && kernels.scratch(rows * adapter.rank);
   const adapters = adapter ? [{ adapter, start: 0, rows }] : [];
   linearForward(kernels, { layer: head, out: logits, x: hidden, rows, adapters, lowRank });
-  const targetRows = scratchInts(kernels, targets);
-  const [logprobs, logSumExp] = [kernels.scratch(targets.length), kernels.scratch(rows)];
+  const part = [start * targetsPerToken, rows * targetsPerToken] as const;
+  const [logprobs, targets] = [slice(shared.logprobs, ...part), slice(shared.targets, ...part)];
+  const logSumExp = kernels.scratch(rows);
   kernels.logSoftmaxGather({
     logprobs,
     logSumExp,
     logits,
-    targets: targetRows,
+    targets,
     rows,
     vocabSize,
     targetsPerRow: targetsPerToken,
   });
-  return { ...chunk, logits, lowRank, targetRows, logprobs, logSumExp };
+  return { start, rows, hidden, logits, lowRank, targets, logprobs, logSumExp };
 }
 
+/** Of a chunk's rows, the active ones: numbers `first`.. among all active rows. */
 function chunkBackward(
   kernels: Kernels,
-  { head, adapter, targetsPerToken }: LossHead,
-  chunk: ReturnType<typeof chunkForward>,
-  active: Int32Array,
-  gradients: Float32Array,
+  { head, adapter, targetsPerToken, loss }: LossHead,
   backward: HeadBackward,
+  { inputs, rowsInChunk, activeTargets }: Shared,
+  chunk: ReturnType<typeof chunkForward>,
+  first: number,
+  rows: number,
 ): void {
-  const rows = active.length;
-  const indices = rows < chunk.rows ? scratchInts(kernels, active) : undefined;
+  const count = chunk.rows * targetsPerToken;
+  const gradients = kernels.scratch(count);
+  const ofChunk = (x: F32) =>
+    slice(x, x.length === 0 ? 0 : chunk.start * targetsPerToken, x.length === 0 ? 0 : count);
+  kernels.tokenGradients({
+    gradients,
+    logprobs: chunk.logprobs,
+    loss,
+    inputs: mapInputs(inputs!, ofChunk),
+    count,
+  });
+  const indices = rowsInChunk && rows < chunk.rows ? slice(rowsInChunk, first, rows) : undefined;
   const part = (x: F32, cols: number) => (indices ? takeRows(kernels, x, indices, cols) : x);
   const dlogits = part(chunk.logits, head.outputs);
-  const coefficients = kernels.scratch(rows * targetsPerToken);
-  kernels.upload(coefficients, pickRows(gradients, active, targetsPerToken));
   kernels.logitsGradient({
     logits: dlogits,
     logSumExp: part(chunk.logSumExp, 1),
-    targets: indices
-      ? scratchInts(kernels, pickRows(chunk.targets, active, targetsPerToken))
-      : chunk.targetRows,
-    coefficients,
+    targets: indices ? slice(activeTargets!, first * targetsPerToken, rows * targetsPerToken) : chunk.targets,
+    coefficients: part(gradients, targetsPerToken),
     rows,
     vocabSize: head.outputs,
     targetsPerRow: targetsPerToken,
   });
   linearBackward(kernels, {
     layer: head,
-    dx: backward.dhidden,
+    dx: slice(backward.dhidden, first * head.inputs, rows * head.inputs),
     dout: dlogits,
     x: part(chunk.hidden, head.inputs),
     rows,
@@ -137,17 +168,42 @@ function chunkBackward(
   });
 }
 
-function rowsWithGradient(gradients: Float32Array, columns: number): Int32Array {
-  const rows: number[] = [];
-  for (let row = 0; row * columns < gradients.length; row++) {
-    const ofRow = gradients.subarray(row * columns, (row + 1) * columns);
-    if (ofRow.some((gradient) => gradient !== 0)) rows.push(row);
-  }
-  return Int32Array.from(rows);
+function uploadInputs(kernels: Kernels, inputs: TokenLossInputs): TokenLossBuffers {
+  return mapInputs(inputs, (values) => {
+    const buffer = kernels.scratch(values.length);
+    kernels.upload(buffer, values);
+    return buffer;
+  });
 }
 
-function pickRows<T extends Float32Array | Int32Array>(table: T, rows: Int32Array, columns: number): T {
-  const out = table.slice(0, rows.length * columns) as T;
+function mapInputs<From, To>(
+  inputs: Record<Exclude<keyof TokenLossInputs, "beta">, From> & { beta: number },
+  map: (values: From) => To,
+) {
+  return {
+    weights: map(inputs.weights),
+    advantages: map(inputs.advantages),
+    logprobs: map(inputs.logprobs),
+    clipLowThreshold: map(inputs.clipLowThreshold),
+    clipHighThreshold: map(inputs.clipHighThreshold),
+    beta: inputs.beta,
+  };
+}
+
+function rowsThatLearn({ loss, inputs, rows, targetsPerToken }: LossHead): Int32Array {
+  const learning: number[] = [];
+  for (let row = 0; row < rows; row++) {
+    for (let index = row * targetsPerToken; index < (row + 1) * targetsPerToken; index++) {
+      if (!canLearn(loss, inputs, index)) continue;
+      learning.push(row);
+      break;
+    }
+  }
+  return Int32Array.from(learning);
+}
+
+function pickRows(table: Int32Array, rows: Int32Array, columns: number): Int32Array {
+  const out = new Int32Array(rows.length * columns);
   rows.forEach((row, index) => {
     out.set(table.subarray(row * columns, (row + 1) * columns), index * columns);
   });

@@ -5,14 +5,11 @@ import {
   type ForwardBackwardResult,
 } from "../engine.js";
 import type { Kernels } from "../kernels/kernels.js";
+import type { LossSums } from "../kernels/token-losses.js";
 import type { Adapter } from "./adapter.js";
 import { forwardBackwardStep, scratchFloats } from "./forward-backward-step.js";
-import { gatherLossInputs, type LossSums } from "./token-losses.js";
+import { gatherLossInputs } from "./loss-inputs.js";
 
-/** A step never has more tokens than this, unless a single sequence has. */
-export const MAX_STEP_TOKENS = 1024;
-/** Nor does its scratch take more than about this. */
-const MAX_STEP_BYTES = 512 << 20;
 /** Scratch of steps by their shape, counted once for each: the same ones come again and again. */
 const COUNTED_FLOATS = new WeakMap<Adapter, Map<string, number>>();
 
@@ -24,15 +21,15 @@ export async function* trainingPass(
   kernels: Kernels,
   adapter: Adapter,
   call: ForwardBackwardCall,
-  stepTokens: () => number = () => MAX_STEP_TOKENS,
+  stepTokens: () => number = () => kernels.sizes.trainingTokens,
 ): AsyncGenerator<void, ForwardBackwardResult> {
-  const affordable = await reserveStep(kernels, adapter, call);
+  const { maxTokens, recompute } = await reserveStep(kernels, adapter, call);
   const { model, weights: lora } = adapter;
   const { lossFn } = call;
   const logprobs: Float32Array[] = [];
   const sums: LossSums = { loss: 0, clippedTokens: 0 };
   let isFirst = true;
-  for (const data of trainingSteps(call.data, () => Math.min(affordable, stepTokens()))) {
+  for (const data of trainingSteps(call.data, () => Math.min(maxTokens, stepTokens()))) {
     if (!isFirst) yield;
     isFirst = false;
     const stepLogprobs = await forwardBackwardStep(kernels, {
@@ -41,10 +38,11 @@ export async function* trainingPass(
       sequences: data.map((datum) => datum.tokens),
       targets: joinTargets(data),
       targetsPerToken: data[0]!.targetsPerToken,
-      lossFn,
+      loss: lossFn,
       inputs: gatherLossInputs(data, call.lossFnConfig),
       sums,
       gradients: call.forwardOnly ? undefined : { lora: adapter.gradients },
+      recompute,
     });
     let at = 0;
     for (const { targetTokens } of data) {
@@ -58,47 +56,68 @@ export async function* trainingPass(
   return { logprobs, metrics };
 }
 
+/** How the steps of a pass are made. */
+interface StepPlan {
+  /** Tokens that may share a step; a longer sequence has one to itself. */
+  maxTokens: number;
+  recompute: boolean;
+}
+
 /**
  * Takes the memory of the largest step in advance: without it, one in the middle would leave half a gradient.
- * Returns how many tokens may share a step.
+ * Where a step that keeps all activations does not fit, blocks are computed again on the way back.
  */
-async function reserveStep(kernels: Kernels, adapter: Adapter, call: ForwardBackwardCall): Promise<number> {
-  if (call.data.length === 0) return MAX_STEP_TOKENS;
-  const { forwardOnly } = call;
-  const perStep = 4 * (await stepFloats(adapter, forwardOnly, MAX_STEP_TOKENS, 1));
-  const affordable = Math.max(1, Math.floor(MAX_STEP_TOKENS * Math.min(1, MAX_STEP_BYTES / perStep)));
+async function reserveStep(kernels: Kernels, adapter: Adapter, call: ForwardBackwardCall): Promise<StepPlan> {
+  const { trainingTokens, trainingBytes } = kernels.sizes;
+  if (call.data.length === 0) return { maxTokens: trainingTokens, recompute: false };
   const lengths = call.data.map((datum) => datum.tokens.length);
   const longest = lengths.indexOf(Math.max(...lengths));
   const total = lengths.reduce((sum, length) => sum + length, 0);
-  const rows = Math.max(lengths[longest]!, Math.min(affordable, total));
   const targetsPerToken = Math.max(...call.data.map((datum) => datum.targetsPerToken));
-  try {
-    kernels.reserveScratch(await stepFloats(adapter, forwardOnly, rows, targetsPerToken));
-  } catch (error) {
-    if (!(error instanceof RangeError)) throw error;
-    throw new EngineInputError(
-      `no room to train on ${rows} tokens at once (data[${longest}] has ${lengths[longest]}): ${error.message}`,
-    );
+  let rows = 0;
+  let failure: RangeError | undefined;
+  for (const recompute of call.forwardOnly ? [false] : [false, true]) {
+    const shape = { forwardOnly: call.forwardOnly, recompute };
+    const perStep =
+      4 * (await stepFloats(kernels, adapter, { ...shape, rows: trainingTokens, targetsPerToken: 1 }));
+    const maxTokens = Math.max(1, Math.floor(trainingTokens * Math.min(1, trainingBytes / perStep)));
+    rows = Math.max(lengths[longest]!, Math.min(maxTokens, total));
+    try {
+      await kernels.reserveScratch(await stepFloats(kernels, adapter, { ...shape, rows, targetsPerToken }));
+      return { maxTokens, recompute };
+    } catch (error) {
+      if (!(error instanceof RangeError)) throw error;
+      failure = error;
+    }
   }
-  return affordable;
+  throw new EngineInputError(
+    `no room to train on ${rows} tokens at once (data[${longest}] has ${lengths[longest]}): ${failure?.message}`,
+  );
 }
 
-async function stepFloats(
-  adapter: Adapter,
-  forwardOnly: boolean,
-  rows: number,
-  targetsPerToken: number,
-): Promise<number> {
+interface StepShape {
+  forwardOnly: boolean;
+  recompute: boolean;
+  rows: number;
+  targetsPerToken: number;
+}
+
+async function stepFloats(kernels: Kernels, adapter: Adapter, shape: StepShape): Promise<number> {
   const counted = COUNTED_FLOATS.get(adapter) ?? new Map<string, number>();
   COUNTED_FLOATS.set(adapter, counted);
-  const shape = `${forwardOnly} ${rows} ${targetsPerToken}`;
-  const known = counted.get(shape);
+  const { forwardOnly, recompute, rows, targetsPerToken } = shape;
+  const key = `${forwardOnly} ${recompute} ${rows} ${targetsPerToken}`;
+  const known = counted.get(key);
   if (known !== undefined) return known;
   const { model, weights: lora } = adapter;
   // Nothing is computed: any gradients of the right shape will do.
   const gradients = forwardOnly ? undefined : { lora };
-  const floats = await scratchFloats({ model, lora, gradients, targetsPerToken }, rows);
-  counted.set(shape, floats);
+  const floats = await scratchFloats(
+    { model, lora, gradients, targetsPerToken, recompute },
+    kernels.sizes,
+    rows,
+  );
+  counted.set(key, floats);
   return floats;
 }
 

@@ -1,6 +1,7 @@
 import { describe, expect, it } from "vitest";
 import type { EngineDatum, LossName } from "../engine.js";
-import { gatherLossInputs, tokenLosses } from "./token-losses.js";
+import { gatherLossInputs } from "../training/loss-inputs.js";
+import { tokenLosses } from "./token-losses.js";
 
 const POLICY_LOSSES = ["importance_sampling", "ppo", "cispo", "dro"] as const;
 // None of the ratios is at a threshold, where the losses have a corner.
@@ -16,7 +17,7 @@ const weighted = { ...datum, weights: Float32Array.of(0.5, 2, 0, 1, -4) };
 
 function lossOf(lossFn: LossName, one: EngineDatum, at = logprobs) {
   const sums = { loss: 0, clippedTokens: 0 };
-  const gradients = tokenLosses(lossFn, gatherLossInputs([one], {}), 0, at, sums);
+  const gradients = tokenLosses(lossFn, gatherLossInputs([one], {}), at, sums);
   return { gradients: [...gradients], ...sums };
 }
 
