@@ -1,9 +1,9 @@
 import { afterAll, describe, expect, it } from "vitest";
-import type { F32, Kernels } from "./kernels.js";
+import type { F32 } from "./kernels.js";
 import { put, putInts, randomFloats } from "./test-support.js";
 import { createWasmKernels } from "./wasm-kernels.js";
 
-const kernels: Kernels = createWasmKernels({ threads: 2 });
+const kernels = createWasmKernels({ threads: 2 });
 afterAll(() => kernels.close());
 
 const step = 2 ** -6;

@@ -1,5 +1,5 @@
 import { alignedBytes } from "./arena.js";
-import type { F32, I32, Kernels, Packed, StepSizes } from "./kernels.js";
+import type { F32, Frozen, I32, Kernels, StepSizes } from "./kernels.js";
 
 /** Computes nothing and only counts, so that the memory of a pass is known before it runs; results are zeros. */
 export class CountingKernels implements Kernels {
@@ -12,6 +12,7 @@ export class CountingKernels implements Kernels {
   mostScratchBytes = 0;
   #scratchBytes = 0;
 
+  /** `sizes` are those of the kernels that it counts for. */
   constructor(sizes: StepSizes) {
     this.sizes = sizes;
   }
@@ -42,26 +43,23 @@ export class CountingKernels implements Kernels {
     this.#scratchBytes = mark;
   }
 
-  view(buffer: F32): Float32Array {
+  async download(buffer: F32): Promise<Float32Array> {
     return new Float32Array(buffer.length);
   }
 
-  async download(buffer: F32): Promise<Float32Array> {
-    return this.view(buffer);
-  }
-
-  pack(out: F32, _x: F32, rows: number, cols: number): Packed {
-    return { kind: "packed", offset: out.offset, rows, cols };
+  frozen(inputs: number, outputs: number): Frozen {
+    return { kind: "frozen", offset: 0, inputs, outputs };
   }
 
   async sumSquares(): Promise<number> {
     return 0;
   }
 
+  async reserveScratch(): Promise<void> {}
+  async fill(): Promise<void> {}
   async close(): Promise<void> {}
 
   free(): void {}
-  reserveScratch(): void {}
   upload(): void {}
   uploadInts(): void {}
   matmul(): void {}

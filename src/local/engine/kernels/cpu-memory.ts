@@ -1,8 +1,10 @@
+import { DTYPE_BYTES, type SafetensorsDtype, toFloat32 } from "../../../checkpoints/safetensors.js";
 import { Arena, ScratchStack } from "./arena.js";
-import type { F32, I32, StepSizes, TokenGradients } from "./kernels.js";
+import type { F32, Frozen, I32, StepSizes, StoredTensor, TokenGradients } from "./kernels.js";
 import { tokenLosses } from "./token-losses.js";
 
-const SIZES: StepSizes = {
+/** How much a step of the CPU's kernels takes on: as much as keeps the others waiting for a moment only. */
+export const CPU_STEP_SIZES: StepSizes = {
   trainingTokens: 1024,
   sharedTrainingTokens: 256,
   trainingBytes: 512 << 20,
@@ -11,10 +13,12 @@ const SIZES: StepSizes = {
   promptRows: 256,
   promptLogits: 1 << 21,
 };
+/** Values of a tensor that are widened to float32 at a time. */
+const FILL_VALUES = 1 << 20;
 
 /** The memory of `Kernels` where it is memory of this process: one buffer that grows, an arena and a stack in it. */
 export abstract class CpuMemory {
-  readonly sizes = SIZES;
+  readonly sizes = CPU_STEP_SIZES;
   protected readonly arena: Arena;
   readonly #stack: ScratchStack;
 
@@ -106,4 +110,32 @@ export abstract class CpuMemory {
     const unused = { loss: 0, clippedTokens: 0 };
     this.view(gradients).set(tokenLosses(loss, values, this.view(logprobs).subarray(0, count), unused));
   }
+
+  frozen(inputs: number, outputs: number, _dtype: SafetensorsDtype): Frozen {
+    return { kind: "frozen", offset: this.arena.alloc(4 * inputs * outputs), inputs, outputs };
+  }
+
+  /** Straight into place, some rows at a time: a second copy of a large matrix might not fit. */
+  async fill(matrix: Frozen, firstOutput: number, tensor: StoredTensor): Promise<void> {
+    const { inputs, outputs } = matrix;
+    const { dtype, shape, bytes } = tensor;
+    const [rows = 0, columns] = shape;
+    if (shape.length !== 2 || columns !== inputs || firstOutput + rows > outputs) {
+      throw new RangeError(`a tensor of [${shape}] at output ${firstOutput} of [${outputs}, ${inputs}]`);
+    }
+    const rowBytes = inputs * DTYPE_BYTES[dtype];
+    const pieceRows = Math.max(1, Math.floor(FILL_VALUES / inputs));
+    for (let start = 0; start < rows; start += pieceRows) {
+      const count = Math.min(pieceRows, rows - start);
+      const piece = bytes.subarray(start * rowBytes, (start + count) * rowBytes);
+      const values = toFloat32(piece, dtype, "a weight");
+      for (let row = 0; row < count; row++) {
+        const weights = values.subarray(row * inputs, (row + 1) * inputs);
+        this.writeOutput(matrix, firstOutput + start + row, weights);
+      }
+    }
+  }
+
+  /** Puts the weights of one output where products look for them. */
+  protected abstract writeOutput(matrix: Frozen, output: number, weights: Float32Array): void;
 }

@@ -7,6 +7,7 @@ import {
   type AttentionShape,
   adamwScalars,
   type F32,
+  type Frozen,
   type I32,
   type Kernels,
   type LogitsGradient,
@@ -15,7 +16,6 @@ import {
   type Matrix,
   type NormRope,
   type NormRopeBackward,
-  type Packed,
   type RmsNorm,
   type RmsNormBackward,
   type Rows,
@@ -42,18 +42,24 @@ export class ReferenceKernels extends CpuMemory implements Kernels {
 
   async close(): Promise<void> {}
 
-  pack(out: F32, x: F32, rows: number, cols: number): Packed {
-    this.view(out).set(this.view(x).subarray(0, rows * cols));
-    return { kind: "packed", offset: out.offset, rows, cols };
+  /** Output by output, as files have it. */
+  protected writeOutput({ offset, inputs }: Frozen, output: number, weights: Float32Array): void {
+    new Float32Array(this.buffer, offset + 4 * output * inputs, inputs).set(weights);
+  }
+
+  #values(matrix: Matrix): Float32Array {
+    if (matrix.kind === "f32") return this.view(matrix);
+    return new Float32Array(this.buffer, matrix.offset, matrix.inputs * matrix.outputs);
   }
 
   matmul(c: F32, a: F32, b: Matrix, m: number, n: number, k: number, options: MatmulOptions = {}): void {
-    const { transA = false, transB = false, accumulate = false } = options;
+    const { transA = false, accumulate = false } = options;
     const lda = options.lda ?? (transA ? m : k);
-    const ldb = options.ldb ?? (transB ? k : n);
     const ldc = options.ldc ?? n;
-    const plainB: F32 = b.kind === "packed" ? { kind: "f32", offset: b.offset, length: b.rows * b.cols } : b;
-    const [cv, av, bv] = [this.view(c), this.view(a), this.view(plainB)];
+    // A frozen matrix is stored [outputs, inputs], and so turned.
+    const transB = (b.kind === "frozen") !== (options.transB ?? false);
+    const ldb = options.ldb ?? (transB ? k : n);
+    const [cv, av, bv] = [this.view(c), this.view(a), this.#values(b)];
     const bColumn = new Float32Array(k);
     for (let j = 0; j < n; j++) {
       for (let l = 0; l < k; l++) bColumn[l] = transB ? bv[j * ldb + l]! : bv[l * ldb + j]!;
@@ -192,8 +198,8 @@ export class ReferenceKernels extends CpuMemory implements Kernels {
     }
   }
 
-  gatherRows(out: F32, table: F32, indices: I32, rows: number, cols: number): void {
-    const [ov, tv, iv] = [this.view(out), this.view(table), this.viewInts(indices)];
+  gatherRows(out: F32, table: Matrix, indices: I32, rows: number, cols: number): void {
+    const [ov, tv, iv] = [this.view(out), this.#values(table), this.viewInts(indices)];
     for (let row = 0; row < rows; row++) {
       ov.set(tv.subarray(iv[row]! * cols, (iv[row]! + 1) * cols), row * cols);
     }
@@ -416,7 +422,7 @@ export class ReferenceKernels extends CpuMemory implements Kernels {
 }
 
 /** Kernels for tests, exact and slow. */
-export function createReferenceKernels(): Kernels {
+export function createReferenceKernels(): ReferenceKernels {
   return new ReferenceKernels();
 }
 

@@ -1,4 +1,4 @@
-import type { F32, I32, Kernels } from "./kernels.js";
+import type { F32, Frozen, I32, Kernels } from "./kernels.js";
 
 /** Uniform in -1..1, the same for the same seed. */
 export function randomFloats(length: number, seed: number): Float32Array {
@@ -25,8 +25,36 @@ export function putInts(kernels: Kernels, data: readonly number[]): I32 {
   return buffer;
 }
 
+/** A frozen matrix with these values, [inputs, outputs], filled from two tensors. */
+export async function freeze(
+  kernels: Kernels,
+  values: Float32Array,
+  inputs: number,
+  outputs: number,
+): Promise<Frozen> {
+  const matrix = kernels.frozen(inputs, outputs, "F32");
+  const middle = Math.ceil(outputs / 3);
+  for (const [start, end] of [
+    [0, middle],
+    [middle, outputs],
+  ] as const) {
+    const part = new Float32Array((end - start) * inputs);
+    for (let i = 0; i < part.length; i++) {
+      part[i] = values[(i % inputs) * outputs + start + Math.floor(i / inputs)]!;
+    }
+    const bytes = new Uint8Array(part.buffer);
+    await kernels.fill(matrix, start, { dtype: "F32", shape: [end - start, inputs], bytes });
+  }
+  return matrix;
+}
+
+/** Kernels whose memory can be looked into. */
+export interface ViewedKernels extends Kernels {
+  view(buffer: F32): Float32Array;
+}
+
 /** The values of a buffer. */
-export const read = (kernels: Kernels, buffer: F32) => Array.from(kernels.view(buffer));
+export const read = (kernels: ViewedKernels, buffer: F32) => Array.from(kernels.view(buffer));
 
 /** Largest difference relative to the largest value of `expected`. */
 export function relativeError(actual: ArrayLike<number>, expected: ArrayLike<number>): number {

@@ -1,7 +1,15 @@
 import { afterAll, describe, expect, it } from "vitest";
 import { type AttentionShape, type F32, type Kernels, slice } from "./kernels.js";
 import { createReferenceKernels } from "./reference.js";
-import { firstBitDifference, put, putInts, randomFloats, read, relativeError } from "./test-support.js";
+import {
+  firstBitDifference,
+  put,
+  putInts,
+  randomFloats,
+  read,
+  relativeError,
+  type ViewedKernels,
+} from "./test-support.js";
 import { createWasmKernels } from "./wasm-kernels.js";
 
 const reference = createReferenceKernels();
@@ -345,7 +353,7 @@ describe("whole buffers", () => {
         weightDecay: 0.1,
         gradScale: 0.7,
       };
-      const run = async (kernels: Kernels) => {
+      const run = async (kernels: ViewedKernels) => {
         const [w, g, m, v] = [1, 2, 3, 4].map((seed) => put(kernels, randomFloats(length, seed))) as [
           F32,
           F32,

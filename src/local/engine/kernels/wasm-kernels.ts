@@ -7,6 +7,7 @@ import {
   type AttentionPaged,
   adamwScalars,
   type F32,
+  type Frozen,
   type I32,
   type Kernels,
   type LogitsGradient,
@@ -15,11 +16,11 @@ import {
   type Matrix,
   type NormRope,
   type NormRopeBackward,
-  type Packed,
   type RmsNorm,
   type RmsNormBackward,
   type Rows,
 } from "./kernels.js";
+import { readPanels, writePanels } from "./panels.js";
 import { WasmMemory } from "./wasm-memory.js";
 import { loadModule, type WasmExports, WorkerThreads } from "./wasm-threads.js";
 
@@ -35,12 +36,12 @@ export interface WasmKernelOptions {
 const RESERVED_BYTES = 4096;
 
 /** Kernels in WebAssembly, with worker threads that wait for work until `close`. */
-export function createWasmKernels(options: WasmKernelOptions = {}): Kernels {
+export function createWasmKernels(options: WasmKernelOptions = {}): WasmKernels {
   return new WasmKernels(options);
 }
 
 /** Every operation in WebAssembly SIMD, on as many threads as asked, with the same bits for any number of them. */
-class WasmKernels extends CpuMemory implements Kernels {
+export class WasmKernels extends CpuMemory implements Kernels {
   readonly name: string;
   readonly threads: number;
   readonly #memory = new WasmMemory();
@@ -96,11 +97,12 @@ class WasmKernels extends CpuMemory implements Kernels {
     return this.#workers.close();
   }
 
-  pack(out: F32, x: F32, rows: number, cols: number): Packed {
-    expect("out", out, rows * cols);
-    expect("x", x, rows * cols);
-    this.#wasm["packMatrix"]!(out.offset, x.offset, rows, cols);
-    return { kind: "packed", offset: out.offset, rows, cols };
+  protected writeOutput(matrix: Frozen, output: number, weights: Float32Array): void {
+    writePanels(this.#panels(matrix), matrix, output, weights);
+  }
+
+  #panels({ offset, inputs, outputs }: Frozen): Float32Array {
+    return new Float32Array(this.buffer, offset, inputs * outputs);
   }
 
   matmul(c: F32, a: F32, b: Matrix, m: number, n: number, k: number, options: MatmulOptions = {}): void {
@@ -217,10 +219,25 @@ class WasmKernels extends CpuMemory implements Kernels {
     this.#wasm["swigluBackward"]!(dgateUp.offset, dout.offset, gateUp.offset, rows, cols);
   }
 
-  gatherRows(out: F32, table: F32, indices: I32, rows: number, cols: number): void {
+  gatherRows(out: F32, table: Matrix, indices: I32, rows: number, cols: number): void {
     expect("out", out, rows * cols);
+    if (table.kind === "frozen") {
+      this.#gatherOutputs(out, table, indices, rows, cols);
+      return;
+    }
     this.#expectIndices("indices", indices, rows, Math.floor(table.length / cols));
     this.#wasm["gatherRows"]!(out.offset, table.offset, indices.offset, rows, cols);
+  }
+
+  #gatherOutputs(out: F32, table: Frozen, indices: I32, rows: number, cols: number): void {
+    if (table.inputs !== cols) {
+      throw new RangeError(`the table is frozen with rows of ${table.inputs}, the operation needs ${cols}`);
+    }
+    this.#expectIndices("indices", indices, rows, table.outputs);
+    const [values, outputs, panels] = [this.view(out), this.viewInts(indices), this.#panels(table)];
+    for (let row = 0; row < rows; row++) {
+      readPanels(values.subarray(row * cols, (row + 1) * cols), panels, table, outputs[row]!);
+    }
   }
 
   scatterRows(table: F32, x: Rows, indices: I32, rows: number, cols: number): void {
@@ -436,7 +453,7 @@ class WasmKernels extends CpuMemory implements Kernels {
   }
 }
 
-/** Layout, offset and two strides (or the packed matrix' height and width), as matmul in wasm/gemm.ts wants them. */
+/** Layout, offset and two strides (or a frozen matrix' inputs and outputs), as matmul in wasm/gemm.ts wants them. */
 function rightSide(
   b: Matrix,
   n: number,
@@ -445,9 +462,11 @@ function rightSide(
   ldb = transB ? k : n,
 ): [number, number, number, number] {
   const [rows, cols] = transB ? [n, k] : [k, n];
-  if (b.kind === "packed") {
-    if (b.rows !== rows || b.cols !== cols) {
-      throw new RangeError(`b is packed as ${b.rows} x ${b.cols}, the operation needs ${rows} x ${cols}`);
+  if (b.kind === "frozen") {
+    if (b.inputs !== rows || b.outputs !== cols) {
+      throw new RangeError(
+        `b is frozen as ${b.inputs} x ${b.outputs}, the operation needs ${rows} x ${cols}`,
+      );
     }
     return [transB ? 2 : 1, b.offset, rows, cols];
   }
