@@ -8,9 +8,9 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { performance } from "node:perf_hooks";
 import { fileURLToPath } from "node:url";
+import { chooseToken } from "../dist/local/engine/kernels/token-choice.js";
 import { philox } from "../dist/local/engine/philox.js";
 import { JsonCursor, jsonVocabulary } from "../dist/local/engine/sampling/json/json-sampling.js";
-import { chooseToken } from "../dist/local/engine/sampling/token-choice.js";
 import { startEngine } from "../dist/local/engine/start-engine.js";
 
 const LARGE_VOCABULARY = 151_936;
@@ -109,7 +109,8 @@ function measure(name, folder, size) {
   let draws = 0;
   const random = () => philox(7, [draws++, 0, 0, 0])[0] / 2 ** 32;
   const freeAt = performance.now();
-  for (let token = 0; token < MAX_TOKENS; token += 1) chooseToken(rows[token % rows.length], choice, random);
+  for (let token = 0; token < MAX_TOKENS; token += 1)
+    chooseToken(rows[token % rows.length], choice, random());
   const freeMs = (performance.now() - freeAt) / MAX_TOKENS;
   return Object.entries(constraints).map(([schema, constraint]) => {
     const compiledAt = performance.now();
@@ -120,7 +121,7 @@ function measure(name, folder, size) {
       const start = performance.now();
       let count = 0;
       for (let token = -1; token !== size - 1; count += 1) {
-        token = chooseToken(cursor.mask(rows[count % rows.length]), choice, random);
+        token = chooseToken(cursor.mask(rows[count % rows.length]), choice, random());
         cursor.take(token);
       }
       return (performance.now() - start) / count;

@@ -47,6 +47,10 @@ export class CountingKernels implements Kernels {
     return new Float32Array(buffer.length);
   }
 
+  async downloadInts(buffer: I32): Promise<Int32Array> {
+    return new Int32Array(buffer.length);
+  }
+
   frozen(inputs: number, outputs: number): Frozen {
     return { kind: "frozen", offset: 0, inputs, outputs };
   }
@@ -78,6 +82,8 @@ export class CountingKernels implements Kernels {
   logSoftmaxGather(): void {}
   logitsGradient(): void {}
   tokenGradients(): void {}
+  chooseTokens(): void {}
+  topTokens(): void {}
   zero(): void {}
   copy(): void {}
   add(): void {}

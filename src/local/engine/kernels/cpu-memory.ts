@@ -1,6 +1,17 @@
 import { DTYPE_BYTES, type SafetensorsDtype, toFloat32 } from "../../../checkpoints/safetensors.js";
 import { Arena, ScratchStack } from "./arena.js";
-import type { F32, Frozen, I32, StepSizes, StoredTensor, TokenGradients } from "./kernels.js";
+import {
+  type ChooseTokens,
+  type F32,
+  type Frozen,
+  type I32,
+  type StepSizes,
+  type StoredTensor,
+  slice,
+  type TokenGradients,
+  type TopTokens,
+} from "./kernels.js";
+import { chooseToken, likeliestTokens } from "./token-choice.js";
 import { tokenLosses } from "./token-losses.js";
 
 /** How much a step of the CPU's kernels takes on: as much as keeps the others waiting for a moment only. */
@@ -138,4 +149,29 @@ export abstract class CpuMemory {
 
   /** Puts the weights of one output where products look for them. */
   protected abstract writeOutput(matrix: Frozen, output: number, weights: Float32Array): void;
+
+  async downloadInts(buffer: I32): Promise<Int32Array> {
+    return new Int32Array(this.viewInts(buffer));
+  }
+
+  chooseTokens({ tokens, logprobs, logits, logSumExp, vocabSize, draws }: ChooseTokens): void {
+    const [chosen, scores, sums] = [this.viewInts(tokens), this.view(logprobs), this.view(logSumExp)];
+    draws.forEach((draw, index) => {
+      const row = this.view(slice(logits, draw.row * vocabSize, vocabSize));
+      const token = chooseToken(row, draw, draw.random);
+      chosen[index] = token;
+      scores[index] = row[token]! - sums[draw.row]!;
+    });
+  }
+
+  topTokens({ tokens, logprobs, logits, logSumExp, rows, vocabSize, columns }: TopTokens): void {
+    const [chosen, scores, sums] = [this.viewInts(tokens), this.view(logprobs), this.view(logSumExp)];
+    for (let row = 0; row < rows; row++) {
+      const values = this.view(slice(logits, row * vocabSize, vocabSize));
+      likeliestTokens(values, columns).forEach((token, column) => {
+        chosen[row * columns + column] = token;
+        scores[row * columns + column] = values[token]! - sums[row]!;
+      });
+    }
+  }
 }

@@ -253,7 +253,7 @@ export interface ChooseTokens {
   draws: readonly Draw[];
 }
 
-/** The likeliest `columns` tokens of each row with their logprobs, likeliest first, equal ones by number. */
+/** The likeliest `columns` tokens (at most `vocabSize`) of each row with their logprobs, likeliest first, equal ones by number. */
 export interface TopTokens {
   /** [rows, columns]. */
   tokens: I32;

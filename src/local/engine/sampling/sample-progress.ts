@@ -7,6 +7,7 @@ import {
   type SampleResult,
   type TopTokens,
 } from "../engine.js";
+import { chooseToken, likeliestTokens } from "../kernels/token-choice.js";
 import type { ModelConfig } from "../model/model-config.js";
 import { uniform } from "../philox.js";
 import type { Adapter } from "../training/adapter.js";
@@ -14,7 +15,6 @@ import { type JsonCursor, type JsonVocabulary, jsonStart } from "./json/json-sam
 import type { Lane } from "./lanes.js";
 import { PAGE_SIZE, type PrefixNode } from "./page-pool.js";
 import { type Decode, StopCondition } from "./stop-condition.js";
-import { chooseToken, emptyTopTokens, writeTopTokens } from "./token-choice.js";
 
 /** Streams of random numbers: the fourth word of the counter. */
 const SAMPLE_STREAM = 0;
@@ -168,7 +168,7 @@ export class SampleProgress {
     if (alt) {
       const choice = { temperature: call.temperature, topK: -1, topP: 1 };
       for (let column = 0; column < alt.columns; column++) {
-        const random = () => uniform(this.seed, [position + 1, column, 0, ALTERNATIVE_STREAM]);
+        const random = uniform(this.seed, [position + 1, column, 0, ALTERNATIVE_STREAM]);
         const token = chooseToken(logits, choice, random);
         alt.tokens[position * alt.columns + column] = token;
         alt.logprobs[position * alt.columns + column] = logprob(token);
@@ -178,7 +178,7 @@ export class SampleProgress {
 
   /** The next token of sample `index`; depends on nothing but the logits, the seed and the tokens so far. */
   choose(logits: Float32Array, index: number, { generated, json }: SequenceRecord): number {
-    const random = () => uniform(this.seed, [generated.length, index, 0, SAMPLE_STREAM]);
+    const random = uniform(this.seed, [generated.length, index, 0, SAMPLE_STREAM]);
     return chooseToken(json?.mask(logits) ?? logits, this.call, random);
   }
 
@@ -242,4 +242,21 @@ export class SequenceRecord {
       ...topk,
     };
   }
+}
+
+/** An empty table: token 0 with logprob -99999 marks a cell without an entry. */
+function emptyTopTokens(rows: number, columns: number): TopTokens {
+  return {
+    columns,
+    tokens: new Int32Array(rows * columns),
+    logprobs: new Float32Array(rows * columns).fill(-99999),
+  };
+}
+
+/** Writes the likeliest tokens of one row of logits into row `row`. */
+function writeTopTokens(table: TopTokens, row: number, logits: Float32Array, logSumExp: number): void {
+  likeliestTokens(logits, table.columns).forEach((token, column) => {
+    table.tokens[row * table.columns + column] = token;
+    table.logprobs[row * table.columns + column] = logits[token]! - logSumExp;
+  });
 }

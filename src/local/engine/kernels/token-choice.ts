@@ -1,12 +1,7 @@
-import type { TopTokens } from "../engine.js";
+import type { Draw } from "./kernels.js";
 
 /** How a token is drawn. */
-export interface Choice {
-  temperature: number;
-  /** -1 or 0 = off. */
-  topK: number;
-  topP: number;
-}
+export type Choice = Pick<Draw, "temperature" | "topK" | "topP">;
 
 /** Below this a temperature means "the likeliest token". */
 const MAX_GREEDY_TEMPERATURE = 1e-5;
@@ -34,7 +29,7 @@ export function exponential(x: number): number {
 let reusedWeights = new Float64Array(0);
 
 /** Draws a token; `random` is uniform in [0, 1). */
-export function chooseToken(logits: Float32Array, choice: Choice, random: () => number): number {
+export function chooseToken(logits: Float32Array, choice: Choice, random: number): number {
   const best = indexOfMaximum(logits);
   const { temperature } = choice;
   if (temperature < MAX_GREEDY_TEMPERATURE) return best;
@@ -50,9 +45,9 @@ export function chooseToken(logits: Float32Array, choice: Choice, random: () => 
     total += weight;
   }
   const limited = (choice.topK > 0 && choice.topK < logits.length) || choice.topP < 1;
-  if (!limited) return draw(weights, undefined, total, random());
+  if (!limited) return draw(weights, undefined, total, random);
   const { order, mass } = nucleus(weights, total, choice);
-  return draw(weights, order, mass, random());
+  return draw(weights, order, mass, random);
 }
 
 function indexOfMaximum(logits: Float32Array): number {
@@ -108,28 +103,15 @@ function draw(weights: Float64Array, order: number[] | undefined, total: number,
   return last;
 }
 
-/** An empty table: token 0 with logprob -99999 marks a cell without an entry. */
-export function emptyTopTokens(rows: number, columns: number): TopTokens {
-  return {
-    columns,
-    tokens: new Int32Array(rows * columns),
-    logprobs: new Float32Array(rows * columns).fill(-99999),
-  };
-}
-
-/** Writes the likeliest tokens of one row of logits into row `row`, equal ones by number. */
-export function writeTopTokens(table: TopTokens, row: number, logits: Float32Array, logSumExp: number): void {
-  const columns = Math.min(table.columns, logits.length);
+/** The `count` likeliest tokens, or all where there are no more; equal ones by number. */
+export function likeliestTokens(logits: Float32Array, count: number): number[] {
   const best: number[] = [];
   for (let token = 0; token < logits.length; token++) {
-    if (best.length === columns && logits[token]! <= logits[best[columns - 1]!]!) continue;
+    if (best.length === count && logits[token]! <= logits[best[count - 1]!]!) continue;
     let at = best.length;
     while (at > 0 && logits[best[at - 1]!]! < logits[token]!) at--;
     best.splice(at, 0, token);
-    if (best.length > columns) best.pop();
+    if (best.length > count) best.pop();
   }
-  best.forEach((token, column) => {
-    table.tokens[row * table.columns + column] = token;
-    table.logprobs[row * table.columns + column] = Math.fround(logits[token]! - logSumExp);
-  });
+  return best;
 }
