@@ -89,18 +89,18 @@ export class DeviceMemory {
     return { block, offset: 0 };
   }
 
-  /** Makes sure that so much can be taken without growing, or throws; only while nothing is taken. */
+  /** So much can be taken without growing. */
+  has(byteLength: number): boolean {
+    return this.#scratch.some((block) => block.bytes >= byteLength);
+  }
+
+  /** Makes room for so much, or throws; only while nothing is taken and the device has done what was asked of it. */
   reserve(byteLength: number): void {
-    if (this.#top > 0) throw new Error("scratch reserved while in use");
-    if (this.#scratch.some((block) => block.bytes >= byteLength)) return;
     const { maxBufferSize } = this.#device.limits;
-    if (byteLength <= maxBufferSize) {
-      this.dropScratch();
-      this.#push(byteLength);
-      return;
-    }
     // Where no block is that large, there are several; what does not fit into the end of one is lost there.
-    while (this.#scratchBytes < byteLength) this.#push(maxBufferSize);
+    for (let missing = byteLength; missing > 0; missing -= maxBufferSize) {
+      this.#push(Math.min(missing, maxBufferSize));
+    }
   }
 
   dropScratch(): void {

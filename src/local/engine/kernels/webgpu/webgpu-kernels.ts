@@ -135,8 +135,123 @@ class WebGpuKernels implements Kernels, GpuContext {
   }
 
   async reserveScratch(length: number): Promise<void> {
+    if (this.#memory.has(4 * length)) return;
+    this.#memory.dropScratch();
     this.queue.forgetBindGroups();
-    this.#memory.reserve(4 * length);
+    // Memory comes back when the device is done with it.
+    await this.queue.done();
+    const { device } = this.gpu;
+    device.pushErrorScope("out-of-memory");
+    let refused: unknown;
+    try {
+      this.#memory.reserve(4 * length);
+    } catch (error) {
+      refused = error;
+    }
+    const failure = await device.popErrorScope();
+    if (!refused && !failure) return;
+    this.#memory.dropScratch();
+    throw refused ?? new RangeError(`the GPU is out of memory: ${failure?.message}`);
+  }
+
+  upload(buffer: F32, data: Float32Array): void;
+  download(buffer: F32): Promise<Float32Array>;
+}
+
+/** Kernels in WGSL on a graphics card. */
+export function createWebGpuKernels(gpu: GpuDevice): Kernels {
+  return new WebGpuKernels(gpu);
+}
+
+class WebGpuKernels implements Kernels, GpuContext {
+  readonly name = "webgpu";
+  readonly threads = 1;
+  readonly sizes: StepSizes;
+  readonly gpu: GpuDevice;
+  readonly queue: CommandQueue;
+  readonly #memory: DeviceMemory;
+  #closed = false;
+
+  constructor(gpu: GpuDevice) {
+    this.gpu = gpu;
+    const { device } = gpu;
+    this.queue = new CommandQueue(device);
+    this.#memory = new DeviceMemory(device, gpu.memoryBytes, () => this.queue.flush());
+    this.sizes = {
+      trainingTokens: 8192,
+      sharedTrainingTokens: 2048,
+      trainingBytes: Math.floor(gpu.memoryBytes / 2),
+      headLogits: Math.floor(Math.min(1 << 27, device.limits.maxStorageBufferBindingSize / 8)),
+      samples: 256,
+      promptRows: 2048,
+      promptLogits: 1 << 25,
+    };
+    void device.lost.then(({ message }) => {
+      if (!this.#closed)
+        this.queue.fail(new Error(`the GPU was lost: ${message || "its driver gave no reason"}`));
+    });
+    device.onuncapturederror = ({ error }) => {
+      this.queue.fail(new Error(`the GPU failed: ${error.message}`));
+    };
+  }
+
+  // --- memory ---------------------------------------------------------------------------------------------------
+  get allocatedBytes(): number {
+    return this.#memory.allocatedBytes;
+  }
+
+  get reservedBytes(): number {
+    return this.#memory.reservedBytes;
+  }
+
+  alloc(length: number): F32 {
+    return this.#handle("f32", this.#memory.alloc(4 * length), 0, length) as F32;
+  }
+
+  allocInts(length: number): I32 {
+    return this.#handle("i32", this.#memory.alloc(4 * length), 0, length) as I32;
+  }
+
+  free(buffer: F32 | I32): void {
+    this.#memory.free(onDevice(buffer).block);
+    this.queue.forgetBindGroups();
+  }
+
+  mark(): number {
+    return this.#memory.mark();
+  }
+
+  scratch(length: number): F32 {
+    const { block, offset } = this.#memory.take(4 * length);
+    return this.#handle("f32", block, offset, length) as F32;
+  }
+
+  scratchInts(length: number): I32 {
+    const { block, offset } = this.#memory.take(4 * length);
+    return this.#handle("i32", block, offset, length) as I32;
+  }
+
+  release(mark: number): void {
+    this.#memory.release(mark);
+  }
+
+  async reserveScratch(length: number): Promise<void> {
+    if (this.#memory.has(4 * length)) return;
+    this.#memory.dropScratch();
+    this.queue.forgetBindGroups();
+    // Memory comes back when the device is done with it.
+    await this.queue.done();
+    const { device } = this.gpu;
+    device.pushErrorScope("out-of-memory");
+    try {
+      this.#memory.reserve(4 * length);
+    } finally {
+      const failure = await device.popErrorScope();
+      if (failure) {
+        this.#memory.dropScratch();
+        throw new RangeError(`the GPU is out of memory: ${failure.message}`);
+      }
+    }
   }
 
   upload(buffer: F32, data: Float32Array): void {
