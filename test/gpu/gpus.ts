@@ -1,7 +1,12 @@
 import { existsSync } from "node:fs";
-import type { F32, I32, Kernels } from "../../src/local/engine/kernels/kernels.js";
+import { type F32, from, type I32, type Kernels } from "../../src/local/engine/kernels/kernels.js";
 import { createReferenceKernels } from "../../src/local/engine/kernels/reference.js";
-import { put, randomFloats, relativeError } from "../../src/local/engine/kernels/test-support.js";
+import {
+  firstBitDifference,
+  put,
+  randomFloats,
+  relativeError,
+} from "../../src/local/engine/kernels/test-support.js";
 import { dawnGpu } from "../../src/local/engine/kernels/webgpu/dawn.node.js";
 import { type GpuDeviceOptions, openGpuDevice } from "../../src/local/engine/kernels/webgpu/gpu-device.js";
 import { createWebGpuKernels } from "../../src/local/engine/kernels/webgpu/webgpu-kernels.js";
@@ -36,9 +41,20 @@ export async function compare(
   });
 }
 
-/** Random values in a buffer of these kernels. */
-export const random = (kernels: Kernels, length: number, seed: number): F32 =>
-  put(kernels, randomFloats(length, seed));
+/** The same operation twice: each buffer that it returns must have the same bits again. */
+export async function compareTwice(kernels: Kernels, operation: (kernels: Kernels) => F32[]): Promise<void> {
+  const run = () => Promise.all(operation(kernels).map((buffer) => kernels.download(buffer)));
+  const first = await run();
+  const second = await run();
+  first.forEach((values, index) => {
+    const difference = firstBitDifference(second[index]!, values);
+    if (difference) throw new Error(`result ${index} differs the second time at ${difference}`);
+  });
+}
+
+/** Random values in a buffer of these kernels; \`skip\` of them are left out at its beginning, so that it is not aligned. */
+export const random = (kernels: Kernels, length: number, seed: number, skip = 0): F32 =>
+  from(put(kernels, randomFloats(skip + length, seed)), skip);
 
 /** Whole numbers in a buffer of these kernels. */
 export function ints(kernels: Kernels, values: readonly number[]): I32 {
