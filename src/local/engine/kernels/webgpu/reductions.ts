@@ -21,7 +21,7 @@ export const teamSumCode = (threads: number, team: number) => /* wgsl */ `
 var<workgroup> team_sums: array<f32, ${threads}>;
 fn team_sum(v: f32, lane: u32) -> f32 {
   team_sums[lane] = v;
-  for (var reach = ${team / 2}u; reach > 0u; reach /= 2u) {
+  for (var reach = ${team}u / 2u; reach > 0u; reach /= 2u) {
     workgroupBarrier();
     if (lane % ${team}u < reach) { team_sums[lane] += team_sums[lane + reach]; }
   }
