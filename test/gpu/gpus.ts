@@ -9,7 +9,10 @@ import {
 } from "../../src/local/engine/kernels/test-support.js";
 import { dawnGpu } from "../../src/local/engine/kernels/webgpu/dawn.node.js";
 import { type GpuDeviceOptions, openGpuDevice } from "../../src/local/engine/kernels/webgpu/gpu-device.js";
-import { createWebGpuKernels } from "../../src/local/engine/kernels/webgpu/webgpu-kernels.js";
+import {
+  createWebGpuKernels,
+  type GpuContext,
+} from "../../src/local/engine/kernels/webgpu/webgpu-kernels.js";
 
 const SWIFTSHADER = "/usr/lib/chromium/vk_swiftshader_icd.json";
 
@@ -55,6 +58,23 @@ export async function compareTwice(kernels: Kernels, operation: (kernels: Kernel
 /** Random values in a buffer of these kernels; \`skip\` of them are left out at its beginning, so that it is not aligned. */
 export const random = (kernels: Kernels, length: number, seed: number, skip = 0): F32 =>
   from(put(kernels, randomFloats(skip + length, seed)), skip);
+
+/** The same kernels for an operation of theirs, as on a device that binds no more than so many bytes at once. */
+export function withSmallBindings(kernels: Kernels, maxStorageBufferBindingSize: number): GpuContext {
+  const context = kernels as Kernels & GpuContext;
+  const gpu = { device: { limits: { maxStorageBufferBindingSize } } } as unknown as GpuContext["gpu"];
+  return {
+    queue: context.queue,
+    gpu,
+    mark: () => context.mark(),
+    scratch: (length) => context.scratch(length),
+    scratchInts: (length) => context.scratchInts(length),
+    release: (mark) => context.release(mark),
+    upload: (buffer, data) => context.upload(buffer, data),
+    uploadInts: (buffer, data) => context.uploadInts(buffer, data),
+    download: (buffer) => context.download(buffer),
+  };
+}
 
 /** Whole numbers in a buffer of these kernels. */
 export function ints(kernels: Kernels, values: readonly number[]): I32 {

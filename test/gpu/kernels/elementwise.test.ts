@@ -2,7 +2,8 @@ import { afterAll, describe, expect, it } from "vitest";
 import { type F32, type Kernels, slice } from "../../../src/local/engine/kernels/kernels.js";
 import { createReferenceKernels } from "../../../src/local/engine/kernels/reference.js";
 import { put, randomFloats } from "../../../src/local/engine/kernels/test-support.js";
-import { compare, compareTwice, openKernels, random } from "../gpus.js";
+import { add, sumSquares } from "../../../src/local/engine/kernels/webgpu/elementwise.js";
+import { compare, compareTwice, openKernels, random, withSmallBindings } from "../gpus.js";
 
 const kernels = await openKernels();
 afterAll(() => kernels.close());
@@ -39,6 +40,15 @@ describe("whole buffers", () => {
       on.add(doubled, other, other);
       return [first, second, other, twice, doubled];
     });
+  });
+
+  it("are passed over a part at a time where they cannot be bound as a whole", async () => {
+    const values = randomFloats(201, 1);
+    const [x, out, zeros] = [put(kernels, values), kernels.alloc(201), kernels.alloc(201)];
+    const context = withSmallBindings(kernels, 512);
+    add(context, out, x, zeros);
+    expect(await kernels.download(out)).toEqual(values);
+    expect(await sumSquares(context, x)).toBeCloseTo(await kernels.sumSquares(x), 4);
   });
 
   it("leave what lies around them alone", async () => {

@@ -2,7 +2,8 @@ import { afterAll, describe, expect, it } from "vitest";
 import { toFloat32 } from "../../../src/checkpoints/safetensors.js";
 import type { Kernels } from "../../../src/local/engine/kernels/kernels.js";
 import { put, randomFloats } from "../../../src/local/engine/kernels/test-support.js";
-import { compare, compareTwice, ints, openKernels, random } from "../gpus.js";
+import { gatherRows } from "../../../src/local/engine/kernels/webgpu/rows.js";
+import { compare, compareTwice, ints, openKernels, random, withSmallBindings } from "../gpus.js";
 
 const kernels = await openKernels();
 afterAll(() => kernels.close());
@@ -126,10 +127,13 @@ describe("gatherRows from frozen weights", () => {
     const table = kernels.frozen(cols, outputs, dtype);
     await kernels.fill(table, 0, { dtype, shape: [outputs, cols], bytes });
     const indices = [4, 0, 2, 4];
-    const out = kernels.alloc(indices.length * cols);
-    kernels.gatherRows(out, table, ints(kernels, indices), indices.length, cols);
-    expect(Array.from(await kernels.download(out))).toEqual(
-      indices.flatMap((index) => Array.from(expected.subarray(index * cols, (index + 1) * cols))),
-    );
+    const [whole, parts] = [kernels.alloc(indices.length * cols), kernels.alloc(indices.length * cols)];
+    kernels.gatherRows(whole, table, ints(kernels, indices), indices.length, cols);
+    gatherRows(withSmallBindings(kernels, 400), parts, table, ints(kernels, indices), indices.length, cols);
+    for (const out of [whole, parts]) {
+      expect(Array.from(await kernels.download(out))).toEqual(
+        indices.flatMap((index) => Array.from(expected.subarray(index * cols, (index + 1) * cols))),
+      );
+    }
   });
 });

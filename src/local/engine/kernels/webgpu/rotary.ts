@@ -1,9 +1,321 @@
+import { type NormRope, type NormRopeBackward, type RotaryAngles, type Rows, slice } from "../kernels.js";
+import { addOverRows, teamSumCode, threadsFor } from "./reductions.js";
+import { defineShader, shaderVariants } from "./shader.js";
+import { valueCode, valueType, type Width, widthOf } from "./vectors.js";
 import type { GpuContext } from "./webgpu-kernels.js";
 
-export function normRope(_context: GpuContext, ..._rest: any[]): any {
-  throw new Error("normRope is not written yet");
+const THREADS = 128;
+
+interface HeadVariant {
+  width: Width;
+  /** Threads that share a head; each handles pairs of values half a head apart. */
+  team: number;
 }
 
-export function normRopeBackward(_context: GpuContext, ..._rest: any[]): any {
-  throw new Error("normRopeBackward is not written yet");
+const headVariant = (width: Width, headDim: number): HeadVariant => ({
+  width,
+  team: threadsFor(headDim / 2 / width, 1, 32),
+});
+
+const groupsFor = ({ team }: HeadVariant, rows: number, heads: number) =>
+  Math.ceil((rows * heads) / (THREADS / team));
+
+/** Which head of which row a thread works on, and where its angles begin; beyond the last head a team has nothing to do. */
+const placeCode = ({ team }: HeadVariant) => /* wgsl */ `
+  let item = flat(group) * ${THREADS / team}u + lane / ${team}u;
+  let member = lane % ${team}u;
+  let end = select(0u, p.pairs, item < p.rows * p.heads);
+  let row = min(item / p.heads, p.rows - 1u);
+  let head = 2u * p.pairs * (item % p.heads);
+  let angle = u32(positions[p.positions_at + row]) * p.pairs;`;
+
+const ROPE = shaderVariants((variant: HeadVariant) => {
+  const value = valueType(variant.width);
+  return {
+    name: `rope ${variant.width} ${variant.team}`,
+    buffers: { out: value, x: value, cosines: value, sines: value, positions: "i32" } as const,
+    params: {
+      rows: "u32",
+      heads: "u32",
+      pairs: "u32",
+      out_stride: "u32",
+      x_stride: "u32",
+      direction: "f32",
+    } as const,
+    code: /* wgsl */ `
+@compute @workgroup_size(${THREADS})
+fn main(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) lane: u32) {
+  ${placeCode(variant)}
+  for (var i = member; i < end; i += ${variant.team}u) {
+    let x_first = p.x_at + row * p.x_stride + head + i;
+    let out_first = p.out_at + row * p.out_stride + head + i;
+    let a = x[x_first];
+    let b = x[x_first + p.pairs];
+    let c = cosines[p.cosines_at + angle + i];
+    let s = sines[p.sines_at + angle + i] * p.direction;
+    out[out_first] = a * c - b * s;
+    out[out_first + p.pairs] = b * c + a * s;
+  }
+}`,
+  };
+});
+
+interface Rope {
+  out: Rows;
+  x: Rows;
+  angles: RotaryAngles;
+  rows: number;
+  heads: number;
+  headDim: number;
+}
+
+/** The gradient of a rotation is turned back by the same angle. */
+function rope({ queue }: GpuContext, operation: Rope, direction: 1 | -1): void {
+  const { out, x, angles, rows, heads, headDim } = operation;
+  const { cos, sin, positions } = angles;
+  const width = widthOf([out.data, x.data, cos, sin], headDim / 2, out.stride, x.stride);
+  const variant = headVariant(width, headDim);
+  queue.run(ROPE(variant), {
+    buffers: { out: out.data, x: x.data, cosines: cos, sines: sin, positions },
+    params: {
+      rows,
+      heads,
+      pairs: headDim / 2 / width,
+      out_stride: out.stride / width,
+      x_stride: x.stride / width,
+      direction,
+    },
+    workgroups: groupsFor(variant, rows, heads),
+  });
+}
+
+const NORM_ROPE = shaderVariants((variant: HeadVariant) => {
+  const value = valueType(variant.width);
+  return {
+    name: `norm-rope ${variant.width} ${variant.team}`,
+    buffers: {
+      out: value,
+      rstd: "f32",
+      x: value,
+      weight: value,
+      cosines: value,
+      sines: value,
+      positions: "i32",
+    } as const,
+    params: {
+      rows: "u32",
+      heads: "u32",
+      pairs: "u32",
+      out_stride: "u32",
+      x_stride: "u32",
+      length: "f32",
+      eps: "f32",
+    } as const,
+    code: /* wgsl */ `${valueCode(variant.width)}
+${teamSumCode(THREADS, variant.team)}
+
+@compute @workgroup_size(${THREADS})
+fn main(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) lane: u32) {
+  ${placeCode(variant)}
+  let x_start = p.x_at + row * p.x_stride + head;
+  let out_start = p.out_at + row * p.out_stride + head;
+  var sum = 0.0;
+  for (var i = member; i < end; i += ${variant.team}u) {
+    let a = x[x_start + i];
+    let b = x[x_start + p.pairs + i];
+    sum += total(a * a + b * b);
+  }
+  let scale = 1.0 / sqrt(team_sum(sum, lane) / p.length + p.eps);
+  if (member < end && member == 0u) { rstd[p.rstd_at + item] = scale; }
+  for (var i = member; i < end; i += ${variant.team}u) {
+    let a = x[x_start + i] * scale * weight[p.weight_at + i];
+    let b = x[x_start + p.pairs + i] * scale * weight[p.weight_at + p.pairs + i];
+    let c = cosines[p.cosines_at + angle + i];
+    let s = sines[p.sines_at + angle + i];
+    out[out_start + i] = a * c - b * s;
+    out[out_start + p.pairs + i] = b * c + a * s;
+  }
+}`,
+  };
+});
+
+export function normRope(context: GpuContext, operation: NormRope): void {
+  const { out, rstd, x, weight, angles, rows, heads, headDim, eps } = operation;
+  if (!weight || !rstd) {
+    rope(context, operation, 1);
+    return;
+  }
+  const { cos, sin, positions } = angles;
+  const width = widthOf([out.data, x.data, weight, cos, sin], headDim / 2, out.stride, x.stride);
+  const variant = headVariant(width, headDim);
+  context.queue.run(NORM_ROPE(variant), {
+    buffers: { out: out.data, rstd, x: x.data, weight, cosines: cos, sines: sin, positions },
+    params: {
+      rows,
+      heads,
+      pairs: headDim / 2 / width,
+      out_stride: out.stride / width,
+      x_stride: x.stride / width,
+      length: headDim,
+      eps,
+    },
+    workgroups: groupsFor(variant, rows, heads),
+  });
+}
+
+const NORM_ROPE_BACKWARD = shaderVariants((variant: HeadVariant) => {
+  const value = valueType(variant.width);
+  return {
+    name: `norm-rope-backward ${variant.width} ${variant.team}`,
+    buffers: {
+      dx: value,
+      dout: value,
+      x: value,
+      rstd: "f32",
+      weight: value,
+      cosines: value,
+      sines: value,
+      positions: "i32",
+    } as const,
+    params: {
+      rows: "u32",
+      heads: "u32",
+      pairs: "u32",
+      dx_stride: "u32",
+      dout_stride: "u32",
+      x_stride: "u32",
+      length: "f32",
+    } as const,
+    code: /* wgsl */ `${valueCode(variant.width)}
+${teamSumCode(THREADS, variant.team)}
+
+struct Pair { normalised: array<Value, 2>, gradient: array<Value, 2> }
+
+/** Two values before the rotation and after the norm, without its weight; and their gradients, with the weight. */
+fn pair(i: u32, x_start: u32, dout_start: u32, angle: u32, scale: f32) -> Pair {
+  let da = dout[dout_start + i];
+  let db = dout[dout_start + p.pairs + i];
+  let c = cosines[p.cosines_at + angle + i];
+  let s = sines[p.sines_at + angle + i];
+  return Pair(
+    array(x[x_start + i] * scale, x[x_start + p.pairs + i] * scale),
+    array((da * c + db * s) * weight[p.weight_at + i], (db * c - da * s) * weight[p.weight_at + p.pairs + i]),
+  );
+}
+
+@compute @workgroup_size(${THREADS})
+fn main(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) lane: u32) {
+  ${placeCode(variant)}
+  let scale = rstd[p.rstd_at + min(item, p.rows * p.heads - 1u)];
+  let x_start = p.x_at + row * p.x_stride + head;
+  let dout_start = p.dout_at + row * p.dout_stride + head;
+  let dx_start = p.dx_at + row * p.dx_stride + head;
+  var sum = 0.0;
+  for (var i = member; i < end; i += ${variant.team}u) {
+    let v = pair(i, x_start, dout_start, angle, scale);
+    sum += total(v.gradient[0] * v.normalised[0] + v.gradient[1] * v.normalised[1]);
+  }
+  let mean = team_sum(sum, lane) / p.length;
+  for (var i = member; i < end; i += ${variant.team}u) {
+    let v = pair(i, x_start, dout_start, angle, scale);
+    dx[dx_start + i] = scale * (v.gradient[0] - v.normalised[0] * mean);
+    dx[dx_start + p.pairs + i] = scale * (v.gradient[1] - v.normalised[1] * mean);
+  }
+}`,
+  };
+});
+
+const NORM_ROPE_WEIGHT_GRADIENT = defineShader({
+  name: "norm-rope-weight-gradient",
+  buffers: {
+    parts: "f32",
+    dout: "f32",
+    x: "f32",
+    rstd: "f32",
+    cosines: "f32",
+    sines: "f32",
+    positions: "i32",
+  },
+  params: {
+    items: "u32",
+    heads: "u32",
+    pairs: "u32",
+    dout_stride: "u32",
+    x_stride: "u32",
+    part_items: "u32",
+  },
+  code: /* wgsl */ `
+@compute @workgroup_size(64)
+fn main(@builtin(global_invocation_id) thread: vec3u) {
+  let i = thread.x;
+  if (i >= p.pairs) { return; }
+  let first = thread.y * p.part_items;
+  var sum_a = 0.0;
+  var sum_b = 0.0;
+  for (var item = first; item < min(first + p.part_items, p.items); item++) {
+    let row = item / p.heads;
+    let head = 2u * p.pairs * (item % p.heads);
+    let angle = u32(positions[p.positions_at + row]) * p.pairs + i;
+    let c = cosines[p.cosines_at + angle];
+    let s = sines[p.sines_at + angle];
+    let dout_first = p.dout_at + row * p.dout_stride + head + i;
+    let da = dout[dout_first];
+    let db = dout[dout_first + p.pairs];
+    let x_first = p.x_at + row * p.x_stride + head + i;
+    let scale = rstd[p.rstd_at + item];
+    sum_a += (da * c + db * s) * (x[x_first] * scale);
+    sum_b += (db * c - da * s) * (x[x_first + p.pairs] * scale);
+  }
+  let at = p.parts_at + thread.y * 2u * p.pairs + i;
+  parts[at] = sum_a;
+  parts[at + p.pairs] = sum_b;
+}`,
+});
+
+export function normRopeBackward(context: GpuContext, operation: NormRopeBackward): void {
+  const { dx, dweight, dout, x, rstd, weight, angles, rows, heads, headDim } = operation;
+  if (!weight || !rstd) {
+    rope(context, { out: dx, x: dout, angles, rows, heads, headDim }, -1);
+    return;
+  }
+  const { queue } = context;
+  const { cos, sin, positions } = angles;
+  const width = widthOf(
+    [dx.data, dout.data, x.data, weight, cos, sin],
+    headDim / 2,
+    dx.stride,
+    dout.stride,
+    x.stride,
+  );
+  const variant = headVariant(width, headDim);
+  const inputs = { dout: dout.data, x: x.data, rstd, cosines: cos, sines: sin, positions };
+  queue.run(NORM_ROPE_BACKWARD(variant), {
+    buffers: { dx: dx.data, weight, ...inputs },
+    params: {
+      rows,
+      heads,
+      pairs: headDim / 2 / width,
+      dx_stride: dx.stride / width,
+      dout_stride: dout.stride / width,
+      x_stride: x.stride / width,
+      length: headDim,
+    },
+    workgroups: groupsFor(variant, rows, heads),
+  });
+  if (!dweight) return;
+  const items = rows * heads;
+  addOverRows(context, slice(dweight, 0, headDim), items, (parts, partItems, count) =>
+    queue.run(NORM_ROPE_WEIGHT_GRADIENT, {
+      buffers: { parts, ...inputs },
+      params: {
+        items,
+        heads,
+        pairs: headDim / 2,
+        dout_stride: dout.stride,
+        x_stride: x.stride,
+        part_items: partItems,
+      },
+      workgroups: [Math.ceil(headDim / 2 / 64), count],
+    }),
+  );
 }

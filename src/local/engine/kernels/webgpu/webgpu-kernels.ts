@@ -42,7 +42,8 @@ import {
   swiglu,
   swigluBackward,
 } from "./rows.js";
-import { logitsGradient, logSoftmaxGather, tokenGradients } from "./vocabulary.js";
+import { tokenGradients } from "./token-gradients.js";
+import { logitsGradient, logSoftmaxGather } from "./vocabulary.js";
 
 /** What every operation of these kernels gets: where to record, scratch of its own, and what the device can do. */
 export interface GpuContext {
