@@ -391,6 +391,25 @@ export function slice<T extends F32 | I32>(buffer: T, start: number, length: num
 export const from = <T extends F32 | I32>(buffer: T, start: number): T =>
   slice(buffer, start, buffer.length - start);
 
+/** Parts of a buffer can go into one operation where they begin at multiples of so many elements. */
+const PART_ALIGNMENT = 64;
+
+/** Where parts of these lengths begin in one buffer, and how long it is. */
+export function partsOf<Name extends string>(
+  lengths: Record<Name, number>,
+): { starts: Record<Name, number>; length: number } {
+  const starts = { ...lengths };
+  let length = 0;
+  for (const name of Object.keys(lengths) as Name[]) {
+    starts[name] = length;
+    length += Math.ceil(lengths[name] / PART_ALIGNMENT) * PART_ALIGNMENT;
+  }
+  return { starts, length };
+}
+
+/** The same memory as whole numbers. */
+export const asInts = (buffer: F32): I32 => ({ ...buffer, kind: "i32" });
+
 /** Several buffers of one length, or none when memory does not suffice for all. */
 export function allocAll(kernels: Kernels, length: number, count: number): F32[] {
   const buffers: F32[] = [];

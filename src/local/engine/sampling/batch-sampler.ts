@@ -10,10 +10,11 @@ import type { BaseModel } from "../model/base-model.js";
 import type { Adapter } from "../training/adapter.js";
 import type { JsonVocabulary } from "./json/json-sampling.js";
 import { inTurns, type Lane, Lanes } from "./lanes.js";
+import { answerQuestions, type LogitAnswer } from "./logit-answers.js";
 import { PAGE_SIZE, PagePool, type PrefixNode } from "./page-pool.js";
 import { PageReservations } from "./page-reservations.js";
-import { logitRowsOf, pagedForward, type SequenceRows } from "./paged-forward.js";
-import { SampleProgress, type UnfinishedSample } from "./sample-progress.js";
+import { pagedForward, type SequenceRows } from "./paged-forward.js";
+import { type NextToken, SampleProgress, type UnfinishedSample } from "./sample-progress.js";
 import type { Decode } from "./stop-condition.js";
 
 /** What a sampler needs beside its model. */
@@ -26,14 +27,8 @@ export interface BatchSamplerOptions {
   freshSeed: () => number;
 }
 
-/** Samples that a step advances; those that newcomers have started beyond it pause in turn. */
-const MAX_RUNNING_SAMPLES = 128;
 /** A request that asks for no more tokens does not wait behind the long ones of its own session and adapter. */
 const MAX_SHORT_TOKENS = 64;
-/** Prompt rows in one step, so that a long prompt does not hold up the others for long. */
-const MAX_PROMPT_ROWS = 256;
-/** Prompt rows whose logits are wanted hold at most this many values at a time. */
-const MAX_LOGIT_VALUES = 1 << 21;
 
 interface RunningSample extends UnfinishedSample {
   request: SampleProgress;
@@ -51,7 +46,8 @@ interface PlannedRows {
   request: SampleProgress;
   rows: SequenceRows;
   version: number;
-  consume(logits: (row: number) => Float32Array, logSumExp: (row: number) => number): void;
+  /** What came out of it: an answer for each of the rows' questions. */
+  consume(answers: LogitAnswer[]): void;
 }
 
 /** Samples for many requests at once: every step advances each running sample by one token and prompts by a chunk. */
@@ -127,7 +123,7 @@ export class BatchSampler {
     this.#admit();
     const prompts = this.#planPrompts();
     const promptRows = prompts.reduce((sum, { rows }) => sum + rows.count, 0);
-    const planned = [...prompts, ...this.#planSamples(MAX_PROMPT_ROWS - promptRows)]
+    const planned = [...prompts, ...this.#planSamples(this.#kernels.sizes.promptRows - promptRows)]
       .filter((plan) => !plan.request.settled)
       .sort((a, b) => a.version - b.version);
     if (planned.length > 0) {
@@ -152,33 +148,21 @@ export class BatchSampler {
     const kernels = this.#kernels;
     const mark = kernels.mark();
     try {
-      const out = pagedForward(
+      const sequences = planned.map((plan) => plan.rows);
+      const logits = pagedForward(kernels, this.#model, this.#pool, sequences);
+      const answers = await answerQuestions(
         kernels,
-        this.#model,
-        this.#pool,
-        planned.map((plan) => plan.rows),
+        logits,
+        sequences.flatMap(({ questions }) => questions),
       );
-      if (out.rows === 0) {
-        for (const plan of planned) plan.consume(noRow, noRow);
-        return;
-      }
-      const logits = await kernels.download(out.logits);
-      const logSumExp = await kernels.download(out.logSumExp);
-      const { vocabSize } = this.#model.config;
-      let row = 0;
-      for (const plan of planned) {
-        const first = row;
-        row += logitRowsOf(plan.rows);
-        if (!logSumExp.subarray(first, row).every(Number.isFinite)) {
+      for (const { request, rows, consume } of planned) {
+        const own = answers.splice(0, rows.questions.length);
+        if (own.every(({ logSumExp }) => Number.isFinite(logSumExp))) consume(own);
+        else if (!request.settled) {
           const what =
             "the model's logits are not finite: the adapter has diverged, or the weights are damaged";
-          if (!plan.request.settled) plan.request.fail(new EngineInputError(what));
-          continue;
+          request.fail(new EngineInputError(what));
         }
-        plan.consume(
-          (index) => logits.subarray((first + index) * vocabSize, (first + index + 1) * vocabSize),
-          (index) => logSumExp[first + index]!,
-        );
       }
     } finally {
       kernels.release(mark);
@@ -187,8 +171,9 @@ export class BatchSampler {
 
   /** The samples that this step advances: all, or as many of each lane as of any other. */
   #chosen(): RunningSample[] {
-    if (this.#running.length <= MAX_RUNNING_SAMPLES) return this.#running;
-    return inTurns(this.#running, ({ request }) => request.lane, this.#turn).slice(0, MAX_RUNNING_SAMPLES);
+    const { samples } = this.#kernels.sizes;
+    if (this.#running.length <= samples) return this.#running;
+    return inTurns(this.#running, ({ request }) => request.lane, this.#turn).slice(0, samples);
   }
 
   /** One row for each sample; those that were interrupted share `spareRows` to catch up. */
@@ -196,20 +181,21 @@ export class BatchSampler {
     const planned: PlannedRows[] = [];
     let spare = spareRows;
     for (const sample of this.#chosen()) {
-      const { request, tokens, pages, computed: start } = sample;
-      const last = tokens.length - 1;
-      const count = Math.min(last - start, spare) + 1;
+      const { request, index, record, tokens, pages, computed: start } = sample;
+      const missing = tokens.length - 1 - start;
+      const count = Math.min(missing, spare) + 1;
       spare -= count - 1;
       if (!this.#takePages(request, pages, start + count)) continue;
+      const questions = count > missing ? [request.sampleQuestion(index, record)] : [];
       const { adapter } = request;
       planned.push({
         request,
         version: adapter?.version ?? 0,
-        rows: { lora: adapter?.weights, pages, tokens, start, count, logitsFrom: last },
-        consume: (logits, logSumExp) => {
+        rows: { lora: adapter?.weights, pages, tokens, start, count, questions },
+        consume: ([answer]) => {
           sample.computed = start + count;
           sample.node = this.#registerFull(sample.node, tokens, start, start + count, pages);
-          if (start + count > last) this.#extend(sample, logits(0), logSumExp(0));
+          if (answer) this.#extend(sample, request.nextToken(index, record, answer));
         },
       });
     }
@@ -231,31 +217,35 @@ export class BatchSampler {
 
   #planPrompts(): PlannedRows[] {
     const planned: PlannedRows[] = [];
-    let budget = MAX_PROMPT_ROWS;
+    const { promptRows, promptLogits } = this.#kernels.sizes;
+    let budget = promptRows;
     const unread = this.#active.filter(({ settled, computed, length }) => !settled && computed < length);
     for (const request of inTurns(unread, ({ lane }) => lane, this.#turn)) {
       if (request.settled) continue;
       const start = request.computed;
       let count = Math.min(budget, request.length - start);
       if (request.logitsFrom < request.length - 1) {
-        count = Math.min(count, Math.max(1, Math.floor(MAX_LOGIT_VALUES / this.#model.config.vocabSize)));
+        count = Math.min(count, Math.max(1, Math.floor(promptLogits / this.#model.config.vocabSize)));
       }
       if (count === 0) break;
       budget -= count;
       if (!this.#takePages(request, request.pages, start + count)) continue;
-      const { adapter, logitsFrom } = request;
+      const { adapter } = request;
       const tokens = request.call.prompt;
+      const first = Math.max(start, request.logitsFrom);
+      const questions = Array.from({ length: Math.max(0, start + count - first) }, (_, index) =>
+        request.promptQuestion(first + index),
+      );
       planned.push({
         request,
         version: adapter?.version ?? 0,
-        rows: { lora: adapter?.weights, pages: request.pages, tokens, start, count, logitsFrom },
-        consume: (logits, logSumExp) => {
+        rows: { lora: adapter?.weights, pages: request.pages, tokens, start, count, questions },
+        consume: (answers) => {
           request.computed = start + count;
           request.node = this.#registerFull(request.node, tokens, start, start + count, request.pages);
-          const first = Math.max(start, logitsFrom);
-          for (let position = first; position < start + count; position++) {
-            request.scorePrompt(position, logits(position - first), logSumExp(position - first));
-          }
+          answers.forEach((answer, index) => {
+            request.scorePrompt(first + index, answer);
+          });
         },
       });
     }
@@ -315,7 +305,8 @@ export class BatchSampler {
 
   /** A lane that has less than its share never waits for the others' samples to end. */
   #hasPlace(lane: Lane, taken: number, takenByLane: number): boolean {
-    return taken < MAX_RUNNING_SAMPLES || takenByLane < this.#lanes.shareOf(lane, MAX_RUNNING_SAMPLES);
+    const { samples } = this.#kernels.sizes;
+    return taken < samples || takenByLane < this.#lanes.shareOf(lane, samples);
   }
 
   /** Interrupts others for a request where they have more than their share, or it has waited for long. */
@@ -343,7 +334,6 @@ export class BatchSampler {
     });
     this.#active = this.#active.filter((other) => other !== request);
     this.#leaveActive(request);
-    request.last = undefined;
     this.#waiting.unshift(request);
   }
 
@@ -357,14 +347,14 @@ export class BatchSampler {
   #startSamples(): void {
     const ready = this.#active.filter((request) => request.hasSampleToStart);
     for (const request of inTurns(ready, ({ lane }) => lane, this.#turn)) {
-      while (request.last && request.hasSampleToStart) {
+      while (request.hasSampleToStart) {
         if (!this.#hasPlace(request.lane, this.#running.length, request.lane.runningSamples)) break;
-        if (!this.#startSample(request, request.last)) break;
+        if (!this.#startSample(request)) break;
       }
     }
   }
 
-  #startSample(request: SampleProgress, last: { logits: Float32Array; logSumExp: number }): boolean {
+  #startSample(request: SampleProgress): boolean {
     if (request.maxTokens === 0) {
       const { index, record } = request.nextSample();
       request.finishSample(index, record.finish("length"));
@@ -393,24 +383,22 @@ export class BatchSampler {
     if (request.length % PAGE_SIZE > 0) {
       this.#pool.copyPage(request.pages[request.sharedPages]!, pages[request.sharedPages]!);
     }
-    if (record.generated.length === 0) this.#extend(sample, last.logits, last.logSumExp);
+    if (record.generated.length === 0) this.#extend(sample, request.firstToken(index));
     return true;
   }
 
-  /** Takes the next token of a sample and finishes it when that was the last one. */
-  #extend(sample: RunningSample, logits: Float32Array, logSumExp: number): void {
-    const { request, record } = sample;
+  /** Puts a token behind a sample and finishes it when that was the last one. */
+  #extend(sample: RunningSample, next: NextToken): void {
+    const { request, record, index } = sample;
     if (request.settled) return;
-    const token = request.choose(logits, sample.index, record);
     const position = record.generated.length;
-    const drawn = record.push(token, logits, logSumExp);
-    sample.tokens.push(token);
+    record.push(next);
+    sample.tokens.push(next.token);
     request.tokensThisTurn += 1;
     const isLast = record.generated.length >= request.maxTokens;
     const isStopped = record.json?.isFinished || request.stop.reached(record.generated);
     const stopReason = isStopped ? "stop" : isLast ? "length" : undefined;
-    const { index } = sample;
-    request.onToken?.({ index, position, token, ...drawn, ...(stopReason && { stopReason }) });
+    request.onToken?.({ index, position, ...next, ...(stopReason && { stopReason }) });
     if (stopReason === undefined) return;
     this.#running = this.#running.filter((other) => other !== sample);
     this.#drop(sample);
@@ -446,8 +434,4 @@ export class BatchSampler {
   #failAll(error: unknown): void {
     for (const request of this.#active) if (!request.settled) request.fail(error);
   }
-}
-
-function noRow(): never {
-  throw new Error("no logits were asked for");
 }

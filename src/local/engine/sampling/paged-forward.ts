@@ -1,4 +1,4 @@
-import type { F32, Kernels } from "../kernels/kernels.js";
+import { type I32, type Kernels, partsOf, slice } from "../kernels/kernels.js";
 import type { BaseModel } from "../model/base-model.js";
 import {
   type AdapterSpan,
@@ -12,6 +12,7 @@ import {
 } from "../model/decoder.js";
 import { linearForward } from "../model/linear.js";
 import type { LoraWeights } from "../model/lora.js";
+import { type LogitQuestion, type LogitRows, targetTable } from "./logit-answers.js";
 import { PAGE_SIZE, type PagePool } from "./page-pool.js";
 
 /** Consecutive rows of one sequence. */
@@ -22,19 +23,8 @@ export interface SequenceRows {
   /** Positions start..start+count of `tokens` are computed; everything before is in the pages already. */
   start: number;
   count: number;
-  /** Of these rows, the ones from here on get logits. */
-  logitsFrom: number;
-}
-
-/** How many of its rows get logits. */
-export const logitRowsOf = ({ start, count, logitsFrom }: SequenceRows) =>
-  Math.max(0, start + count - Math.max(start, logitsFrom));
-
-/** The logits of the rows that were asked for, in order. */
-export interface LogitRows {
-  logits: F32;
-  logSumExp: F32;
-  rows: number;
+  /** One for each of the last rows; the others get no logits. */
+  questions: LogitQuestion[];
 }
 
 /**
@@ -49,19 +39,18 @@ export function pagedForward(
 ): LogitRows {
   const { config, weights } = model;
   const rows = sequences.reduce((sum, sequence) => sum + sequence.count, 0);
-  const layout = layOut(sequences, rows);
-  const { pagesPerRow } = layout;
-  const slots = scratchInts(kernels, layout.slots);
-  const pageTables = scratchInts(kernels, layout.pageTables);
-  const lengths = scratchInts(kernels, layout.lengths);
+  const { pagesPerRow, maxLength, ...layout } = layOut(sequences, rows);
+  const { targets, targetsPerRow } = targetTable(sequences.flatMap(({ questions }) => questions));
+  const tables = uploadTables(kernels, { ...layout, targets });
+  const { slots, pageTables, lengths, logitRows } = tables;
   const shape = attentionShape(config);
   const keyWidth = shape.kvHeads * shape.headDim;
   const { output } = decoderForward(kernels, model, {
     rows,
-    tokens: scratchInts(kernels, layout.tokens),
-    positions: scratchInts(kernels, layout.positions),
-    zeros: scratchInts(kernels, new Int32Array(rows)),
-    maxLength: layout.maxLength,
+    tokens: tables.tokens,
+    positions: tables.positions,
+    zeros: tables.zeros,
+    maxLength,
     adapters: adapterSpans(sequences, (sequence) => sequence.count),
     attend: (layer, { attended, query, key, projected }) => {
       const [keyPages, valuePages] = [pool.keys(layer), pool.values(layer)];
@@ -83,29 +72,36 @@ export function pagedForward(
     activations: reusedActivations(kernels, config, rows),
   });
 
-  const count = layout.logitRows.length;
+  const count = logitRows.length;
   const logits = kernels.scratch(count * config.vocabSize);
-  const logSumExp = kernels.scratch(count);
   if (count > 0) {
-    const wanted = takeRows(kernels, output, scratchInts(kernels, layout.logitRows), config.hiddenSize);
     linearForward(kernels, {
       layer: weights.head,
       out: logits,
-      x: finalNorm(kernels, model, wanted, count).hidden,
+      x: finalNorm(kernels, model, takeRows(kernels, output, logitRows, config.hiddenSize), count).hidden,
       rows: count,
-      adapters: adaptersOf(adapterSpans(sequences, logitRowsOf), (lora) => lora.head),
-    });
-    kernels.logSoftmaxGather({
-      logprobs: kernels.scratch(count),
-      logSumExp,
-      logits,
-      targets: scratchInts(kernels, new Int32Array(count)),
-      rows: count,
-      vocabSize: config.vocabSize,
-      targetsPerRow: 1,
+      adapters: adaptersOf(
+        adapterSpans(sequences, ({ questions }) => questions.length),
+        (lora) => lora.head,
+      ),
     });
   }
-  return { logits, logSumExp, rows: count };
+  return { logits, vocabSize: config.vocabSize, targets: tables.targets, targetsPerRow };
+}
+
+/** All tables in one upload: each is a trip to the device. */
+function uploadTables<Name extends string>(
+  kernels: Kernels,
+  tables: Record<Name, Int32Array>,
+): Record<Name, I32> {
+  const names = Object.keys(tables) as Name[];
+  const lengths = Object.fromEntries(names.map((name) => [name, tables[name].length]));
+  const { starts, length } = partsOf(lengths as Record<Name, number>);
+  const all = new Int32Array(length);
+  for (const name of names) all.set(tables[name], starts[name]);
+  const buffer = scratchInts(kernels, all);
+  const parts = names.map((name) => [name, slice(buffer, starts[name], tables[name].length)]);
+  return Object.fromEntries(parts) as Record<Name, I32>;
 }
 
 function layOut(sequences: SequenceRows[], rows: number) {
@@ -113,19 +109,20 @@ function layOut(sequences: SequenceRows[], rows: number) {
   const tokens = new Int32Array(rows);
   const positions = new Int32Array(rows);
   const slots = new Int32Array(rows);
+  const zeros = new Int32Array(rows);
   const lengths = new Int32Array(rows);
   const pageTables = new Int32Array(rows * pagesPerRow);
   const logitRows: number[] = [];
   let row = 0;
   let maxLength = 0;
-  for (const { pages, tokens: all, start, count, logitsFrom } of sequences) {
+  for (const { pages, tokens: all, start, count, questions } of sequences) {
     for (let position = start; position < start + count; position++, row++) {
       tokens[row] = all[position]!;
       positions[row] = position;
       slots[row] = pages[Math.floor(position / PAGE_SIZE)]! * PAGE_SIZE + (position % PAGE_SIZE);
       lengths[row] = position + 1;
       for (let page = 0; page < pages.length; page++) pageTables[row * pagesPerRow + page] = pages[page]!;
-      if (position >= logitsFrom) logitRows.push(row);
+      if (position >= start + count - questions.length) logitRows.push(row);
     }
     maxLength = Math.max(maxLength, start + count);
   }
@@ -133,6 +130,7 @@ function layOut(sequences: SequenceRows[], rows: number) {
     pagesPerRow,
     tokens,
     positions,
+    zeros,
     slots,
     lengths,
     pageTables,

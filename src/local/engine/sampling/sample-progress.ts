@@ -7,18 +7,22 @@ import {
   type SampleResult,
   type TopTokens,
 } from "../engine.js";
-import { chooseToken, likeliestTokens } from "../kernels/token-choice.js";
+import { chooseToken } from "../kernels/token-choice.js";
 import type { ModelConfig } from "../model/model-config.js";
 import { uniform } from "../philox.js";
 import type { Adapter } from "../training/adapter.js";
 import { type JsonCursor, type JsonVocabulary, jsonStart } from "./json/json-sampling.js";
 import type { Lane } from "./lanes.js";
+import type { LogitAnswer, LogitQuestion } from "./logit-answers.js";
 import { PAGE_SIZE, type PrefixNode } from "./page-pool.js";
 import { type Decode, StopCondition } from "./stop-condition.js";
 
 /** Streams of random numbers: the fourth word of the counter. */
 const SAMPLE_STREAM = 0;
 const ALTERNATIVE_STREAM = 1;
+
+/** A token that a sample goes on with. */
+export type NextToken = Pick<SampledToken, "token" | "logprob" | "topk">;
 
 /** One sample of a request, as far as it has come. */
 export interface UnfinishedSample {
@@ -36,7 +40,7 @@ export class SampleProgress {
   readonly maxTokens: number;
   readonly promise: Promise<SampleResult>;
   readonly onToken: OnToken | undefined;
-  /** The first prompt row whose logits are wanted. */
+  /** The first prompt position whose logits are wanted. */
   readonly logitsFrom: number;
   /** Prompt tokens whose keys and values are in `pages`. */
   computed = 0;
@@ -46,8 +50,6 @@ export class SampleProgress {
   ownReservationFree = true;
   /** Known since it was first let in. */
   cacheHitTokens: number | undefined;
-  /** Logits behind the last prompt token, from which every sample begins. */
-  last: { logits: Float32Array; logSumExp: number } | undefined;
   /** Samples that lost their pages to others, to be continued from their tokens. */
   readonly interrupted: UnfinishedSample[] = [];
   /** Tokens sampled since it was let in. */
@@ -59,6 +61,8 @@ export class SampleProgress {
   readonly #result: SampleResult;
   /** Where every sample of a request for JSON begins. */
   readonly #json: (() => JsonCursor) | undefined;
+  /** Drawn for all samples as soon as the prompt is known. */
+  #firstTokens: NextToken[] | undefined;
   #startedSamples = 0;
   #remaining: number;
   #resolve!: (result: SampleResult) => void;
@@ -132,7 +136,7 @@ export class SampleProgress {
 
   /** Some of its samples are not running yet, and can. */
   get hasSampleToStart(): boolean {
-    if (this.last === undefined || this.settled) return false;
+    if (this.computed < this.length || this.settled) return false;
     return this.interrupted.length > 0 || this.#startedSamples < this.call.numSamples;
   }
 
@@ -147,39 +151,110 @@ export class SampleProgress {
     };
   }
 
-  /** The logits behind prompt position `position` have been computed. */
-  scorePrompt(position: number, logits: Float32Array, logSumExp: number): void {
+  /** What is wanted of the logits behind prompt position `position`. */
+  promptQuestion(position: number): LogitQuestion {
+    const { call } = this;
     if (position === this.length - 1) {
-      this.last = { logits: logits.slice(), logSumExp };
+      return this.#nextQuestion(this.maxTokens === 0 || this.#firstTokens ? [] : this.#allSamples, 0);
+    }
+    const { ids, columns } = call.targetPromptTokens ?? { ids: [], columns: 0 };
+    const cells = Array.from(ids.slice(position * columns, (position + 1) * columns));
+    const choice = { temperature: call.temperature, topK: -1, topP: 1 };
+    return {
+      draws: Array.from({ length: call.promptAltTokens }, (_, column) => ({
+        ...choice,
+        random: uniform(this.seed, [position + 1, column, 0, ALTERNATIVE_STREAM]),
+      })),
+      targets: [call.prompt[position + 1]!, ...cells.map((id) => Math.max(0, id))],
+      topTokens: this.#isScored(position) ? call.topkPromptLogprobs : 0,
+      wantsLogits: false,
+    };
+  }
+
+  /** The answer to `promptQuestion`. */
+  scorePrompt(position: number, answer: LogitAnswer): void {
+    if (position === this.length - 1) {
+      if (this.maxTokens > 0)
+        this.#firstTokens ??= this.#nextTokens(this.#allSamples, 0, this.#json?.(), answer);
       return;
     }
-    const { call } = this;
     const { promptLogprobs, topkPrompt, targetPrompt, alt } = this.#result;
-    const logprob = (token: number) => Math.fround(logits[token]! - logSumExp);
-    const scored = position + 1 >= this.length - (call.promptLogprobsLastN ?? this.length);
-    if (promptLogprobs && scored) promptLogprobs[position + 1] = logprob(call.prompt[position + 1]!);
-    if (topkPrompt && scored) writeTopTokens(topkPrompt, position + 1, logits, logSumExp);
-    if (targetPrompt && call.targetPromptTokens) {
-      const { ids, columns } = call.targetPromptTokens;
-      for (let cell = position * columns; cell < (position + 1) * columns; cell++) {
-        if (ids[cell]! >= 0) targetPrompt[cell] = logprob(ids[cell]!);
-      }
+    const [logprob, ...cells] = answer.targetLogprobs;
+    const scored = this.#isScored(position);
+    if (promptLogprobs && scored) promptLogprobs[position + 1] = logprob!;
+    if (topkPrompt && scored) writeTopTokens(topkPrompt, position + 1, answer.top);
+    if (targetPrompt && this.call.targetPromptTokens) {
+      const { ids, columns } = this.call.targetPromptTokens;
+      cells.forEach((value, column) => {
+        const cell = position * columns + column;
+        if (ids[cell]! >= 0) targetPrompt[cell] = value;
+      });
     }
     if (alt) {
-      const choice = { temperature: call.temperature, topK: -1, topP: 1 };
-      for (let column = 0; column < alt.columns; column++) {
-        const random = uniform(this.seed, [position + 1, column, 0, ALTERNATIVE_STREAM]);
-        const token = chooseToken(logits, choice, random);
+      answer.draws.forEach(({ token, logprob }, column) => {
         alt.tokens[position * alt.columns + column] = token;
-        alt.logprobs[position * alt.columns + column] = logprob(token);
-      }
+        alt.logprobs[position * alt.columns + column] = logprob;
+      });
     }
   }
 
-  /** The next token of sample `index`; depends on nothing but the logits, the seed and the tokens so far. */
-  choose(logits: Float32Array, index: number, { generated, json }: SequenceRecord): number {
-    const random = uniform(this.seed, [generated.length, index, 0, SAMPLE_STREAM]);
-    return chooseToken(json?.mask(logits) ?? logits, this.call, random);
+  #isScored(position: number): boolean {
+    return position + 1 >= this.length - (this.call.promptLogprobsLastN ?? this.length);
+  }
+
+  get #allSamples(): number[] {
+    return [...new Array(this.call.numSamples).keys()];
+  }
+
+  firstToken(index: number): NextToken {
+    return this.#firstTokens![index]!;
+  }
+
+  /** What is wanted of the logits behind the tokens of sample `index` so far. */
+  sampleQuestion(index: number, { generated }: SequenceRecord): LogitQuestion {
+    return this.#nextQuestion([index], generated.length);
+  }
+
+  /** The answer to `sampleQuestion`. */
+  nextToken(index: number, { generated, json }: SequenceRecord, answer: LogitAnswer): NextToken {
+    return this.#nextTokens([index], generated.length, json, answer)[0]!;
+  }
+
+  #nextQuestion(samples: number[], position: number): LogitQuestion {
+    const wantsLogits = this.#json !== undefined && samples.length > 0;
+    return {
+      draws: wantsLogits ? [] : samples.map((index) => this.#draw(index, position)),
+      targets: [],
+      topTokens: samples.length > 0 ? this.call.topkSampleLogprobs : 0,
+      wantsLogits,
+    };
+  }
+
+  #nextTokens(
+    samples: number[],
+    position: number,
+    json: JsonCursor | undefined,
+    { draws, top, logits, logSumExp }: LogitAnswer,
+  ): NextToken[] {
+    const allowed = logits && json?.mask(logits);
+    return samples.map((index, at) => {
+      let drawn = draws[at]!;
+      if (allowed) {
+        const draw = this.#draw(index, position);
+        const token = chooseToken(allowed, draw, draw.random);
+        drawn = { token, logprob: Math.fround(logits[token]! - logSumExp) };
+      }
+      if (this.call.topkSampleLogprobs === 0) return drawn;
+      const topk = emptyTopTokens(1, this.call.topkSampleLogprobs);
+      writeTopTokens(topk, 0, top);
+      return { ...drawn, topk };
+    });
+  }
+
+  /** Depends on nothing but the seed and the place of the token. */
+  #draw(index: number, position: number): LogitQuestion["draws"][number] {
+    const { temperature, topK, topP } = this.call;
+    return { temperature, topK, topP, random: uniform(this.seed, [position, index, 0, SAMPLE_STREAM]) };
   }
 
   finishSample(index: number, sequence: SampledSequence): void {
@@ -212,17 +287,12 @@ export class SequenceRecord {
     this.#topk = topkColumns > 0 ? { tokens: [], logprobs: [] } : undefined;
   }
 
-  push(token: number, logits: Float32Array, logSumExp: number): Pick<SampledToken, "logprob" | "topk"> {
-    const logprob = Math.fround(logits[token]! - logSumExp);
+  push({ token, logprob, topk }: NextToken): void {
     this.generated.push(token);
     this.json?.take(token);
     this.#logprobs.push(logprob);
-    if (!this.#topk) return { logprob };
-    const topk = emptyTopTokens(1, this.#columns);
-    writeTopTokens(topk, 0, logits, logSumExp);
-    this.#topk.tokens.push(...topk.tokens);
-    this.#topk.logprobs.push(...topk.logprobs);
-    return { logprob, topk };
+    this.#topk?.tokens.push(...(topk?.tokens ?? []));
+    this.#topk?.logprobs.push(...(topk?.logprobs ?? []));
   }
 
   finish(stopReason: "stop" | "length"): SampledSequence {
@@ -253,10 +323,8 @@ function emptyTopTokens(rows: number, columns: number): TopTokens {
   };
 }
 
-/** Writes the likeliest tokens of one row of logits into row `row`. */
-function writeTopTokens(table: TopTokens, row: number, logits: Float32Array, logSumExp: number): void {
-  likeliestTokens(logits, table.columns).forEach((token, column) => {
-    table.tokens[row * table.columns + column] = token;
-    table.logprobs[row * table.columns + column] = logits[token]! - logSumExp;
-  });
+/** Writes one row of a table; what the answer does not have stays empty. */
+function writeTopTokens(table: TopTokens, row: number, { tokens, logprobs }: LogitAnswer["top"]): void {
+  table.tokens.set(tokens, row * table.columns);
+  table.logprobs.set(logprobs, row * table.columns);
 }
