@@ -1,15 +1,14 @@
 import { DTYPE_BYTES, type SafetensorsDtype, toFloat32 } from "../../../checkpoints/safetensors.js";
 import { Arena, ScratchStack } from "./arena.js";
-import {
-  type ChooseTokens,
-  type F32,
-  type Frozen,
-  type I32,
-  type StepSizes,
-  type StoredTensor,
-  slice,
-  type TokenGradients,
-  type TopTokens,
+import type {
+  ChooseTokens,
+  F32,
+  Frozen,
+  I32,
+  StepSizes,
+  StoredTensor,
+  TokenGradients,
+  TopTokens,
 } from "./kernels.js";
 import { chooseToken, likeliestTokens } from "./token-choice.js";
 import { tokenLosses } from "./token-losses.js";
@@ -156,8 +155,9 @@ export abstract class CpuMemory {
 
   chooseTokens({ tokens, logprobs, logits, logSumExp, vocabSize, draws }: ChooseTokens): void {
     const [chosen, scores, sums] = [this.viewInts(tokens), this.view(logprobs), this.view(logSumExp)];
+    const values = this.view(logits);
     draws.forEach((draw, index) => {
-      const row = this.view(slice(logits, draw.row * vocabSize, vocabSize));
+      const row = values.subarray(draw.row * vocabSize, (draw.row + 1) * vocabSize);
       const token = chooseToken(row, draw, draw.random);
       chosen[index] = token;
       scores[index] = row[token]! - sums[draw.row]!;
@@ -166,11 +166,12 @@ export abstract class CpuMemory {
 
   topTokens({ tokens, logprobs, logits, logSumExp, rows, vocabSize, columns }: TopTokens): void {
     const [chosen, scores, sums] = [this.viewInts(tokens), this.view(logprobs), this.view(logSumExp)];
+    const values = this.view(logits);
     for (let row = 0; row < rows; row++) {
-      const values = this.view(slice(logits, row * vocabSize, vocabSize));
-      likeliestTokens(values, columns).forEach((token, column) => {
+      const start = row * vocabSize;
+      likeliestTokens(values.subarray(start, start + vocabSize), columns).forEach((token, column) => {
         chosen[row * columns + column] = token;
-        scores[row * columns + column] = values[token]! - sums[row]!;
+        scores[row * columns + column] = values[start + token]! - sums[row]!;
       });
     }
   }

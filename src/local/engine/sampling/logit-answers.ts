@@ -102,21 +102,34 @@ export async function answerQuestions(
   });
 
   const read = await report.download();
-  const sums = read.floats("logSumExp", questions.length);
-  return questions.map((question, row) => ({
-    logSumExp: sums[row]!,
-    draws: pairs(
-      read.ints("drawn", question.draws.length),
-      read.floats("drawnLogprobs", question.draws.length),
-    ),
-    targetLogprobs: read.floats("targetLogprobs", targetsPerRow).subarray(0, question.targets.length),
-    top: { tokens: read.ints("top", columns[row]!), logprobs: read.floats("topLogprobs", columns[row]!) },
-    logits: question.wantsLogits ? read.floats("logits", vocabSize) : undefined,
-  }));
+  const [drawn, drawnLogprobs] = [read.ints("drawn"), read.floats("drawnLogprobs")];
+  const [sums, targetLogprobs] = [read.floats("logSumExp"), read.floats("targetLogprobs")];
+  const [top, topLogprobs] = [read.ints("top"), read.floats("topLogprobs")];
+  const copies = read.floats("logits");
+  const next = { draw: 0, cell: 0, copy: 0 };
+  const part = <T extends Int32Array | Float32Array>(values: T, start: number, length: number) =>
+    values.subarray(start, start + length) as T;
+  return questions.map((question, row) => {
+    const { draw, cell, copy } = next;
+    const width = columns[row]!;
+    next.draw += question.draws.length;
+    next.cell += width;
+    next.copy += question.wantsLogits ? vocabSize : 0;
+    return {
+      logSumExp: sums[row]!,
+      draws: question.draws.map((_, index) => ({
+        token: drawn[draw + index]!,
+        logprob: drawnLogprobs[draw + index]!,
+      })),
+      targetLogprobs: part(targetLogprobs, row * targetsPerRow, question.targets.length),
+      top:
+        width > 0 ? { tokens: part(top, cell, width), logprobs: part(topLogprobs, cell, width) } : NO_TOKENS,
+      logits: question.wantsLogits ? part(copies, copy, vocabSize) : undefined,
+    };
+  });
 }
 
-const pairs = (tokens: Int32Array, logprobs: Float32Array) =>
-  Array.from(tokens, (token, index) => ({ token, logprob: logprobs[index]! }));
+const NO_TOKENS = { tokens: new Int32Array(0), logprobs: new Float32Array(0) };
 
 /** Neighbours that are equal. */
 function runsOf(values: readonly number[]): { start: number; count: number; value: number }[] {
@@ -148,19 +161,13 @@ class Report<Part extends string> {
     return slice(this.#buffer, this.#starts[name], this.#lengths[name]);
   }
 
-  /** Hands out each part piece by piece. */
   async download() {
     const floats = await this.#kernels.download(this.#buffer);
     const ints = new Int32Array(floats.buffer);
-    const next = { ...this.#starts };
-    const advance = (part: Part, length: number): [number, number] => {
-      const start = next[part];
-      next[part] += length;
-      return [start, start + length];
-    };
+    const bounds = (name: Part) => [this.#starts[name], this.#starts[name] + this.#lengths[name]] as const;
     return {
-      floats: (part: Part, length: number) => floats.subarray(...advance(part, length)),
-      ints: (part: Part, length: number) => ints.subarray(...advance(part, length)),
+      floats: (name: Part) => floats.subarray(...bounds(name)),
+      ints: (name: Part) => ints.subarray(...bounds(name)),
     };
   }
 }
