@@ -1,7 +1,7 @@
 import { access, readFile, stat } from "node:fs/promises";
 import { basename, join, resolve } from "node:path";
 import { defaultModel, type LocalModel } from "./default-model.js";
-import { shardsOf } from "./engine/model/base-model.js";
+import { shardsOf } from "./engine/model/model-folder.node.js";
 import { downloadModel, type HubModelOptions, modelCacheFolder } from "./hub-model.js";
 
 /** A folder with a name of its own, a folder, or a Hugging Face id (`org/model`, also `org/model@revision`). */

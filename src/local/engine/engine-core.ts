@@ -17,6 +17,7 @@ import {
 } from "./engine.js";
 import type { Kernels } from "./kernels/kernels.js";
 import { type BaseModel, loadBaseModel } from "./model/base-model.js";
+import { openModelFolder } from "./model/model-folder.node.js";
 import { BatchSampler } from "./sampling/batch-sampler.js";
 import { jsonVocabulary } from "./sampling/json/json-sampling.js";
 import { tokenizerDecode } from "./sampling/stop-condition.js";
@@ -42,7 +43,7 @@ export class EngineCore implements ReplaceableEngine {
   readonly #models = new Map<string, BaseModel>();
   readonly #samplers = new Map<string, BatchSampler>();
   readonly #adapters = new Map<string, AdapterJobs>();
-  readonly #modelBytes: number;
+  #modelBytes = 0;
   /** Time used by each side; the one that has had less goes next. */
   readonly #usedMs = { training: 0, sampling: 0 };
   #looping = false;
@@ -51,24 +52,38 @@ export class EngineCore implements ReplaceableEngine {
   #closed = false;
   #lastTrained = 0;
 
-  constructor(options: EngineCoreOptions) {
+  private constructor(options: EngineCoreOptions) {
     this.#options = options;
     this.#kernels = options.kernels;
-    for (const { name, path } of options.models) {
-      const model = loadBaseModel(options.kernels, name, path);
-      this.#models.set(name, model);
-      const { cacheBytes, freshSeed } = options;
-      const sampler = new BatchSampler(options.kernels, model, {
-        cacheBytes,
-        freshSeed,
-        decode: tokenizerDecode(path),
-        json: jsonVocabulary(path, model.config.vocabSize),
-      });
-      // A longer one could not be sampled: callers are told before they try.
-      model.info.maxContextLength = Math.min(model.config.maxPositions, sampler.maxSequenceTokens);
-      this.#samplers.set(name, sampler);
+  }
+
+  /** Loads the models; the kernels are closed with the engine, or where it cannot be made. */
+  static async create(options: EngineCoreOptions): Promise<EngineCore> {
+    const core = new EngineCore(options);
+    try {
+      for (const model of options.models) await core.#load(model);
+    } catch (error) {
+      await options.kernels.close();
+      throw error;
     }
-    this.#modelBytes = options.kernels.allocatedBytes;
+    core.#modelBytes = options.kernels.allocatedBytes;
+    return core;
+  }
+
+  async #load({ name, path }: EngineCoreOptions["models"][number]): Promise<void> {
+    const { kernels, cacheBytes, freshSeed } = this.#options;
+    const files = openModelFolder(path);
+    const model = await loadBaseModel(kernels, name, files).finally(() => files.close());
+    this.#models.set(name, model);
+    const sampler = new BatchSampler(kernels, model, {
+      cacheBytes,
+      freshSeed,
+      decode: tokenizerDecode(path),
+      json: jsonVocabulary(path, model.config.vocabSize),
+    });
+    // A longer one could not be sampled: callers are told before they try.
+    model.info.maxContextLength = Math.min(model.config.maxPositions, sampler.maxSequenceTokens);
+    this.#samplers.set(name, sampler);
   }
 
   async models(): Promise<BaseModelInfo[]> {

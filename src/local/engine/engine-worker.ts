@@ -10,7 +10,7 @@ const send = (answer: EngineAnswer) => port.postMessage(answer, transferables(an
 
 let engine: ReplaceableEngine;
 try {
-  engine = createEngineCore(workerData as EngineOptions);
+  engine = await createEngineCore(workerData as EngineOptions);
   send({ kind: "ready" });
 } catch (error) {
   send({ kind: "failed", error: packError(error) });

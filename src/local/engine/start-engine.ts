@@ -27,9 +27,9 @@ export async function startEngine(options: EngineOptions, clock: Clock = systemC
 }
 
 /** The engine in this thread. */
-export function createEngineCore(options: EngineOptions): ReplaceableEngine {
+export async function createEngineCore(options: EngineOptions): Promise<ReplaceableEngine> {
   const { threads, relaxedSimd } = options;
-  return new EngineCore({
+  return EngineCore.create({
     kernels: createWasmKernels({
       ...(threads === undefined ? {} : { threads }),
       ...(relaxedSimd === undefined ? {} : { relaxedSimd }),

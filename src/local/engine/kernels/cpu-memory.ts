@@ -13,8 +13,7 @@ import type {
 import { chooseToken, likeliestTokens } from "./token-choice.js";
 import { tokenLosses } from "./token-losses.js";
 
-/** How much a step of the CPU's kernels takes on: as much as keeps the others waiting for a moment only. */
-export const CPU_STEP_SIZES: StepSizes = {
+const SIZES: StepSizes = {
   trainingTokens: 1024,
   sharedTrainingTokens: 256,
   trainingBytes: 512 << 20,
@@ -28,7 +27,7 @@ const FILL_VALUES = 1 << 20;
 
 /** The memory of `Kernels` where it is memory of this process: one buffer that grows, an arena and a stack in it. */
 export abstract class CpuMemory {
-  readonly sizes = CPU_STEP_SIZES;
+  readonly sizes = SIZES;
   protected readonly arena: Arena;
   readonly #stack: ScratchStack;
 

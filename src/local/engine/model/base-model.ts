@@ -1,13 +1,12 @@
-import { existsSync, readdirSync, readFileSync } from "node:fs";
-import { join } from "node:path";
 import { z } from "zod";
-import { SafetensorsFile } from "../../../checkpoints/safetensors-file.node.js";
+import { DTYPE_BYTES, toFloat32 } from "../../../checkpoints/safetensors.js";
 import { type BaseModelInfo, EngineInputError } from "../engine.js";
-import type { Kernels, Matrix } from "../kernels/kernels.js";
-import { type DecoderWeights, decoderLayout, packWeights } from "./decoder-weights.js";
-import { type ModelConfig, parseModelConfig, readModelConfig } from "./model-config.js";
+import { type Kernels, type Matrix, slice } from "../kernels/kernels.js";
+import { type DecoderLayout, type DecoderWeights, decoderLayout } from "./decoder-weights.js";
+import { type ModelConfig, modelConfigOf, parseModelConfig } from "./model-config.js";
+import type { ModelFiles } from "./model-files.js";
 import { RopeTables } from "./rope.js";
-import { type FileTensor, type TensorPlace, writeTensors } from "./tensor-layout.js";
+import { checkShape, type Range, sizeOf, type TensorPlace } from "./tensor-layout.js";
 
 /** What the decoder needs of a model, frozen or trained. */
 export interface DecoderModel {
@@ -21,106 +20,116 @@ export interface BaseModel extends DecoderModel {
   info: BaseModelInfo;
 }
 
-/** Reads a model from a Hugging Face folder: configuration, frozen weights, rotary tables. */
-export function loadBaseModel(kernels: Kernels, name: string, folder: string): BaseModel {
-  const config = readModelConfig(folder);
+/** Reads a model: configuration, rotary tables, and the frozen weights, one tensor after another. */
+export async function loadBaseModel(kernels: Kernels, name: string, files: ModelFiles): Promise<BaseModel> {
+  const config = modelConfigOf(files);
   const layout = decoderLayout(config);
-  const weights = withRoom(name, layout.length, () => {
-    const flat = kernels.alloc(layout.length);
-    writeTensors(kernels, flat, readWeights(folder, layout.places));
-    return packWeights(kernels, layout.bind(flat));
-  });
   return {
     config,
-    weights,
+    weights: await loadWeights(kernels, name, files, layout),
     rope: new RopeTables(kernels, config),
     info: {
       name,
       maxContextLength: config.maxPositions,
       vocabSize: config.vocabSize,
       eosTokenIds: config.eosTokenIds,
-      tokenizerPath: folder,
+      tokenizerPath: files.path,
       arch: config.arch,
       parameters: layout.length,
     },
   };
 }
 
-const MAX_MODEL_BYTES = 2 ** 32;
-
-/** Refuses a model by its `config.json` alone, before anybody downloads its weights. */
-export function checkModel(json: unknown, name: string): void {
-  const { length } = decoderLayout(parseModelConfig(json, name));
-  if (4 * length > MAX_MODEL_BYTES) throw tooLarge(name, length, "WebAssembly reaches 4 GiB");
-}
-
-function tooLarge(name: string, parameters: number, why: string): EngineInputError {
-  const millions = Math.round(parameters / 1e6);
-  return new EngineInputError(
-    `${name} is too large for this engine: ${millions} million parameters of 4 bytes; ${why}`,
-  );
-}
-
-function withRoom<T>(name: string, parameters: number, load: () => T): T {
+async function loadWeights(
+  kernels: Kernels,
+  name: string,
+  files: ModelFiles,
+  layout: DecoderLayout,
+): Promise<DecoderWeights<Matrix>> {
+  const stored = storedNames(files, layout.places);
+  const dtypeOf = (place: TensorPlace) => files.tensors.get(stored.get(place)!)!.dtype;
+  const dtypes = new Map<Range, Set<ReturnType<typeof dtypeOf>>>();
+  for (const place of layout.places) {
+    const ofBlock = dtypes.get(place.block) ?? new Set();
+    dtypes.set(place.block, ofBlock.add(dtypeOf(place)));
+  }
+  const targets = new Map<Range, Matrix>();
+  const kept = <M extends Matrix>(block: Range, target: M): M => {
+    targets.set(block, target);
+    return target;
+  };
   try {
-    return load();
+    const weights = layout.place<Matrix>(
+      ({ block, inputs, outputs }) => {
+        const [dtype = "F32", ...others] = dtypes.get(block)!;
+        return kept(block, kernels.frozen(inputs, outputs, others.length > 0 ? "F32" : dtype));
+      },
+      (block) => kept(block, kernels.alloc(block.length)),
+    );
+    for (const place of layout.places) {
+      const tensor = files.read(stored.get(place)!);
+      const target = targets.get(place.block)!;
+      const start = place.start - place.block.start;
+      if (target.kind === "frozen") await kernels.fill(target, start, tensor);
+      else {
+        const values = toFloat32(tensor.bytes, tensor.dtype, place.name);
+        kernels.upload(slice(target, start, sizeOf(place)), values);
+      }
+    }
+    return weights;
   } catch (error) {
     if (!(error instanceof RangeError)) throw error;
-    throw tooLarge(name, parameters, error.message);
+    throw tooLarge(name, layout.length, error.message);
   }
 }
 
-/** The tensors of every safetensors file of a folder, with their places; in the end all places must have had theirs. */
-export function* readWeights(
-  folder: string,
-  places: TensorPlace[],
-): Generator<readonly [TensorPlace, FileTensor]> {
-  const missing = new Map(places.map((place) => [place.name, place]));
-  for (const file of weightFiles(folder)) {
-    const tensors = new SafetensorsFile(join(folder, file));
-    try {
-      for (const stored of tensors.header.tensors.keys()) {
-        // Files of the bare decoder (without its language-model head) leave the prefix out.
-        const name = missing.has(stored) ? stored : `model.${stored}`;
-        const place = missing.get(name);
-        if (!place) continue;
-        yield [place, tensors.read(stored)];
-        missing.delete(name);
-      }
-    } finally {
-      tensors.close();
-    }
+/** What the files call the tensors, of which all must be there in the right shape. */
+export function storedNames(files: ModelFiles, places: TensorPlace[]): Map<TensorPlace, string> {
+  const names = new Map<TensorPlace, string>();
+  for (const place of places) {
+    // Files of the bare decoder (without its language-model head) leave the prefix out.
+    const name = [place.name, place.name.replace(/^model\./, "")].find((known) => files.tensors.has(known));
+    if (name === undefined) continue;
+    checkShape(place, files.tensors.get(name)!.shape);
+    names.set(place, name);
   }
-  if (missing.size > 0) {
-    const names = [...missing.keys()];
-    throw new EngineInputError(`${folder} lacks ${names.length} tensors, the first is ${names[0]}`);
+  const missing = places.filter((place) => !names.has(place));
+  if (missing.length > 0) {
+    throw new EngineInputError(
+      `${files.path} lacks ${missing.length} tensors, the first is ${missing[0]!.name}`,
+    );
+  }
+  return names;
+}
+
+/** What a model's weights have to fit into. */
+export type ModelRoom = { device: "cpu" } | { device: "gpu"; memoryBytes: number };
+
+const MAX_WASM_BYTES = 2 ** 32;
+
+/** Refuses a model by its `config.json` alone, before anybody downloads its weights. */
+export function checkModel(json: unknown, name: string, room: ModelRoom = { device: "cpu" }): void {
+  const { length } = decoderLayout(parseModelConfig(json, name));
+  if (room.device === "cpu") {
+    if (4 * length > MAX_WASM_BYTES) throw tooLarge(name, length, "WebAssembly reaches 4 GiB", 4);
+  } else {
+    const bytes = storedBytes(json);
+    const gibibytes = (room.memoryBytes / 2 ** 30).toFixed(1);
+    if (bytes * length > room.memoryBytes)
+      throw tooLarge(name, length, `the GPU has ${gibibytes} GiB for it`, bytes);
   }
 }
 
-function weightFiles(folder: string): string[] {
-  const index = join(folder, "model.safetensors.index.json");
-  if (existsSync(index)) {
-    const files = shardsOf(index);
-    const outside = files.find((file) => /[/\\]/.test(file));
-    if (outside) throw new EngineInputError(`${index} names a file outside its folder: ${outside}`);
-    return files.sort();
-  }
-  const files = readdirSync(folder).filter((file) => file.endsWith(".safetensors"));
-  if (files.length === 0) throw new EngineInputError(`${folder} has no .safetensors files`);
-  return files.includes("model.safetensors") ? ["model.safetensors"] : files.sort();
+const DTYPE_SETTING = z.looseObject({ dtype: z.string().nullish(), torch_dtype: z.string().nullish() });
+
+/** Bytes of a value in the model's files, by its `config.json`. */
+function storedBytes(json: unknown): number {
+  const { data } = DTYPE_SETTING.safeParse(json);
+  return /16$/.test(data?.dtype ?? data?.torch_dtype ?? "") ? DTYPE_BYTES.F16 : DTYPE_BYTES.F32;
 }
 
-const SHARD_INDEX = z.object({ weight_map: z.record(z.string(), z.string()) });
-
-/** The files that a `model.safetensors.index.json` names. */
-export function shardsOf(index: string): string[] {
-  let json: unknown;
-  try {
-    json = JSON.parse(readFileSync(index, "utf8"));
-  } catch {
-    throw new EngineInputError(`${index} is not JSON`);
-  }
-  const parsed = SHARD_INDEX.safeParse(json);
-  if (!parsed.success) throw new EngineInputError(`${index}: ${z.prettifyError(parsed.error)}`);
-  return [...new Set(Object.values(parsed.data.weight_map))];
+function tooLarge(name: string, parameters: number, why: string, valueBytes?: number): EngineInputError {
+  const size = `${Math.round(parameters / 1e6)} million parameters`;
+  const each = valueBytes === undefined ? "" : ` of ${valueBytes} bytes`;
+  return new EngineInputError(`${name} is too large for this engine: ${size}${each}; ${why}`);
 }

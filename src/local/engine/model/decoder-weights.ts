@@ -1,12 +1,12 @@
-import { type F32, type Kernels, type Matrix, slice } from "../kernels/kernels.js";
+import { type F32, type Matrix, slice } from "../kernels/kernels.js";
 import type { LinearLayer } from "./linear.js";
 import { attentionWidths, type ModelConfig } from "./model-config.js";
-import { LayoutBuilder, type Range, type TensorPlace, transposedCopy } from "./tensor-layout.js";
+import { LayoutBuilder, type Range, type TensorPlace } from "./tensor-layout.js";
 
 /** The linear layers of a block, those that read the same input fused into one. */
 export type LinearName = "qkv" | "output" | "gateUp" | "down";
 
-/** The weights of a block. `M` is F32 where weights are trained, and may be packed where they are frozen. */
+/** The weights of a block. `M` is F32 where weights are trained. */
 export interface LayerWeights<M extends Matrix = F32> extends Record<LinearName, LinearLayer<M>> {
   inputNorm: F32;
   qkvBias: F32 | undefined;
@@ -16,9 +16,9 @@ export interface LayerWeights<M extends Matrix = F32> extends Record<LinearName,
   postNorm: F32;
 }
 
-/** The weights of a whole decoder; a tied `head` is the embedding, transposed. */
+/** The weights of a whole decoder; a tied `head` is the embedding. */
 export interface DecoderWeights<M extends Matrix = F32> {
-  embedding: F32;
+  embedding: M;
   layers: LayerWeights<M>[];
   finalNorm: F32;
   head: LinearLayer<M>;
@@ -31,6 +31,18 @@ export interface DecoderLayout {
   /** Matrices end and vectors begin here. */
   matrixLength: number;
   bind(flat: F32): DecoderWeights;
+  /** The same weights in buffers of their own. */
+  place<M extends Matrix>(
+    matrix: (block: MatrixBlock) => M,
+    vector: (block: Range) => F32,
+  ): DecoderWeights<M>;
+}
+
+/** A matrix of the layout. */
+export interface MatrixBlock {
+  block: Range;
+  inputs: number;
+  outputs: number;
 }
 
 /** A linear layer made of some that a file names apart, side by side. */
@@ -80,18 +92,20 @@ export function decoderLayout(config: ModelConfig): DecoderLayout {
   const { hiddenSize, headDim, vocabSize } = config;
   const linears = blockLinears(config);
   const builder = new LayoutBuilder();
-  const linear = (prefix: string, { inputs, parts }: FusedLinear) => {
+  const linear = (prefix: string, { inputs, parts }: FusedLinear): MatrixBlock => {
     const named = parts.map(({ name, cols }) => ({ name: `${prefix}${name}.weight`, cols }));
     const outputs = parts.reduce((sum, part) => sum + part.cols, 0);
-    return { inputs, outputs, range: builder.linear(inputs, named) };
+    return { inputs, outputs, block: builder.linear(inputs, named) };
   };
-  const embedding = builder.plain("model.embed_tokens.weight", [vocabSize, hiddenSize]);
+  const embedding: MatrixBlock = {
+    inputs: hiddenSize,
+    outputs: vocabSize,
+    block: builder.plain("model.embed_tokens.weight", [vocabSize, hiddenSize]),
+  };
   const matrices = Array.from({ length: config.layers }, (_, layer) =>
     mapLinears((name) => linear(`model.layers.${layer}.`, linears[name])),
   );
-  const head = config.tiedHead
-    ? { inputs: hiddenSize, outputs: vocabSize, range: embedding }
-    : linear("", headLinear(config));
+  const head = config.tiedHead ? undefined : linear("", headLinear(config));
   const matrixLength = builder.length;
   const vectors = matrices.map((_, layer) => {
     const prefix = `model.layers.${layer}`;
@@ -110,61 +124,38 @@ export function decoderLayout(config: ModelConfig): DecoderLayout {
     };
   });
   const finalNorm = builder.plain("model.norm.weight", [hiddenSize]);
+  const place: DecoderLayout["place"] = (matrix, vector) => {
+    const optional = (block: Range | undefined) => block && vector(block);
+    const layer = (from: MatrixBlock) => {
+      return { weight: matrix(from), inputs: from.inputs, outputs: from.outputs };
+    };
+    const table = matrix(embedding);
+    return {
+      embedding: table,
+      layers: vectors.map((ofLayer, index) => ({
+        ...mapLinears((name) => layer(matrices[index]![name])),
+        inputNorm: vector(ofLayer.inputNorm),
+        postNorm: vector(ofLayer.postNorm),
+        queryNorm: optional(ofLayer.queryNorm),
+        keyNorm: optional(ofLayer.keyNorm),
+        qkvBias: optional(ofLayer.qkvBias),
+        outputBias: optional(ofLayer.outputBias),
+      })),
+      finalNorm: vector(finalNorm),
+      // In a flat buffer the embedding has a row for each token; frozen it is as any other matrix.
+      head: head
+        ? layer(head)
+        : { weight: table, inputs: hiddenSize, outputs: vocabSize, transposed: table.kind === "f32" },
+    };
+  };
   return {
     places: builder.places,
     length: builder.length,
     matrixLength,
+    place,
     bind(flat) {
-      const part = (range: Range) => slice(flat, range.start, range.length);
-      const optional = (range: Range | undefined) => (range ? part(range) : undefined);
-      const matrix = ({ inputs, outputs, range }: (typeof matrices)[number][LinearName]) => ({
-        weight: part(range),
-        inputs,
-        outputs,
-      });
-      return {
-        embedding: part(embedding),
-        layers: vectors.map((vector, layer) => ({
-          ...mapLinears((name) => matrix(matrices[layer]![name])),
-          inputNorm: part(vector.inputNorm),
-          postNorm: part(vector.postNorm),
-          queryNorm: optional(vector.queryNorm),
-          keyNorm: optional(vector.keyNorm),
-          qkvBias: optional(vector.qkvBias),
-          outputBias: optional(vector.outputBias),
-        })),
-        finalNorm: part(finalNorm),
-        head: { ...matrix(head), transposed: config.tiedHead },
-      };
+      const part = ({ start, length }: Range) => slice(flat, start, length);
+      return place(({ block }) => part(block), part);
     },
-  };
-}
-
-/** Larger matrices stay as they are: packing takes a second copy for a moment, a tied head one for good. */
-const MAX_PACKED_BYTES = 64 << 20;
-
-/** Frozen weights as products read them fastest; rearranges `weights` where they lie. */
-export function packWeights(kernels: Kernels, weights: DecoderWeights): DecoderWeights<Matrix> {
-  const pack = (layer: LinearLayer<F32>): LinearLayer => {
-    const { weight, inputs, outputs, transposed } = layer;
-    if (4 * inputs * outputs > MAX_PACKED_BYTES) return layer;
-    if (transposed) {
-      const turned = transposedCopy(kernels, weight, outputs, inputs);
-      return pack({ weight: turned, inputs, outputs });
-    }
-    const mark = kernels.mark();
-    const copy = kernels.scratch(inputs * outputs);
-    kernels.copy(copy, weight);
-    const packed = kernels.pack(weight, copy, inputs, outputs);
-    kernels.release(mark);
-    return { ...layer, weight: packed };
-  };
-  return {
-    ...weights,
-    layers: weights.layers.map((layer) => ({
-      ...layer,
-      ...mapLinears((name) => pack(layer[name])),
-    })),
-    head: pack(weights.head),
   };
 }

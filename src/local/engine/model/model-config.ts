@@ -1,7 +1,6 @@
-import { existsSync, readFileSync } from "node:fs";
-import { join } from "node:path";
 import { z } from "zod";
 import { EngineInputError } from "../engine.js";
+import type { ModelFiles } from "./model-files.js";
 
 /** How rotary angles are stretched beyond the lengths a model was first trained on. */
 export type RopeScaling =
@@ -76,16 +75,12 @@ const CONFIG_FILE = z.looseObject({
   eos_token_id: TOKEN_IDS,
 });
 
-/** Reads `config.json`, and the end-of-sequence tokens of `generation_config.json` where a folder has one. */
-export function readModelConfig(folder: string): ModelConfig {
-  const config = parseModelConfig(readJson(join(folder, "config.json")), folder);
-  const generation = join(folder, "generation_config.json");
-  if (existsSync(generation)) {
-    const parsed = z.looseObject({ eos_token_id: TOKEN_IDS }).safeParse(readJson(generation));
-    const ids = parsed.success ? listOf(parsed.data.eos_token_id) : [];
-    if (ids.length > 0) config.eosTokenIds = ids;
-  }
-  return config;
+/** The configuration of a model's files, with the end-of-sequence tokens of `generation_config.json` where there is one. */
+export function modelConfigOf(files: Pick<ModelFiles, "path" | "config" | "generationConfig">): ModelConfig {
+  const config = parseModelConfig(files.config, files.path);
+  const parsed = z.looseObject({ eos_token_id: TOKEN_IDS }).safeParse(files.generationConfig);
+  const ids = parsed.success ? listOf(parsed.data.eos_token_id) : [];
+  return ids.length > 0 ? { ...config, eosTokenIds: ids } : config;
 }
 
 /** Takes what the decoder needs from the `config.json` of a Llama- or Qwen-family model, and refuses what it cannot compute. */
@@ -191,14 +186,4 @@ export function attentionWidths(config: ModelConfig): { query: number; key: numb
 function listOf(ids: number | number[] | null | undefined): number[] {
   if (ids === null || ids === undefined) return [];
   return Array.isArray(ids) ? ids : [ids];
-}
-
-function readJson(path: string): unknown {
-  try {
-    return JSON.parse(readFileSync(path, "utf8"));
-  } catch (error) {
-    throw new EngineInputError(
-      `cannot read ${path}: ${error instanceof Error ? error.message : String(error)}`,
-    );
-  }
 }

@@ -1,5 +1,5 @@
 import { EngineInputError } from "../engine.js";
-import type { F32, Kernels } from "../kernels/kernels.js";
+import { type F32, type Kernels, slice } from "../kernels/kernels.js";
 
 /** Where a named tensor of a file sits inside one flat buffer: linear layers are stored [in, out], some side by side. */
 export interface TensorPlace {
@@ -13,6 +13,8 @@ export interface TensorPlace {
   stride: number;
   /** The file has [out, in], the buffer [in, out]. */
   transposed: boolean;
+  /** The matrix or vector that it is part of. */
+  block: Range;
 }
 
 /** A tensor as a file holds it. */
@@ -39,28 +41,33 @@ export class LayoutBuilder {
   /** A block of rows x cols, in which `parts` sit side by side as columns, in order; returns where it is. */
   linear(rows: number, parts: { name: string; cols: number }[]): Range {
     const stride = parts.reduce((sum, part) => sum + part.cols, 0);
-    const start = this.#length;
-    let column = 0;
+    const block = this.#take(rows * stride);
+    let start = block.start;
     for (const part of parts) {
       const shape = [part.cols, rows];
-      this.places.push({ name: part.name, shape, start: start + column, stride, transposed: true });
-      column += part.cols;
+      this.places.push({ name: part.name, shape, start, stride, transposed: true, block });
+      start += part.cols;
     }
-    return this.#take(rows * stride);
+    return block;
   }
 
   /** A tensor stored as it is in the file. */
   plain(name: string, shape: number[]): Range {
+    const block = this.#take(sizeOf({ shape }));
     const stride = shape.at(-1)!;
-    this.places.push({ name, shape, start: this.#length, stride, transposed: false });
-    return this.#take(sizeOf({ shape }));
+    this.places.push({ name, shape, start: block.start, stride, transposed: false, block });
+    return block;
   }
 
   /** Vectors one after another. */
   vectors(parts: { name: string; length: number }[]): Range {
-    const start = this.#length;
-    for (const part of parts) this.plain(part.name, [part.length]);
-    return { start, length: this.#length - start };
+    const block = this.#take(parts.reduce((sum, part) => sum + part.length, 0));
+    let start = block.start;
+    for (const { name, length } of parts) {
+      this.places.push({ name, shape: [length], start, stride: length, transposed: false, block });
+      start += length;
+    }
+    return block;
   }
 
   #take(length: number): Range {
@@ -73,26 +80,43 @@ export class LayoutBuilder {
 /** Values of a tensor. */
 export const sizeOf = ({ shape }: { shape: number[] }) => shape.reduce((product, size) => product * size, 1);
 
-/** Puts tensors of a file into the flat buffer, each as it comes. */
+/** Refuses a tensor that a file has in another shape. */
+export function checkShape(place: TensorPlace, shape: readonly number[]): void {
+  if (shape.length !== place.shape.length || shape.some((size, i) => size !== place.shape[i])) {
+    throw new EngineInputError(`tensor ${place.name} has shape [${shape}], expected [${place.shape}]`);
+  }
+}
+
+/** Puts tensors of a file into the flat buffer, a block at a time; the tensors of a block follow each other. */
 export function writeTensors(
   kernels: Kernels,
   flat: F32,
   tensors: Iterable<readonly [TensorPlace, FileTensor]>,
 ): void {
-  for (const [place, tensor] of tensors) writeTensor(kernels.view(flat), place, tensor);
+  let block: Range | undefined;
+  let values = new Float32Array(0);
+  const store = () => block && kernels.upload(slice(flat, block.start, block.length), values);
+  for (const [place, tensor] of tensors) {
+    checkShape(place, tensor.shape);
+    if (place.block !== block) {
+      store();
+      block = place.block;
+      values = new Float32Array(block.length);
+    }
+    writeTensor(values, place, tensor);
+  }
+  store();
 }
 
-function writeTensor(flat: Float32Array, place: TensorPlace, tensor: FileTensor): void {
-  if (tensor.shape.length !== place.shape.length || tensor.shape.some((n, i) => n !== place.shape[i])) {
-    throw new EngineInputError(`tensor ${place.name} has shape [${tensor.shape}], expected [${place.shape}]`);
-  }
+function writeTensor(values: Float32Array, place: TensorPlace, tensor: FileTensor): void {
+  const start = place.start - place.block.start;
   if (!place.transposed) {
-    flat.set(tensor.data, place.start);
+    values.set(tensor.data, start);
     return;
   }
   const [outer, inner] = place.shape as [number, number];
   for (let o = 0; o < outer; o++) {
-    for (let i = 0; i < inner; i++) flat[place.start + i * place.stride + o] = tensor.data[o * inner + i]!;
+    for (let i = 0; i < inner; i++) values[start + i * place.stride + o] = tensor.data[o * inner + i]!;
   }
 }
 
@@ -116,15 +140,4 @@ function readTensor(flat: Float32Array, place: TensorPlace): Float32Array {
     for (let i = 0; i < inner; i++) out[o * inner + i] = flat[place.start + i * place.stride + o]!;
   }
   return out;
-}
-
-/** A new buffer with the rows of a matrix as its columns. */
-export function transposedCopy(kernels: Kernels, matrix: F32, rows: number, cols: number): F32 {
-  const copy = kernels.alloc(rows * cols);
-  const from = kernels.view(matrix);
-  const to = kernels.view(copy);
-  for (let row = 0; row < rows; row++) {
-    for (let column = 0; column < cols; column++) to[column * rows + row] = from[row * cols + column]!;
-  }
-  return copy;
 }

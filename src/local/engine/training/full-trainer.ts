@@ -1,11 +1,12 @@
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { decodeSafetensors, encodeSafetensors } from "../../../checkpoints/safetensors.js";
+import { decodeSafetensors, encodeSafetensors, toFloat32 } from "../../../checkpoints/safetensors.js";
 import type { AdamSettings } from "../engine.js";
 import { type F32, type Kernels, slice } from "../kernels/kernels.js";
-import { type DecoderModel, readWeights } from "../model/base-model.js";
+import { type DecoderModel, storedNames } from "../model/base-model.js";
 import { type DecoderLayout, type DecoderWeights, decoderLayout } from "../model/decoder-weights.js";
-import { type ModelConfig, parseModelConfig, readModelConfig } from "../model/model-config.js";
+import { type ModelConfig, modelConfigOf, parseModelConfig } from "../model/model-config.js";
+import { openModelFolder } from "../model/model-folder.node.js";
 import { RopeTables } from "../model/rope.js";
 import {
   type FileTensor,
@@ -112,28 +113,40 @@ export class FullTrainer {
 
   /** A saved model; goes on exactly where it stopped when the folder holds the training state too. */
   static load(kernels: Kernels, folder: string, options: FullTrainerOptions = {}): FullTrainer {
-    const configJson = JSON.parse(readFileSync(join(folder, "config.json"), "utf8")) as Record<
-      string,
-      unknown
-    >;
-    const trainer = new FullTrainer(kernels, configJson, readModelConfig(folder), options);
-    const { places } = trainer.#layout;
-    const state = join(folder, STATE_FILE);
-    if (!existsSync(state)) {
-      writeTensors(kernels, trainer.#flat, readWeights(folder, places));
+    const files = openModelFolder(folder);
+    try {
+      const configJson = files.config as Record<string, unknown>;
+      const trainer = new FullTrainer(kernels, configJson, modelConfigOf(files), options);
+      const { places } = trainer.#layout;
+      const state = join(folder, STATE_FILE);
+      if (existsSync(state)) trainer.#restore(state);
+      else {
+        const names = storedNames(files, places);
+        function* tensors() {
+          for (const place of places) {
+            const { shape, bytes, dtype } = files.read(names.get(place)!);
+            yield [place, { shape, data: toFloat32(bytes, dtype, place.name) }] as const;
+          }
+        }
+        writeTensors(kernels, trainer.#flat, tensors());
+      }
       return trainer;
+    } finally {
+      files.close();
     }
+  }
+
+  #restore(state: string): void {
     const { tensors, metadata } = decodeSafetensors(readFileSync(state));
-    for (const [prefix, buffer] of trainer.#savedBuffers()) {
-      const placed = places.map((place): readonly [TensorPlace, FileTensor] => {
+    for (const [prefix, buffer] of this.#savedBuffers()) {
+      const placed = this.#layout.places.map((place): readonly [TensorPlace, FileTensor] => {
         const tensor = tensors[`${prefix}.${place.name}`];
         if (!tensor) throw new Error(`${state} lacks ${prefix}.${place.name}`);
         return [place, tensor];
       });
-      writeTensors(kernels, buffer, placed);
+      writeTensors(this.#kernels, buffer, placed);
     }
-    trainer.#step = Number(metadata["step"]);
-    return trainer;
+    this.#step = Number(metadata["step"]);
   }
 
   get step(): number {

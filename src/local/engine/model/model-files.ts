@@ -1,0 +1,43 @@
+import { parseHeader, type SafetensorsDtype } from "../../../checkpoints/safetensors.js";
+import type { StoredTensor } from "../kernels/kernels.js";
+
+/** A model's files, opened: tensors are read one at a time, so that the whole model is never in the process's memory. */
+export interface ModelFiles {
+  /** Where they are, for people and for those who look for its tokenizer there. */
+  readonly path: string;
+  /** What `config.json` holds. */
+  readonly config: unknown;
+  /** What `generation_config.json` holds, where there is one. */
+  readonly generationConfig?: unknown;
+  /** By the names that the files give them. */
+  readonly tensors: ReadonlyMap<string, { dtype: SafetensorsDtype; shape: number[] }>;
+  read(name: string): StoredTensor;
+}
+
+/** What a page has fetched of a model. */
+export interface FetchedModel {
+  path: string;
+  config: unknown;
+  generationConfig?: unknown;
+  /** The `.safetensors` files. */
+  weights: readonly Uint8Array[];
+}
+
+/** The files of a model whose bytes are in memory. */
+export function modelFilesOf({ weights, ...model }: FetchedModel): ModelFiles {
+  const tensors = new Map<string, StoredTensor>();
+  for (const bytes of weights) {
+    const header = parseHeader(bytes.subarray(0, 8), bytes.byteLength, (length) =>
+      bytes.subarray(8, 8 + length),
+    );
+    for (const [name, { dtype, shape, start, end }] of header.tensors) {
+      if (!tensors.has(name)) tensors.set(name, { dtype, shape, bytes: bytes.subarray(start, end) });
+    }
+  }
+  const read = (name: string) => {
+    const tensor = tensors.get(name);
+    if (!tensor) throw new Error(`${model.path} has no tensor ${name}`);
+    return tensor;
+  };
+  return { ...model, tensors, read };
+}
