@@ -10,8 +10,9 @@ import { performance } from "node:perf_hooks";
 import { fileURLToPath } from "node:url";
 import { chooseToken } from "../dist/local/engine/kernels/token-choice.js";
 import { philox } from "../dist/local/engine/philox.js";
-import { JsonCursor, jsonVocabulary } from "../dist/local/engine/sampling/json/json-sampling.js";
+import { JsonCursor, JsonVocabulary } from "../dist/local/engine/sampling/json/json-sampling.js";
 import { startEngine } from "../dist/local/engine/start-engine.js";
+import { readTokenizerJson } from "../dist/local/tokenizer.js";
 
 const LARGE_VOCABULARY = 151_936;
 const MAX_TOKENS = 200;
@@ -103,7 +104,7 @@ function makeLogits(size) {
 function measure(name, folder, size) {
   const rows = makeLogits(size);
   const openedAt = performance.now();
-  const vocabulary = jsonVocabulary(folder, size);
+  const vocabulary = new JsonVocabulary(() => readTokenizerJson(folder), size);
   vocabulary.isText(0);
   const readMs = performance.now() - openedAt;
   let draws = 0;

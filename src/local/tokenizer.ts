@@ -20,6 +20,12 @@ export function readTokenizer(folder: string): TextTokenizer | null {
   );
 }
 
+/** What a folder's `tokenizer.json` holds; undefined where there is none. */
+export function readTokenizerJson(folder: string): unknown {
+  const text = readText(folder, "tokenizer.json");
+  return text === undefined ? undefined : JSON.parse(text);
+}
+
 /** Reads the tokenizer in a model's folder when it is first asked for, and once. */
 export function tokenizersOf(): (model: { readonly tokenizerPath: string }) => TextTokenizer | null {
   const known = new Map<string, TextTokenizer | null>();

@@ -22,6 +22,7 @@ import {
 } from "../../src/checkpoints/index.js";
 import { SafetensorsFile } from "../../src/checkpoints/safetensors-file.node.js";
 import { EngineCore } from "../../src/local/engine/engine-core.js";
+import { folderModel } from "../../src/local/engine/folder-model.node.js";
 import { createWasmKernels } from "../../src/local/engine/kernels/index.js";
 import { readAdapterFolder } from "../../src/local/store/adapter-files.js";
 import { randomTokens, sampleCall } from "../engine/engines.js";
@@ -33,9 +34,9 @@ let outputs = 0;
 const newFolder = () => join(folder, `out-${outputs++}`);
 
 function openEngine(models: { name: string; path: string }[]) {
-  return new EngineCore({
+  return EngineCore.create({
     kernels: createWasmKernels({ threads: 1 }),
-    models,
+    models: models.map(folderModel),
     cacheBytes: 1 << 24,
     freshSeed: () => 1,
     now: () => performance.now(),
@@ -81,7 +82,7 @@ describe("mergeAdapter", () => {
     const adapter = await adapterFor(model);
     const merged = newFolder();
     await mergeAdapter(fixture(model), adapter, merged);
-    const engine = openEngine([
+    const engine = await openEngine([
       { name: "base", path: fixture(model) },
       { name: "merged", path: merged },
     ]);

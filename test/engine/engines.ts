@@ -8,6 +8,7 @@ import type {
   SampleResult,
 } from "../../src/local/engine/engine.js";
 import { EngineCore } from "../../src/local/engine/engine-core.js";
+import { folderModel } from "../../src/local/engine/folder-model.node.js";
 import { createWasmKernels } from "../../src/local/engine/kernels/index.js";
 import type { Kernels } from "../../src/local/engine/kernels/kernels.js";
 import { philox } from "../../src/local/engine/philox.js";
@@ -25,11 +26,11 @@ export const adam: AdamSettings = {
 
 export function openEngine(
   options: { threads?: number; kernels?: Kernels; cacheBytes?: number } = {},
-): Engine {
+): Promise<Engine> {
   let seeds = 1000;
-  return new EngineCore({
+  return EngineCore.create({
     kernels: options.kernels ?? createWasmKernels({ threads: options.threads ?? 1 }),
-    models: goldenModels.map((name) => ({ name, path: fixture(name) })),
+    models: goldenModels.map((name) => folderModel({ name, path: fixture(name) })),
     cacheBytes: options.cacheBytes ?? 1 << 24,
     freshSeed: () => seeds++,
     now: () => performance.now(),

@@ -1,14 +1,13 @@
 import { describe, expect, it } from "vitest";
 import type { Kernels } from "../../src/local/engine/kernels/kernels.js";
-import { loadBaseModel } from "../../src/local/engine/model/base-model.js";
 import { linearForward } from "../../src/local/engine/model/linear.js";
 import { packedForward, packSequences } from "../../src/local/engine/model/packed-forward.js";
 import { Adapter } from "../../src/local/engine/training/adapter.js";
 import {
-  fixture,
   goldenCall,
   goldenModels,
   largestDifference,
+  loadFixture,
   readGolden,
   readPeftAdapter,
   relativeError,
@@ -27,7 +26,7 @@ const losses = [
   "dro",
 ];
 
-function logitsOf(kernels: Kernels, adapter: Adapter, tokens: Int32Array, useAdapter: boolean): Float32Array {
+async function logitsOf(kernels: Kernels, adapter: Adapter, tokens: Int32Array, useAdapter: boolean) {
   const { model } = adapter;
   const rows = tokens.length;
   const mark = kernels.mark();
@@ -36,7 +35,7 @@ function logitsOf(kernels: Kernels, adapter: Adapter, tokens: Int32Array, useAda
   const logits = kernels.scratch(rows * model.config.vocabSize);
   const adapters = lora?.head ? [{ adapter: lora.head, start: 0, rows }] : [];
   linearForward(kernels, { layer: model.weights.head, out: logits, x: hidden, rows, adapters });
-  const result = kernels.view(logits).slice();
+  const result = await kernels.download(logits);
   kernels.release(mark);
   return result;
 }
@@ -46,12 +45,7 @@ describe.each(kernelChoices)("with $name kernels", ({ create }) => {
     const golden = readGolden(name);
 
     async function adapterOf(kernels: Kernels) {
-      return Adapter.restore(
-        kernels,
-        loadBaseModel(kernels, name, fixture(name)),
-        readPeftAdapter(name),
-        false,
-      );
+      return Adapter.restore(kernels, await loadFixture(kernels, name), readPeftAdapter(name), false);
     }
 
     it("computes the same logits, without and with the adapter that PEFT saved", async () => {
@@ -65,7 +59,7 @@ describe.each(kernelChoices)("with $name kernels", ({ create }) => {
         ] as const) {
           const expected = golden.tensors[`${key}.${index}`]!.data;
           const largest = expected.reduce((most, value) => Math.max(most, Math.abs(value)), 0);
-          const actual = logitsOf(kernels, adapter, tokens, useAdapter);
+          const actual = await logitsOf(kernels, adapter, tokens, useAdapter);
           expect(largestDifference(actual, expected) / largest).toBeLessThan(1e-5);
         }
       }

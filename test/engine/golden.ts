@@ -9,6 +9,8 @@ import type {
   LossName,
 } from "../../src/local/engine/engine.js";
 import type { Kernels } from "../../src/local/engine/kernels/kernels.js";
+import { type BaseModel, loadBaseModel } from "../../src/local/engine/model/base-model.js";
+import { openModelFolder } from "../../src/local/engine/model/model-folder.node.js";
 import type { Adapter } from "../../src/local/engine/training/adapter.js";
 import { trainingPass } from "../../src/local/engine/training/training-pass.js";
 
@@ -17,6 +19,12 @@ export type GoldenModel = (typeof goldenModels)[number];
 
 export const fixture = (path: string) =>
   fileURLToPath(new URL(`../fixtures/engine/${path}`, import.meta.url));
+
+/** The base model of a fixture. */
+export async function loadFixture(kernels: Kernels, name: string): Promise<BaseModel> {
+  const files = openModelFolder(fixture(name));
+  return loadBaseModel(kernels, name, files).finally(() => files.close());
+}
 
 export interface Golden {
   tensors: Record<string, FloatTensor>;

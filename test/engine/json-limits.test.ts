@@ -3,15 +3,15 @@ import addFormats from "ajv-formats";
 import { expect, it } from "vitest";
 import { defaultModel } from "../../src/local/default-model.js";
 import { philox } from "../../src/local/engine/philox.js";
-import { JsonCursor, jsonVocabulary } from "../../src/local/engine/sampling/json/json-sampling.js";
-import { readTokenizer } from "../../src/local/tokenizer.js";
+import { JsonCursor, JsonVocabulary } from "../../src/local/engine/sampling/json/json-sampling.js";
+import { readTokenizer, readTokenizerJson } from "../../src/local/tokenizer.js";
 import { randomSchema } from "./json-schemas.js";
 
 const END = 511;
 
 /** Every allowed token is as likely as any other: the hardest model to bring to an end. */
 it("ends in time for every schema, however few tokens it is given", () => {
-  const vocabulary = jsonVocabulary(defaultModel.path, 512)!;
+  const vocabulary = new JsonVocabulary(() => readTokenizerJson(defaultModel.path), 512);
   const tokenizer = readTokenizer(defaultModel.path)!;
   const ajv = new Ajv2020({ strict: false, ownProperties: true });
   addFormats.default(ajv);

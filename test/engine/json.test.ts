@@ -53,7 +53,7 @@ async function randomModel(seed: number): Promise<string> {
 }
 
 beforeAll(async () => {
-  engine = createEngineCore({
+  engine = await createEngineCore({
     models: [
       { name: "random", path: await randomModel(1) },
       { name: "other", path: await randomModel(2) },
@@ -292,7 +292,7 @@ describe("JSON output", () => {
   it("needs a tokenizer whose tokens are bytes", async () => {
     const folder = await randomModel(3);
     rmSync(join(folder, "tokenizer.json"));
-    const lacking = createEngineCore({ models: [{ name: "m", path: folder }], threads: 1 });
+    const lacking = await createEngineCore({ models: [{ name: "m", path: folder }], threads: 1 });
     const call = sampleCall(prompt, { baseModel: "m", constraint: { type: "json_object" } });
     await expect(lacking.sample(call)).rejects.toThrow("JSON output needs a tokenizer.json");
     await lacking.close();
@@ -301,7 +301,7 @@ describe("JSON output", () => {
       join(folder, "tokenizer.json"),
       JSON.stringify({ ...words, decoder: { type: "WordPiece" } }),
     );
-    const wordPieces = createEngineCore({ models: [{ name: "m", path: folder }], threads: 1 });
+    const wordPieces = await createEngineCore({ models: [{ name: "m", path: folder }], threads: 1 });
     await expect(wordPieces.sample(call)).rejects.toThrow("a tokenizer whose tokens are bytes");
     await wordPieces.close();
   });

@@ -16,7 +16,7 @@ afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
 describe.runIf(python)("an adapter that we trained, read by PEFT", () => {
   it.each(goldenModels)("gives the same logprobs (%s)", { timeout: 120_000 }, async (model) => {
-    const engine = openEngine();
+    const engine = await openEngine();
     await engine.createAdapter("a", model, lora);
     for (let step = 0; step < 5; step++) {
       await engine.forwardBackward(crossEntropy("a", trainingData(4, step)));

@@ -4,8 +4,8 @@ import { createWasmKernels } from "../../src/local/engine/kernels/index.js";
 import { adam, crossEntropy, lora, openEngine, randomTokens, sampleCall, trainingData } from "./engines.js";
 
 const open: Engine[] = [];
-const start = (options?: Parameters<typeof openEngine>[0]) => {
-  const engine = openEngine(options);
+const start = async (options?: Parameters<typeof openEngine>[0]) => {
+  const engine = await openEngine(options);
   open.push(engine);
   return engine;
 };
@@ -23,7 +23,7 @@ describe("sampling", () => {
   it.each(["qwen3", "llama", "qwen2"])(
     "gives the logprobs that a forward pass over prompt and sample gives, to the last bit (%s)",
     async (model) => {
-      const engine = start();
+      const engine = await start();
       await trained(engine, "a", model, 3);
       const prompt = randomTokens(21, 1);
       const result = await engine.sample(
@@ -59,12 +59,12 @@ describe("sampling", () => {
         temperature: 0.8,
       });
     const strip = (result: Awaited<ReturnType<Engine["sample"]>>) => result.sequences;
-    const alone = start();
+    const alone = await start();
     await trained(alone, "a", "qwen3", 3);
     await trained(alone, "b", "qwen3", 4);
     const expected = [];
     for (const [index] of prompts.entries()) expected.push(strip(await alone.sample(call(index))));
-    const together = start({ threads: 2 });
+    const together = await start({ threads: 2 });
     await trained(together, "a", "qwen3", 3);
     await trained(together, "b", "qwen3", 4);
     for (let round = 0; round < 2; round++) {
@@ -77,7 +77,7 @@ describe("sampling", () => {
   });
 
   it("reports how much of a prompt came from the cache, and forgets it when the weights change", async () => {
-    const engine = start();
+    const engine = await start();
     await trained(engine, "a", "qwen3", 3);
     const prompt = randomTokens(40, 2);
     const hits = async (changes = {}) =>
@@ -92,7 +92,7 @@ describe("sampling", () => {
   });
 
   it("reuses what an earlier sample generated, as the next turn of a conversation does", async () => {
-    const engine = start();
+    const engine = await start();
     const prompt = randomTokens(10, 2);
     const first = await engine.sample(sampleCall(prompt, { maxTokens: 30 }));
     const turn = Int32Array.from([...prompt, ...first.sequences[0]!.tokens, 3, 4, 5]);
@@ -101,7 +101,7 @@ describe("sampling", () => {
   });
 
   it("stops at end-of-sequence tokens unless told otherwise, and counts the token in", async () => {
-    const engine = start();
+    const engine = await start();
     const prompt = randomTokens(6, 3);
     const free = (await engine.sample(sampleCall(prompt, { maxTokens: 100, stopTokens: [] }))).sequences[0]!;
     const end = free.tokens.indexOf(1);
@@ -118,7 +118,7 @@ describe("sampling", () => {
   });
 
   it("takes the likeliest token at temperature 0, and with top_k 1, and with a tiny top_p", async () => {
-    const engine = start();
+    const engine = await start();
     const prompt = randomTokens(9, 4);
     const tokens = async (changes: object) =>
       (await engine.sample(sampleCall(prompt, changes))).sequences[0]!;
@@ -137,7 +137,7 @@ describe("sampling", () => {
   });
 
   it("scores prompts: top-k, chosen tokens and alternatives agree with each other", async () => {
-    const engine = start();
+    const engine = await start();
     const prompt = randomTokens(20, 5);
     const ids = new Int32Array(19 * 2).fill(-1);
     for (let i = 0; i < 19; i++) ids[2 * i] = prompt[i + 1]!;
@@ -169,7 +169,7 @@ describe("sampling", () => {
   });
 
   it("draws in proportion to the probabilities", async () => {
-    const engine = start();
+    const engine = await start();
     const prompt = randomTokens(8, 6);
     const draws = 3000;
     const { sequences } = await engine.sample(
@@ -189,8 +189,8 @@ describe("sampling", () => {
   it("works through more samples than the cache has room for, and refuses one that never fits", async () => {
     const config = { layers: 2, width: 16 };
     const pageBytes = 2 * 4 * config.layers * 16 * config.width;
-    const engine = start({ cacheBytes: 12 * pageBytes });
-    const roomy = start();
+    const engine = await start({ cacheBytes: 12 * pageBytes });
+    const roomy = await start();
     const calls = [0, 1, 2].map((i) =>
       sampleCall(randomTokens(20 + i, i), { numSamples: 4, maxTokens: 40, seed: i }),
     );
@@ -198,7 +198,7 @@ describe("sampling", () => {
     const large = await Promise.all(calls.map((call) => roomy.sample(call)));
     expect(small.map((result) => result.sequences)).toEqual(large.map((result) => result.sequences));
     await expect(engine.sample(sampleCall(randomTokens(128, 1), { maxTokens: 100 }))).resolves.toBeDefined();
-    const tight = start({ cacheBytes: 3 * pageBytes });
+    const tight = await start({ cacheBytes: 3 * pageBytes });
     await expect(tight.sample(sampleCall(randomTokens(60, 1)))).rejects.toThrow(/key-value cache/);
     // What is announced as the context length does fit.
     const [{ maxContextLength }] = (await tight.models()) as [BaseModelInfo];
@@ -220,10 +220,10 @@ describe("sampling", () => {
       if (room < 0) throw new RangeError("the engine needs more memory");
       return alloc(length);
     };
-    const engine = start({ kernels });
+    const engine = await start({ kernels });
     const many = (changes = {}) =>
       sampleCall(randomTokens(20, 1), { numSamples: 60, maxTokens: 90, ...changes });
-    const expected = await start().sample(many());
+    const expected = await (await start()).sample(many());
     for (const left of [0, 1, 3]) {
       room = left;
       await expect(engine.sample(many())).rejects.toThrow(/no memory left for keys and values/);
@@ -250,7 +250,7 @@ describe("sampling", () => {
   });
 
   it("ends samples at the model's context length", async () => {
-    const engine = start();
+    const engine = await start();
     const { sequences } = await engine.sample(sampleCall(randomTokens(120, 1), { maxTokens: 1000 }));
     // 128 positions, and a last token that nothing is computed for.
     expect(sequences[0]!.tokens).toHaveLength(9);
@@ -258,7 +258,7 @@ describe("sampling", () => {
   });
 
   it("cancels a request and gives its memory back", async () => {
-    const engine = start();
+    const engine = await start();
     const call = sampleCall(randomTokens(10, 1), { maxTokens: 100, numSamples: 50 });
     const cancelled = engine.sample(call);
     const kept = engine.sample(sampleCall(randomTokens(10, 2)));
@@ -269,7 +269,7 @@ describe("sampling", () => {
   });
 
   it("says so when an adapter has diverged, and goes on with the others", async () => {
-    const engine = start();
+    const engine = await start();
     await trained(engine, "a", "qwen3", 3);
     const state = await engine.exportAdapter("a", { optimizer: false });
     Object.values(state.tensors)[0]!.data.fill(Number.NaN);
@@ -286,7 +286,7 @@ describe("sampling", () => {
     [{ baseModel: "other" }, /base model other is not loaded/],
     [{ stopStrings: ["x"] }, /need a tokenizer.json/],
   ])("refuses %j with a sentence", async (changes, message) => {
-    const engine = start();
+    const engine = await start();
     await expect(engine.sample(sampleCall(randomTokens(5, 1), changes))).rejects.toThrow(message);
   });
 });
@@ -318,7 +318,7 @@ describe("a short sample beside a backlog", () => {
   ])(
     "%s ends first, with the same tokens as alone",
     async (_, { changes, count, samples, prompt, cacheBytes }) => {
-      const engine = start(cacheBytes === undefined ? {} : { cacheBytes });
+      const engine = await start(cacheBytes === undefined ? {} : { cacheBytes });
       for (const id of ["a", "b"]) await trained(engine, id, "qwen3", 3);
       const asked = { ...short, ...changes };
       const alone = await engine.sample(sampleCall(randomTokens(6, 1), asked));
@@ -344,7 +344,7 @@ describe("a short sample beside a backlog", () => {
   );
 
   it("of many sessions gets its part: nobody waits for anybody's whole backlog", async () => {
-    const engine = start();
+    const engine = await start();
     const order: string[] = [];
     const all = Array.from({ length: 20 }, (_, session) =>
       Array.from({ length: 30 }, (_unused, index) => {
@@ -374,9 +374,9 @@ describe("a short sample beside a backlog", () => {
       topkSampleLogprobs: 3,
     });
     const small = () => sampleCall(randomTokens(5, 2), { session: "small", maxTokens: 30 });
-    const roomy = start();
+    const roomy = await start();
     const expected = { large: await roomy.sample(large), small: await roomy.sample(small()) };
-    const engine = start({ cacheBytes: 9 * pageBytes });
+    const engine = await start({ cacheBytes: 9 * pageBytes });
     let isOver = false;
     const whole = engine.sample(large).finally(() => {
       isOver = true;
@@ -397,10 +397,10 @@ describe("a short sample beside a backlog", () => {
       sampleCall(randomTokens(18 + seed, seed), { session, seed, numSamples: 3, maxTokens: 70 });
     const calls = [1, 2, 3, 4, 5, 6].flatMap((seed) => ["x", "y", "z"].map((session) => call(session, seed)));
     const large = sampleCall(randomTokens(20, 1), { session: "large", maxTokens: 109 });
-    const roomy = start();
+    const roomy = await start();
     const expected = [];
     for (const each of [large, ...calls]) expected.push((await roomy.sample(each)).sequences);
-    const engine = start({ cacheBytes: 16 * pageBytes });
+    const engine = await start({ cacheBytes: 16 * pageBytes });
     const order: string[] = [];
     const sample = async (each: typeof large) => {
       const { sequences } = await engine.sample(each);
@@ -415,7 +415,7 @@ describe("a short sample beside a backlog", () => {
   });
 
   it("lets a request in that needs the whole cache, however many small ones come", async () => {
-    const engine = start({ cacheBytes: 9 * pageBytes });
+    const engine = await start({ cacheBytes: 9 * pageBytes });
     let isOver = false;
     const small = async (session: string) => {
       for (let index = 0; !isOver && index < 2000; index++)

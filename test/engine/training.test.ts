@@ -3,16 +3,15 @@ import type { Engine } from "../../src/local/engine/engine.js";
 import { createWasmKernels } from "../../src/local/engine/kernels/index.js";
 import type { Kernels } from "../../src/local/engine/kernels/kernels.js";
 import { createReferenceKernels } from "../../src/local/engine/kernels/reference.js";
-import { loadBaseModel } from "../../src/local/engine/model/base-model.js";
 import { Adapter } from "../../src/local/engine/training/adapter.js";
 import { trainingPass } from "../../src/local/engine/training/training-pass.js";
 import { adam, crossEntropy, lora, openEngine, randomTokens, sampleCall, trainingData } from "./engines.js";
-import { fixture, relativeError, runPass } from "./golden.js";
+import { loadFixture, relativeError, runPass } from "./golden.js";
 import { kernelChoices } from "./kernel-choices.js";
 
 const open: Engine[] = [];
-const start = (options?: Parameters<typeof openEngine>[0]) => {
-  const engine = openEngine(options);
+const start = async (options?: Parameters<typeof openEngine>[0]) => {
+  const engine = await openEngine(options);
   open.push(engine);
   return engine;
 };
@@ -22,7 +21,7 @@ afterEach(async () => {
 
 /** Adapters whose B is not zero, so that every gradient is there. */
 async function warmAdapter(kernels: Kernels, model: string) {
-  const adapter = Adapter.create(kernels, loadBaseModel(kernels, model, fixture(model)), lora);
+  const adapter = Adapter.create(kernels, await loadFixture(kernels, model), lora);
   await runPass(kernels, adapter, crossEntropy("a", trainingData(4, 1)));
   await adapter.step(adam);
   return adapter;
@@ -105,7 +104,7 @@ describe("training", () => {
   it("does not depend on the number of threads", async () => {
     const runs = [];
     for (const threads of [1, 2, 3]) {
-      const engine = start({ threads });
+      const engine = await start({ threads });
       await engine.createAdapter("a", "llama", lora);
       for (let step = 0; step < 3; step++) {
         await engine.forwardBackward(crossEntropy("a", trainingData(5, step)));
@@ -118,8 +117,8 @@ describe("training", () => {
   });
 
   it("is the same with a hundred other adapters training and sampling beside it", async () => {
-    const alone = start();
-    const crowd = start();
+    const alone = await start();
+    const crowd = await start();
     const run = async (engine: Engine) => {
       await engine.createAdapter("a", "qwen3", lora);
       const calls = [];
@@ -148,7 +147,7 @@ describe("training", () => {
   });
 
   it("goes on from a saved state for 20 steps as if it had never stopped", async () => {
-    const engine = start();
+    const engine = await start();
     await engine.createAdapter("a", "qwen3", lora);
     const step = async (id: string, index: number) => {
       const { logprobs } = await engine.forwardBackward(crossEntropy(id, trainingData(3, index)));
@@ -158,7 +157,7 @@ describe("training", () => {
     for (let index = 0; index < 5; index++) await step("a", index);
     const saved = structuredClone(await engine.exportAdapter("a", { optimizer: true }));
     expect(saved.optimizer?.step).toBe(5);
-    const other = start({ threads: 2 });
+    const other = await start({ threads: 2 });
     await other.importAdapter("b", "qwen3", saved, { optimizer: true });
     for (let index = 5; index < 25; index++) {
       const straight = await step("a", index);
@@ -173,7 +172,7 @@ describe("training", () => {
   });
 
   it("adds up gradients over calls until the step, and forward calls add nothing", async () => {
-    const engine = start();
+    const engine = await start();
     const data = trainingData(6, 9);
     for (const id of ["one", "two"]) await engine.createAdapter(id, "qwen2", lora);
     await engine.forwardBackward(crossEntropy("one", data));
@@ -192,7 +191,7 @@ describe("training", () => {
   });
 
   it("changes nothing when the adapter is new, and only what lora_config names afterwards", async () => {
-    const engine = start();
+    const engine = await start();
     const prompt = randomTokens(12, 1);
     await engine.createAdapter("new", "qwen3", lora);
     const logprobs = async (adapterId: string | undefined) =>
@@ -218,7 +217,7 @@ describe("training", () => {
   });
 
   it("starts adapters from their seed alone, uniformly within 1 / sqrt(inputs)", async () => {
-    const engine = start();
+    const engine = await start();
     for (const [id, seed] of [
       ["x", 1],
       ["y", 1],
@@ -240,7 +239,7 @@ describe("training", () => {
   });
 
   it("learns: the loss of a batch falls", async () => {
-    const engine = start();
+    const engine = await start();
     await engine.createAdapter("a", "qwen3", { ...lora, rank: 8 });
     const losses: number[] = [];
     for (let step = 0; step < 30; step++) {
@@ -262,10 +261,10 @@ describe("training", () => {
       used.push(kernels.mark());
       return buffer;
     };
-    kernels.reserveScratch = (length) => {
+    kernels.reserveScratch = async (length) => {
       reserved = 4 * length;
       if (length > 1e5) throw new RangeError("the engine needs more memory");
-      reserveScratch.call(kernels, length);
+      await reserveScratch.call(kernels, length);
     };
     for (const targetsPerToken of [1, 3]) {
       const data = trainingData(3, 2).map(({ tokens }) => {
@@ -295,7 +294,7 @@ describe("training", () => {
   });
 
   it("leaves weights without a gradient alone when eps is 0", async () => {
-    const engine = start();
+    const engine = await start();
     await engine.createAdapter("a", "qwen3", lora);
     const before = await engine.exportAdapter("a", { optimizer: false });
     await engine.forwardBackward(crossEntropy("a", trainingData(2, 3)));
@@ -322,7 +321,7 @@ describe("training", () => {
   });
 
   it("does not starve sampling while it trains, nor the other way round", async () => {
-    const engine = start();
+    const engine = await start();
     await engine.createAdapter("a", "qwen3", lora);
     const order: string[] = [];
     const data = trainingData(40, 1).flatMap((datum) => Array.from({ length: 10 }, () => datum));
@@ -339,7 +338,7 @@ describe("training", () => {
 
   it("frees what removed adapters held", async () => {
     const kernels = createWasmKernels({ threads: 1 });
-    const engine = start({ kernels });
+    const engine = await start({ kernels });
     const cycle = async () => {
       await engine.createAdapter("a", "qwen3", lora);
       await engine.forwardBackward(crossEntropy("a", trainingData(2, 1)));

@@ -17,17 +17,33 @@ import {
 } from "./engine.js";
 import type { Kernels } from "./kernels/kernels.js";
 import { type BaseModel, loadBaseModel } from "./model/base-model.js";
-import { openModelFolder } from "./model/model-folder.node.js";
+import type { ModelFiles } from "./model/model-files.js";
 import { BatchSampler } from "./sampling/batch-sampler.js";
-import { jsonVocabulary } from "./sampling/json/json-sampling.js";
-import { tokenizerDecode } from "./sampling/stop-condition.js";
+import { JsonVocabulary } from "./sampling/json/json-sampling.js";
+import type { Decode } from "./sampling/stop-condition.js";
 import { Adapter } from "./training/adapter.js";
 import { trainingPass } from "./training/training-pass.js";
+
+/** A base model as the engine gets it. */
+export interface EngineModel {
+  name: string;
+  /** Called once; the engine closes what it has read. */
+  open(): ModelFiles;
+  /** Absent: the model has none, so that stop strings and JSON output are refused. */
+  tokenizer?: ModelTokenizer;
+}
+
+/** What the engine needs of a model's tokenizer, called when first needed. */
+export interface ModelTokenizer {
+  decode: Decode;
+  /** What its `tokenizer.json` holds. */
+  json(): unknown;
+}
 
 /** What the engine runs on. */
 export interface EngineCoreOptions {
   kernels: Kernels;
-  models: { name: string; path: string }[];
+  models: EngineModel[];
   cacheBytes: number;
   freshSeed: () => number;
   /** Milliseconds, for sharing time; any steady clock. */
@@ -70,16 +86,16 @@ export class EngineCore implements ReplaceableEngine {
     return core;
   }
 
-  async #load({ name, path }: EngineCoreOptions["models"][number]): Promise<void> {
+  async #load({ name, open, tokenizer }: EngineModel): Promise<void> {
     const { kernels, cacheBytes, freshSeed } = this.#options;
-    const files = openModelFolder(path);
+    const files = open();
     const model = await loadBaseModel(kernels, name, files).finally(() => files.close());
     this.#models.set(name, model);
     const sampler = new BatchSampler(kernels, model, {
       cacheBytes,
       freshSeed,
-      decode: tokenizerDecode(path),
-      json: jsonVocabulary(path, model.config.vocabSize),
+      decode: tokenizer?.decode,
+      json: tokenizer && new JsonVocabulary(tokenizer.json, model.config.vocabSize),
     });
     // A longer one could not be sampled: callers are told before they try.
     model.info.maxContextLength = Math.min(model.config.maxPositions, sampler.maxSequenceTokens);

@@ -5,6 +5,7 @@ import { Worker } from "node:worker_threads";
 import { type Clock, systemClock } from "../../transport/clock.js";
 import type { AdapterCopy, Engine, EngineOptions, OnToken, ReplaceableEngine } from "./engine.js";
 import { EngineCore } from "./engine-core.js";
+import { folderModel } from "./folder-model.node.js";
 import { createWasmKernels } from "./kernels/index.js";
 import { RestingEngine } from "./resting-engine.js";
 import {
@@ -34,7 +35,7 @@ export async function createEngineCore(options: EngineOptions): Promise<Replacea
       ...(threads === undefined ? {} : { threads }),
       ...(relaxedSimd === undefined ? {} : { relaxedSimd }),
     }),
-    models: options.models,
+    models: options.models.map(folderModel),
     cacheBytes: options.cacheBytes ?? DEFAULT_CACHE_BYTES,
     freshSeed: () => randomInt(2 ** 48 - 1),
     now: () => performance.now(),

@@ -12,6 +12,7 @@ export interface ModelFiles {
   /** By the names that the files give them. */
   readonly tensors: ReadonlyMap<string, { dtype: SafetensorsDtype; shape: number[] }>;
   read(name: string): StoredTensor;
+  close(): void;
 }
 
 /** What a page has fetched of a model. */
@@ -39,5 +40,5 @@ export function modelFilesOf({ weights, ...model }: FetchedModel): ModelFiles {
     if (!tensor) throw new Error(`${model.path} has no tensor ${name}`);
     return tensor;
   };
-  return { ...model, tensors, read };
+  return { ...model, tensors, read, close: () => {} };
 }

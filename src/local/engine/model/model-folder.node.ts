@@ -6,8 +6,8 @@ import { SafetensorsFile } from "../../../checkpoints/safetensors-file.node.js";
 import { EngineInputError } from "../engine.js";
 import type { ModelFiles } from "./model-files.js";
 
-/** The files of a Hugging Face folder, to be closed when everything is read. */
-export function openModelFolder(folder: string): ModelFiles & { close(): void } {
+/** The files of a Hugging Face folder. */
+export function openModelFolder(folder: string): ModelFiles {
   const generation = join(folder, "generation_config.json");
   const config = readJson(join(folder, "config.json"));
   const files: SafetensorsFile[] = [];

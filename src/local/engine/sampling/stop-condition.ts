@@ -1,7 +1,3 @@
-import { existsSync } from "node:fs";
-import { join } from "node:path";
-import { readTokenizer, type TextTokenizer } from "../../tokenizer.js";
-
 /** What is needed of a tokenizer. */
 export type Decode = (tokens: number[]) => string;
 
@@ -32,14 +28,4 @@ export class StopCondition {
       if (window >= tokens.length || text.length > 2 * this.#longest) return false;
     }
   }
-}
-
-/** Turns tokens into text for stop strings; the tokenizer is read when the first one is asked for. */
-export function tokenizerDecode(folder: string): Decode | undefined {
-  if (!existsSync(join(folder, "tokenizer.json"))) return undefined;
-  let tokenizer: TextTokenizer | null | undefined;
-  return (tokens) => {
-    tokenizer ??= readTokenizer(folder);
-    return tokenizer?.decode(tokens) ?? "";
-  };
 }

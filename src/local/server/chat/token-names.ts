@@ -1,6 +1,7 @@
 import type { TextTokenizer } from "../../../tokenizers/index.js";
 import { EngineInputError } from "../../engine/engine.js";
-import { readByteVocabulary } from "../../engine/sampling/json/token-bytes.js";
+import { byteVocabulary } from "../../engine/sampling/json/token-bytes.js";
+import { readTokenizerJson } from "../../tokenizer.js";
 
 /** A token as logprobs show it. */
 export interface TokenName {
@@ -21,7 +22,7 @@ export class TokenNames {
   constructor(folder: string, tokenizer: TextTokenizer) {
     this.#tokenizer = tokenizer;
     try {
-      this.#bytes = readByteVocabulary(folder).bytes;
+      this.#bytes = byteVocabulary(readTokenizerJson(folder)).bytes;
     } catch (error) {
       if (!(error instanceof EngineInputError)) throw error;
       this.#bytes = [];

@@ -1,11 +1,9 @@
-import { existsSync } from "node:fs";
-import { join } from "node:path";
 import { EngineInputError, type JsonConstraint, type SampleCall } from "../../engine.js";
 import type { ModelConfig } from "../../model/model-config.js";
 import { closingCosts } from "./closing-cost.js";
 import { Recognizer, type State } from "./recognizer.js";
 import { constraintGrammar, constraintKey } from "./schema-grammar.js";
-import { type ByteVocabulary, readByteVocabulary } from "./token-bytes.js";
+import { type ByteVocabulary, byteVocabulary } from "./token-bytes.js";
 import { maskedLogits, type TokenMask, tokenMask } from "./token-mask.js";
 import { type TokenBytes, TokenTrie } from "./token-trie.js";
 
@@ -18,20 +16,15 @@ export function checkJsonConstraint(constraint: JsonConstraint): void {
   constraintGrammar(constraint);
 }
 
-/** What the model in a folder can write as JSON; undefined where it has no tokenizer. */
-export function jsonVocabulary(folder: string, vocabSize: number): JsonVocabulary | undefined {
-  return existsSync(join(folder, "tokenizer.json")) ? new JsonVocabulary(folder, vocabSize) : undefined;
-}
-
-/** What one model's vocabulary can write as JSON; read from its folder when first asked for. */
+/** What one model's vocabulary can write as JSON; its `tokenizer.json` is read when first asked for. */
 export class JsonVocabulary {
-  readonly #folder: string;
+  readonly #tokenizerJson: () => unknown;
   readonly #vocabSize: number;
   readonly #grammars = new Map<string, JsonGrammar>();
   #read: { trie: TokenTrie; vocabulary: ByteVocabulary } | undefined;
 
-  constructor(folder: string, vocabSize: number) {
-    this.#folder = folder;
+  constructor(tokenizerJson: () => unknown, vocabSize: number) {
+    this.#tokenizerJson = tokenizerJson;
     this.#vocabSize = vocabSize;
   }
 
@@ -60,7 +53,7 @@ export class JsonVocabulary {
 
   #open(): { trie: TokenTrie; vocabulary: ByteVocabulary } {
     if (!this.#read) {
-      const vocabulary = readByteVocabulary(this.#folder);
+      const vocabulary = byteVocabulary(this.#tokenizerJson());
       // A tokenizer may know more tokens than the model has logits for.
       this.#read = { vocabulary, trie: new TokenTrie(vocabulary.bytes.slice(0, this.#vocabSize)) };
     }

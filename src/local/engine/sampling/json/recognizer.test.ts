@@ -4,13 +4,13 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { gunzipSync } from "node:zlib";
 import { describe, expect, it } from "vitest";
-import { readTokenizer } from "../../../tokenizer.js";
+import { readTokenizer, readTokenizerJson } from "../../../tokenizer.js";
 import { philox } from "../../philox.js";
 import { boundedNumber } from "./numbers.js";
 import { patternString } from "./pattern.js";
 import { Recognizer } from "./recognizer.js";
 import { constraintGrammar } from "./schema-grammar.js";
-import { readByteVocabulary } from "./token-bytes.js";
+import { byteVocabulary } from "./token-bytes.js";
 
 const below = (count: number, ...at: number[]) =>
   philox(3, [at[0] ?? 0, at[1] ?? 0, at[2] ?? 0, 5])[0] % count;
@@ -130,7 +130,7 @@ describe("the bytes of tokens", () => {
         new URL(`../../../../../test/fixtures/tokenizers/${name}/tokenizer.json.gz`, import.meta.url),
       );
       writeFileSync(join(folder, "tokenizer.json"), gunzipSync(readFileSync(fixture)));
-      const { bytes, added } = readByteVocabulary(folder);
+      const { bytes, added } = byteVocabulary(readTokenizerJson(folder));
       const tokenizer = readTokenizer(folder)!;
       rmSync(folder, { recursive: true });
       // Some decoders drop a space at the beginning of a text.

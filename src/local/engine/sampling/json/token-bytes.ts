@@ -1,5 +1,3 @@
-import { readFileSync } from "node:fs";
-import { join } from "node:path";
 import { EngineInputError } from "../../engine.js";
 import type { TokenBytes } from "./token-trie.js";
 
@@ -22,9 +20,9 @@ export interface ByteVocabulary {
   readonly added: ReadonlyMap<string, number>;
 }
 
-/** Reads the bytes of every token from a model's folder. */
-export function readByteVocabulary(folder: string): ByteVocabulary {
-  const json = JSON.parse(readFileSync(join(folder, "tokenizer.json"), "utf8")) as TokenizerJson;
+/** The bytes of every token, by a model's `tokenizer.json`. */
+export function byteVocabulary(tokenizerJson: unknown): ByteVocabulary {
+  const json = tokenizerJson as TokenizerJson;
   const decoders = json.decoder ? [json.decoder, ...(json.decoder.decoders ?? [])] : [];
   const toBytes = decoders.some(({ type }) => type === "ByteLevel")
     ? bytesOfByteLevel()
