@@ -1,6 +1,6 @@
 import type { Frozen } from "./kernels.js";
 
-/** As in wasm/pack.ts: steps of k in a block, and columns of a panel. */
+/** As in wasm/gemm.ts: steps of k in a block, and columns of a panel. */
 const BLOCK_STEPS = 256;
 const PANEL_COLUMNS = 8;
 

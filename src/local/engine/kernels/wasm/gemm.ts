@@ -16,7 +16,10 @@ const FEW_SWEEP: usize = 2;
 /** Bytes a thread needs: packed A, packed B, four rows of C. */
 export const GEMM_SCRATCH: usize = (KC * MC + KC * NC + 4 * 8 * SWEEP) * 4;
 
-/** How B is stored: by strides unless packed (see `packMatrix`), or packed and to be read as its transpose. */
+/**
+ * How B is stored: by strides unless packed, or packed and to be read as its transpose. A packed height x width matrix has, for
+ * every KC rows, panels of 8 columns; at the end the columns left over, row by row (see panels.ts).
+ */
 const PACKED: usize = 1;
 const PACKED_TURNED: usize = 2;
 

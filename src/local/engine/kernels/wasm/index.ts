@@ -3,7 +3,6 @@ export { adamw, adamwChunk, add, addChunk, addScaled, addScaledChunk, copy, copy
 export { GEMM_SCRATCH, gemm, matmul, matmulChunk } from "./gemm";
 export { expArray, logArray } from "./math";
 export { normRope, normRopeBackward, normRopeBackwardChunk, normRopeChunk, normRopeWeightChunk } from "./norm-rope";
-export { packMatrix } from "./pack";
 export { configure, stopWorkers, work, workerFailed } from "./pool";
 export { rmsNorm, rmsNormBackward, rmsNormBackwardChunk, rmsNormChunk, rmsNormWeightChunk } from "./rms-norm";
 export { gatherRows, gatherRowsChunk, scatterAddRows, scatterAddRowsChunk, scatterRows, scatterRowsChunk } from "./rows";

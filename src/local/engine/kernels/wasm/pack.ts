@@ -110,25 +110,6 @@ export function pack8(target: usize, source: usize, laneStride: usize, stepStrid
 }
 
 /**
- * A height x width matrix that is kept packed: for every KC rows, panels of 8 columns; at the end the columns left over, row
- * by row. It is as large as the matrix itself.
- */
-export function packMatrix(target: usize, source: usize, height: usize, width: usize): void {
-  const rest = width & 7;
-  const whole = width - rest;
-  for (let l: usize = 0; l < height; l += KC) {
-    pack8(target + ((l * whole) << 2), source + ((l * width) << 2), 4, width << 2, whole, min<usize>(KC, height - l));
-  }
-  target += (whole * height) << 2;
-  source += whole << 2;
-  for (let row: usize = 0; row < height; row++) {
-    memory.copy(target, source, rest << 2);
-    target += rest << 2;
-    source += width << 2;
-  }
-}
-
-/**
  * Panels of a packed matrix' transpose: lanes are its rows from `row` on, steps its columns from `column` on, among the first
  * `whole`. Rows and columns come in eights but for the last rows.
  */
