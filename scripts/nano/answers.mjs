@@ -47,7 +47,7 @@ function likeliest(kernels, model, texts) {
     kernels,
     texts.map((text) => Int32Array.from(text)),
   );
-  const { hidden } = packedForward(kernels, model, packed, undefined);
+  const { hidden } = packedForward(kernels, model, packed, undefined, "nothing");
   let row = -1;
   const lastRows = Int32Array.from(texts, (text) => (row += text.length));
   const ends = takeRows(kernels, hidden, scratchInts(kernels, lastRows), hiddenSize);

@@ -123,7 +123,7 @@ describe("matmul", () => {
   });
 
   it("with relaxed SIMD gives a row the same bits alone and among others, close to the plain result", async () => {
-    const [kernels] = relaxed as [ViewedKernels];
+    const kernels = relaxed[0]!;
     for (const transB of [false, true]) {
       const all = await product(kernels, { m: 9, n: 37, k: 70, options: { transB } });
       const alone = await product(kernels, { m: 1, n: 37, k: 70, options: { transB } });
@@ -134,7 +134,7 @@ describe("matmul", () => {
   });
 
   it("refuses buffers that are too small, naming them", async () => {
-    const [kernels] = plain as [ViewedKernels];
+    const kernels = plain[0]!;
     const [a, b, c] = [kernels.alloc(6), kernels.alloc(6), kernels.alloc(4)];
     expect(() => kernels.matmul(c, a, b, 3, 2, 2)).toThrow("c has 4 elements, the operation needs 6");
     expect(() => kernels.matmul(c, a, b, 2, 2, 4)).toThrow("a has 6 elements, the operation needs 8");
