@@ -1,0 +1,100 @@
+// An engine on the machine's graphics card, in this thread, with one model of random weights.
+import { EngineCore } from "../../dist/local/engine/engine-core.js";
+import { openMachineGpu } from "../../dist/local/engine/kernels/webgpu/dawn.node.js";
+import { createWebGpuKernels } from "../../dist/local/engine/kernels/webgpu/webgpu-kernels.js";
+import { randomModel } from "../../scripts/random-model.mjs";
+import { SHAPES } from "./shapes.mjs";
+
+export const ADAM = {
+  learningRate: 1e-4,
+  beta1: 0.9,
+  beta2: 0.95,
+  eps: 1e-8,
+  weightDecay: 0,
+  gradClipNorm: 0,
+};
+
+/** @param {{ shape: keyof typeof SHAPES, precision: "exact" | "fast" }} options */
+export async function openEngine({ shape, precision }, dawnFlags = []) {
+  const started = performance.now();
+  const gpu = await openMachineGpu({ precision }, dawnFlags);
+  const kernels = createWebGpuKernels(gpu);
+  const engine = await EngineCore.create({
+    kernels,
+    models: [{ name: shape, open: () => randomModel(SHAPES[shape]) }],
+    cacheBytes: 8 * 2 ** 30,
+    freshSeed: () => 1,
+    now: () => performance.now(),
+    pause: () => new Promise((resolve) => setImmediate(resolve)),
+  });
+  return { engine, kernels, gpu, loadSeconds: (performance.now() - started) / 1000 };
+}
+
+const randomTokens = (length, shape) =>
+  Int32Array.from({ length }, () => Math.floor(Math.random() * SHAPES[shape].vocab_size));
+
+/** A training step of `rows` sequences as a function; LoRA of rank 32 on everything. */
+export async function trainingStep(engine, { shape, rows, length }) {
+  await engine.createAdapter("a", shape, {
+    rank: 32,
+    seed: 1,
+    trainAttn: true,
+    trainMlp: true,
+    trainUnembed: true,
+  });
+  const data = Array.from({ length: rows }, () => ({
+    tokens: randomTokens(length, shape),
+    targetTokens: randomTokens(length, shape),
+    targetsPerToken: 1,
+    weights: new Float32Array(length).fill(1),
+  }));
+  const call = { adapterId: "a", data, lossFn: "cross_entropy", lossFnConfig: {}, forwardOnly: false };
+  return async () => {
+    const [{ metrics }] = await Promise.all([engine.forwardBackward(call), engine.optimStep("a", ADAM)]);
+    return metrics["loss:sum"] / (rows * length);
+  };
+}
+
+let requests = 0;
+
+/** Greedy samples of `batch` prompts at once, each its own: none can use another's cache. `onToken` hears of the first. */
+export async function sampleBatch(engine, { shape, batch, prompt, maxTokens }, onToken) {
+  const results = await Promise.all(
+    Array.from({ length: batch }, (_, index) =>
+      engine.sample(
+        {
+          requestId: `sample-${(requests += 1)}`,
+          baseModel: shape,
+          prompt: randomTokens(prompt, shape),
+          numSamples: 1,
+          maxTokens,
+          temperature: 0,
+          topK: -1,
+          topP: 1,
+          seed: 1,
+          stopTokens: [],
+          stopStrings: [],
+          promptLogprobs: false,
+          topkPromptLogprobs: 0,
+          topkSampleLogprobs: 0,
+          promptAltTokens: 0,
+        },
+        index === 0 ? onToken : undefined,
+      ),
+    ),
+  );
+  const short = results.find(({ sequences }) => sequences[0].tokens.length !== maxTokens);
+  if (short) throw new Error(`a sample of ${short.sequences[0].tokens.length} tokens, not ${maxTokens}`);
+}
+
+/** Median seconds of an action. */
+export async function medianSeconds(action, { warmups, times }) {
+  for (let round = 0; round < warmups; round += 1) await action();
+  const seconds = [];
+  for (let round = 0; round < times; round += 1) {
+    const start = performance.now();
+    await action();
+    seconds.push((performance.now() - start) / 1000);
+  }
+  return seconds.sort((a, b) => a - b)[Math.floor(times / 2)];
+}

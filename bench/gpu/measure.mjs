@@ -1,0 +1,91 @@
+// One part of the GPU bench, in a process of its own: `node bench/gpu/measure.mjs PART [--tiny]` prints one JSON line.
+import { spawnSync } from "node:child_process";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { medianSeconds, openEngine, sampleBatch, trainingStep } from "./engine.mjs";
+
+const isTiny = process.argv.includes("--tiny");
+const gigabytes = (bytes) => Number((bytes / 1e9).toFixed(2));
+const round = (value) => Number(value.toPrecision(4));
+
+/** Tokens per second of whole steps, forward, backward and optimizer. */
+async function train(shape, rows, length, precision, { warmups = 2, times = 5 } = {}) {
+  const { engine, kernels, loadSeconds } = await openEngine({ shape, precision });
+  const step = await trainingStep(engine, { shape, rows, length });
+  let loss = Number.NaN;
+  const seconds = await medianSeconds(
+    async () => {
+      loss = await step();
+    },
+    { warmups, times },
+  );
+  const result = {
+    model: shape,
+    batch: `${rows} x ${length}`,
+    precision,
+    tokensPerSecond: Math.round((rows * length) / seconds),
+    stepMs: round(1000 * seconds),
+    // Of the step before the last, in nats per token.
+    loss: round(loss),
+    gigabytes: gigabytes(kernels.reservedBytes),
+    loadSeconds: round(loadSeconds),
+  };
+  await engine.close();
+  return result;
+}
+
+async function sampling(shape, precision, maxTokens = 64) {
+  const { engine } = await openEngine({ shape, precision });
+  const results = [];
+  for (const batch of [1, 64]) {
+    const seconds = await medianSeconds(() => sampleBatch(engine, { shape, batch, prompt: 32, maxTokens }), {
+      warmups: 1,
+      times: 3,
+    });
+    results.push({
+      model: shape,
+      batch,
+      precision,
+      tokensPerSecond: round((batch * maxTokens) / seconds),
+      stepMs: round((1000 * seconds) / maxTokens),
+    });
+  }
+  await engine.close();
+  return results;
+}
+
+/** The quickstart of the command line, as a user runs it. */
+function nano() {
+  const cli = fileURLToPath(new URL("../../dist/bundle/cli.js", import.meta.url));
+  const folder = mkdtempSync(join(tmpdir(), "tinkerts-gpu-"));
+  try {
+    const { status, stdout, stderr } = spawnSync(
+      process.execPath,
+      [cli, "quickstart", "--device", "gpu", "--json"],
+      { encoding: "utf8", cwd: folder },
+    );
+    if (status !== 0) throw new Error(`the quickstart ended with ${status}: ${stderr.slice(-500)}`);
+    return JSON.parse(stdout.trim().split("\n").at(-1));
+  } finally {
+    rmSync(folder, { recursive: true, force: true });
+  }
+}
+
+const small = isTiny ? ["tiny", 3, 20] : ["Qwen3-0.6B", 16, 512];
+const large = isTiny ? ["tiny", 2, 24] : ["Qwen3-8B", 4, 512];
+const few = { warmups: 1, times: 3 };
+const PARTS = {
+  "train-exact": () => train(...small, "exact"),
+  "train-fast": () => train(...small, "fast"),
+  "sample-exact": () => sampling(small[0], "exact", isTiny ? 4 : 64),
+  "sample-fast": () => sampling(small[0], "fast", isTiny ? 4 : 64),
+  nano,
+  "large-exact": () => train(...large, "exact", few),
+  "large-fast": () => train(...large, "fast", few),
+};
+
+const part = PARTS[process.argv[2]];
+if (!part) throw new Error(`a part is one of ${Object.keys(PARTS).join(", ")}, not ${process.argv[2]}`);
+console.log(JSON.stringify(await part()));

@@ -1,0 +1,146 @@
+// Runs one case of the fuzz on both engines and throws where they differ by more than float32 in another order does.
+
+/** What is allowed, relative to the size of what is compared. */
+export const ALLOWED = { loss: 1e-4, logprob: 1e-4, gradient: 1e-3, gradientNorm: 1e-3, sample: 1e-3 };
+
+/** @returns the largest errors by kind */
+export async function compareCase(testCase, gpuKernels, engineOf, cpuKernels) {
+  const errors = {};
+  const check = (what, error, detail) => {
+    errors[what] = Math.max(errors[what] ?? 0, error);
+    if (!(error <= ALLOWED[what])) throw new Error(`${detail} is off by ${error}, allowed ${ALLOWED[what]}`);
+  };
+  // What the engine closes in the end is not ours to lose.
+  const restore = prepare(gpuKernels, testCase.sizes);
+  try {
+    const [cpu, gpu] = [await engineOf(cpuKernels), await engineOf(gpuKernels)];
+    for (const engine of [cpu, gpu]) await engine.createAdapter("a", testCase.model.name, testCase.lora);
+    for (const [index, call] of testCase.calls.entries()) {
+      await compareTraining(cpu, gpu, call, testCase.adam, (what, error, detail) =>
+        check(what, error, `step ${index} (${call.lossFn}): ${detail}`),
+      );
+    }
+    await compareSamples(cpu, gpu, testCase, check);
+    await gpu.removeAdapter("a");
+  } finally {
+    restore();
+  }
+  return errors;
+}
+
+/** Small steps, and blocks that are computed again on the way back, where the case says so. */
+function prepare(kernels, { trainingTokens, headLogits, isRecomputing }) {
+  const before = { ...kernels.sizes };
+  Object.assign(kernels.sizes, { trainingTokens, headLogits });
+  if (isRecomputing) {
+    const { reserveScratch } = kernels;
+    let isFirst = true;
+    kernels.reserveScratch = (length) => {
+      isFirst = !isFirst;
+      if (!isFirst) return Promise.reject(new RangeError("this case computes blocks again"));
+      return reserveScratch.call(kernels, length);
+    };
+  }
+  return () => {
+    Object.assign(kernels.sizes, before);
+    delete kernels.reserveScratch;
+  };
+}
+
+async function compareTraining(cpu, gpu, call, adam, check) {
+  const [expected, actual] = await Promise.all([cpu, gpu].map((engine) => engine.forwardBackward(call)));
+  for (const [index, logprobs] of expected.logprobs.entries()) {
+    for (const [at, logprob] of logprobs.entries()) {
+      const other = actual.logprobs[index][at];
+      check(
+        "logprob",
+        difference(other, logprob),
+        `logprob ${at} of data[${index}] (${other}, not ${logprob})`,
+      );
+    }
+  }
+  const targets = expected.logprobs.reduce((sum, { length }) => sum + length, 0);
+  const [loss, otherLoss] = [expected, actual].map(({ metrics }) => metrics["loss:sum"] / targets);
+  check("loss", difference(otherLoss, loss), `the loss (${otherLoss}, not ${loss})`);
+  const [gradients, otherGradients] = await Promise.all([cpu, gpu].map(gradientsOf));
+  check("gradient", relativeError(otherGradients, gradients), "the gradient");
+  const [step, otherStep] = await Promise.all([cpu, gpu].map((engine) => engine.optimStep("a", adam)));
+  const norms = [step, otherStep].map(({ metrics }) => metrics["gradNorm:mean"]);
+  check("gradientNorm", difference(norms[1], norms[0]), `the gradient's norm (${norms[1]}, not ${norms[0]})`);
+}
+
+/** Greedy samples; they may part where two tokens are as good as equal. */
+async function compareSamples(cpu, gpu, { samples, model }, check) {
+  const call = (sample, index) => ({
+    requestId: `sample-${index}`,
+    adapterId: "a",
+    baseModel: model.name,
+    temperature: 0,
+    topK: -1,
+    topP: 1,
+    seed: 1,
+    stopTokens: [],
+    stopStrings: [],
+    promptLogprobs: true,
+    topkPromptLogprobs: 0,
+    topkSampleLogprobs: 2,
+    promptAltTokens: 0,
+    ...sample,
+  });
+  const [expected, actual] = await Promise.all(
+    [cpu, gpu].map((engine) =>
+      Promise.all(samples.map((sample, index) => engine.sample(call(sample, index)))),
+    ),
+  );
+  for (const [index, result] of expected.entries()) {
+    const other = actual[index];
+    for (const [at, logprob] of result.promptLogprobs.entries()) {
+      if (at === 0) continue;
+      const found = other.promptLogprobs[at];
+      check(
+        "sample",
+        difference(found, logprob),
+        `logprob ${at} of prompt ${index} (${found}, not ${logprob})`,
+      );
+    }
+    for (const [number, sequence] of result.sequences.entries()) {
+      compareSequence(sequence, other.sequences[number], `sample ${number} of prompt ${index}`, check);
+    }
+  }
+}
+
+function compareSequence(expected, actual, name, check) {
+  if (actual.tokens.length !== expected.tokens.length)
+    throw new Error(`${name} has ${actual.tokens.length} tokens, not ${expected.tokens.length}`);
+  for (const [at, token] of expected.tokens.entries()) {
+    const [best, second] = expected.topk.logprobs.subarray(2 * at, 2 * at + 2);
+    if (actual.tokens[at] !== token) {
+      check(
+        "sample",
+        difference(second, best),
+        `${name}: token ${at} is ${actual.tokens[at]}, not ${token}; the gap`,
+      );
+      return;
+    }
+    const [logprob, other] = [expected.logprobs[at], actual.logprobs[at]];
+    check("sample", difference(other, logprob), `${name}: logprob ${at} (${other}, not ${logprob})`);
+  }
+}
+
+async function gradientsOf(engine) {
+  const [copy] = await engine.copyAdapters();
+  return copy.training.gradients;
+}
+
+const difference = (actual, expected) => Math.abs(actual - expected) / Math.max(1, Math.abs(expected));
+
+/** In the Euclidean norm; where there is no gradient to speak of, its absolute size counts. */
+function relativeError(actual, expected) {
+  if (actual.length !== expected.length) return Number.POSITIVE_INFINITY;
+  let [differences, size] = [0, 0];
+  for (let i = 0; i < expected.length; i += 1) {
+    differences += (actual[i] - expected[i]) ** 2;
+    size += expected[i] ** 2;
+  }
+  return Math.sqrt(differences) / Math.max(Math.sqrt(size), 1e-3);
+}
