@@ -55,15 +55,16 @@ export async function trainingStep(engine, { shape, rows, length }) {
   };
 }
 
-let requests = 0;
+let batches = 0;
 
 /** Greedy samples of `batch` prompts at once, each its own: none can use another's cache. `onToken` hears of the first. */
 export async function sampleBatch(engine, { shape, batch, prompt, maxTokens }, onToken) {
+  batches += 1;
   const results = await Promise.all(
     Array.from({ length: batch }, (_, index) =>
       engine.sample(
         {
-          requestId: `sample-${(requests += 1)}`,
+          requestId: `sample-${batches}-${index}`,
           baseModel: shape,
           prompt: randomTokens(prompt, shape),
           numSamples: 1,

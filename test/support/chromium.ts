@@ -13,6 +13,12 @@ const BROWSER_FLAGS = [
   "--disable-sync",
 ];
 
+const WEBGPU_FLAGS = [
+  "--enable-unsafe-webgpu",
+  "--use-webgpu-adapter=swiftshader",
+  "--enable-features=Vulkan",
+];
+
 /** Where Chromium is on this machine. */
 export function findChromium(): string | undefined {
   if (existsSync("/usr/bin/chromium")) return "/usr/bin/chromium";
@@ -29,4 +35,10 @@ export function findChromium(): string | undefined {
 /** Starts it, without a window. */
 export function launchChromium(): Promise<Browser> {
   return chromium.launch({ executablePath: findChromium()!, args: BROWSER_FLAGS });
+}
+
+/** Starts it with WebGPU, which SwiftShader computes: the same on every machine. */
+export function launchGpuChromium(): Promise<Browser> {
+  const flags = BROWSER_FLAGS.filter((flag) => flag !== "--disable-gpu");
+  return chromium.launch({ executablePath: findChromium()!, args: [...flags, ...WEBGPU_FLAGS] });
 }
