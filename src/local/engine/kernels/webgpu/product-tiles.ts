@@ -1,0 +1,295 @@
+import type { F32 } from "../kernels.js";
+import {
+  fourValues,
+  isVectorRows,
+  layoutName,
+  type OperandLayout,
+  operandElement,
+  operandsOf,
+  type Product,
+  writeFour,
+} from "./product-operands.js";
+import { defineShader, shaderVariants } from "./shader.js";
+import type { GpuContext } from "./webgpu-kernels.js";
+
+/** How a product is cut: a workgroup computes `rows` x `columns` of c, `depth` of k at a time; a thread a part of that. */
+export interface Tile {
+  rows: number;
+  columns: number;
+  depth: number;
+  threadRows: number;
+  threadColumns: number;
+  /** Staged tiles held at once: with 2, the next is written while this one is read. */
+  buffers: 1 | 2;
+  /** Staged rows are one vector longer than the tile, so that writing them meets fewer bank conflicts. */
+  isPadded: boolean;
+  /** Steps along k that are written out; the others are a loop. */
+  unroll: number;
+}
+
+interface TileShader extends Tile {
+  a: OperandLayout;
+  b: OperandLayout;
+  isVectorC: boolean;
+  /** The last step reaches beyond k. */
+  isRaggedK: boolean;
+}
+
+/** Lanes that run in step lie in this many columns of threads, so that their reads of staged values share banks. */
+const LANE_COLUMNS = 8;
+const LANES = 32;
+
+const range = (count: number) => Array.from({ length: count }, (_, index) => index);
+
+/** Threads in a workgroup. */
+export const tileThreads = (tile: Tile) =>
+  (tile.rows / tile.threadRows) * (tile.columns / tile.threadColumns);
+
+/** Workgroup memory of a tile. */
+export function tileBytes({ rows, columns, depth, buffers, isPadded }: Tile): number {
+  return buffers * depth * (rows + columns + (isPadded ? 8 : 0)) * 4;
+}
+
+const TILE_SHADER = shaderVariants((settings: TileShader) => {
+  const { a, b, rows, columns, depth, buffers, isPadded } = settings;
+  const threads = tileThreads(settings);
+  const [threadsDown, threadsAcross] = [rows / settings.threadRows, columns / settings.threadColumns];
+  const laneColumns = Math.min(LANE_COLUMNS, threadsAcross);
+  const laneRows = LANES / laneColumns;
+  const [quadRows, quadColumns] = [range(settings.threadRows / 4), range(settings.threadColumns / 4)];
+  const padding = isPadded ? 1 : 0;
+  const staged = (outer: number) =>
+    `array<array<array<vec4f, ${outer / 4 + padding}>, ${depth}>, ${buffers}>`;
+
+  // What is staged in one step: blocks of 4 x 4 values, those of a first, a block or more for each thread.
+  const blocksOfA = (rows / 4) * (depth / 4);
+  const blocks = blocksOfA + (columns / 4) * (depth / 4);
+  const slots = range(Math.ceil(blocks / threads));
+  const eachSlot = (write: (slot: number, side: "a" | "b", block: string) => string) =>
+    slots
+      .map((slot) => {
+        const [start, end] = [slot * threads, (slot + 1) * threads];
+        const index = `lane + ${start}u`;
+        const [left, right] = [write(slot, "a", index), write(slot, "b", `${index} - ${blocksOfA}u`)];
+        if (end <= blocksOfA) return left;
+        const onRight = end > blocks ? `if (${index} < ${blocks}u) { ${right} }` : right;
+        if (start >= blocksOfA) return onRight;
+        return `if (${index} < ${blocksOfA}u) { ${left} } else { ${onRight} }`;
+      })
+      .join("\n");
+  const load = eachSlot((slot, side, block) => `stage${slot} = load_${side}(${block}, first_${side}, k);`);
+  const store = eachSlot((slot, side, block) => `store_${side}(${block}, into, stage${slot});`);
+
+  const step = (k: string) => /* wgsl */ `{
+${quadRows.map((r) => `let a${r} = staged_a[now][${k}][quad_row + ${r * threadsDown}u];`).join("\n")}
+${quadColumns.map((q) => `let b${q} = staged_b[now][${k}][quad_column + ${q * threadsAcross}u];`).join("\n")}
+${quadRows
+  .flatMap((r) =>
+    ["x", "y", "z", "w"].flatMap((i) => quadColumns.map((q) => `c${r}${i}${q} += a${r}.${i} * b${q};`)),
+  )
+  .join("\n")}
+}`;
+  // Written out, the staged values are at constant places: no bounds checks, no address arithmetic.
+  const steps =
+    settings.unroll >= depth
+      ? range(depth)
+          .map((k) => step(`${k}`))
+          .join("\n")
+      : `for (var step = 0u; step < ${depth}u; step += ${settings.unroll}u) {
+${range(settings.unroll)
+  .map((k) => step(`step + ${k}u`))
+  .join("\n")}
+}`;
+  const eachSum = (write: (r: number, i: string, at: number, q: number) => string) =>
+    quadRows
+      .flatMap((r) => ["x", "y", "z", "w"].flatMap((i, at) => quadColumns.map((q) => write(r, i, at, q))))
+      .join("\n");
+
+  return {
+    name: `product-tile ${layoutName(a)} ${layoutName(b)} ${tileName(settings)}${settings.isVectorC ? " c4" : ""}${settings.isRaggedK ? " ragged" : ""}`,
+    buffers: {
+      c: settings.isVectorC ? "vec4<f32>" : "f32",
+      a: operandElement(a),
+      b: a.dtype === b.dtype ? operandElement(b) : `read ${operandElement(b)}`,
+    },
+    params: {
+      m: "u32",
+      n: "u32",
+      k: "u32",
+      a_stride: "u32",
+      b_stride: "u32",
+      c_stride: "u32",
+      accumulate: "u32",
+      /** Each part of k is summed by itself and written so many elements behind the one before. */
+      part_k: "u32",
+      part_stride: "u32",
+    },
+    code: /* wgsl */ `
+${fourValues("a", a, a.contiguous === "k" ? "p.k" : "p.m")}
+${fourValues("b", b, b.contiguous === "k" ? "p.k" : "p.n")}
+${loadBlock("a", settings, rows, "p.m")}
+${loadBlock("b", settings, columns, "p.n")}
+${writeFour(settings.isVectorC)}
+
+var<workgroup> staged_a: ${staged(rows)};
+var<workgroup> staged_b: ${staged(columns)};
+${storeBlock("a", settings, rows)}
+${storeBlock("b", settings, columns)}
+
+@compute @workgroup_size(${threads})
+fn main(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) lane: u32) {
+  let first_a = group.x * ${rows}u;
+  let first_b = group.y * ${columns}u;
+  let team = lane / ${LANES}u;
+  let quad_column = lane % ${laneColumns}u + ${laneColumns}u * (team % ${threadsAcross / laneColumns}u);
+  let quad_row = lane / ${laneColumns}u % ${laneRows}u + ${laneRows}u * (team / ${threadsAcross / laneColumns}u);
+  ${eachSum((r, i, _, q) => `var c${r}${i}${q} = vec4f();`)}
+  ${slots.map((slot) => `var stage${slot}: mat4x4f;`).join("\n")}
+
+  var k = group.z * p.part_k;
+  let end = min(k + p.part_k, p.k);
+  var now = 0u;
+  {
+    let into = 0u;
+    ${load}
+    ${store}
+  }
+  workgroupBarrier();
+  loop {
+    k += ${depth}u;
+    let is_more = k < end;
+    if (is_more) {
+      ${load}
+    }
+    ${steps}
+    if (!is_more) { break; }
+    ${buffers === 2 ? "let into = 1u - now;" : "let into = 0u; workgroupBarrier();"}
+    ${store}
+    workgroupBarrier();
+    now = into;
+  }
+
+  let start = group.z * p.part_stride;
+  ${eachSum(
+    (r, i, at, q) => `{
+    let row = first_a + 4u * (quad_row + ${r * threadsDown}u) + ${at}u;
+    if (row < p.m) { write_c(start, row, first_b + 4u * (quad_column + ${q * threadsAcross}u), c${r}${i}${q}); }
+  }`,
+  )}
+}`,
+  };
+});
+
+/** `load_SIDE(block, first, k)`: 4 x 4 values, a column for each of four k. Beyond the matrix anything, beyond k zeros. */
+function loadBlock(side: "a" | "b", settings: TileShader, outerSize: number, outerEnd: string): string {
+  const { contiguous } = settings[side];
+  const blocksOfK = settings.depth / 4;
+  const four = range(4);
+  const inside = (value: string, k: string) =>
+    settings.isRaggedK ? `select(vec4f(), ${value}, ${k} < p.k)` : value;
+  if (contiguous === "k") {
+    const lines = four.map((i) =>
+      inside(
+        `${side}_four(min(outer + ${i}u, ${outerEnd} - 1u), ${settings.isRaggedK ? "min(k, (p.k - 1u) / 4u * 4u)" : "k"})`,
+        "k",
+      ),
+    );
+    return /* wgsl */ `fn load_${side}(block: u32, first: u32, first_k: u32) -> mat4x4f {
+  let outer = first + 4u * (block / ${blocksOfK}u);
+  let k = first_k + 4u * (block % ${blocksOfK}u);
+  return transpose(mat4x4f(${lines.join(", ")}));
+}`;
+  }
+  const lines = four.map((i) => {
+    const k = `k + ${i}u`;
+    return inside(`${side}_four(${settings.isRaggedK ? `min(${k}, p.k - 1u)` : k}, outer)`, k);
+  });
+  return /* wgsl */ `fn load_${side}(block: u32, first: u32, first_k: u32) -> mat4x4f {
+  let outer = min(first + 4u * (block % ${outerSize / 4}u), (${outerEnd} - 1u) / 4u * 4u);
+  let k = first_k + 4u * (block / ${outerSize / 4}u);
+  return mat4x4f(${lines.join(", ")});
+}`;
+}
+
+function storeBlock(side: "a" | "b", settings: TileShader, outerSize: number): string {
+  const blocksOfK = settings.depth / 4;
+  const [outer, k] =
+    settings[side].contiguous === "k"
+      ? [`block / ${blocksOfK}u`, `4u * (block % ${blocksOfK}u)`]
+      : [`block % ${outerSize / 4}u`, `4u * (block / ${outerSize / 4}u)`];
+  return /* wgsl */ `fn store_${side}(block: u32, into: u32, values: mat4x4f) {
+  let outer = ${outer};
+  let k = ${k};
+  ${range(4)
+    .map((i) => `staged_${side}[into][k + ${i}u][outer] = values[${i}];`)
+    .join("\n  ")}
+}`;
+}
+
+/** A tile in short, for names and tables. */
+export const tileName = (tile: Tile) =>
+  `${tile.rows}x${tile.columns}x${tile.depth}/${tile.threadRows}x${tile.threadColumns}${tile.buffers === 2 ? " double" : ""}${tile.isPadded ? " padded" : ""}${tile.unroll < tile.depth ? ` unroll ${tile.unroll}` : ""}`;
+
+const SUM_PARTS = defineShader({
+  name: "product-sum-parts",
+  buffers: { c: "f32", partial: "f32" },
+  params: { size: "u32", n: "u32", c_stride: "u32", parts: "u32", accumulate: "u32" },
+  code: /* wgsl */ `
+@compute @workgroup_size(256)
+fn main(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) lane: u32) {
+  let index = flat(group) * 256u + lane;
+  if (index >= p.size) { return; }
+  let at = p.c_at + index / p.n * p.c_stride + index % p.n;
+  var sum = 0.0;
+  if (p.accumulate != 0u) { sum = c[at]; }
+  for (var part = 0u; part < p.parts; part++) { sum += partial[p.partial_at + part * p.size + index]; }
+  c[at] = sum;
+}`,
+});
+
+/** A product in tiles; with more than one part, k is cut and the parts are added in order. */
+export function multiplyTiles(context: GpuContext, product: Product, tile: Tile, parts: number): void {
+  const { c, m, n, k, accumulate = false } = product;
+  const { a, b } = operandsOf(product);
+  const ldc = product.ldc ?? n;
+  const partK = Math.ceil(k / parts / tile.depth) * tile.depth;
+  const usedParts = Math.ceil(k / partK);
+  const run = (out: F32, stride: number, adds: boolean) =>
+    context.queue.run(
+      TILE_SHADER({
+        ...tile,
+        a: a.layout,
+        b: b.layout,
+        isVectorC: isVectorRows(out, n, stride),
+        isRaggedK: k % tile.depth !== 0,
+      }),
+      {
+        buffers: { c: out, a: a.handle, b: b.handle },
+        params: {
+          m,
+          n,
+          k,
+          a_stride: a.stride,
+          b_stride: b.stride,
+          c_stride: stride,
+          accumulate: adds ? 1 : 0,
+          part_k: partK,
+          part_stride: m * n,
+        },
+        workgroups: [Math.ceil(m / tile.rows), Math.ceil(n / tile.columns), usedParts],
+      },
+    );
+  if (usedParts === 1) {
+    run(c, ldc, accumulate);
+    return;
+  }
+  const mark = context.mark();
+  const partial = context.scratch(usedParts * m * n);
+  run(partial, n, false);
+  context.queue.run(SUM_PARTS, {
+    buffers: { c, partial },
+    params: { size: m * n, n, c_stride: ldc, parts: usedParts, accumulate: accumulate ? 1 : 0 },
+    workgroups: Math.ceil((m * n) / 256),
+  });
+  context.release(mark);
+}
