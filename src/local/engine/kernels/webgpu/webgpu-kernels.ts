@@ -23,7 +23,8 @@ import type {
   TokenGradients,
   TopTokens,
 } from "../kernels.js";
-import { attention, attentionBackward } from "./attention.js";
+import { attention } from "./attention.js";
+import { attentionBackward } from "./attention-backward.js";
 import { chooseTokens, topTokens } from "./choose-tokens.js";
 import { CommandQueue } from "./command-queue.js";
 import { DeviceMemory, onDevice } from "./device-memory.js";

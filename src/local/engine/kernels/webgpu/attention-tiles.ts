@@ -1,0 +1,316 @@
+import type { Rows } from "../kernels.js";
+import type { GpuDevice } from "./gpu-device.js";
+import type { ElementType } from "./shader.js";
+
+/**
+ * How a workgroup cuts an attention matrix: `down` x `across` threads, each with `rows` rows (a multiple of four) and
+ * four columns of it. Rows of queries, keys and values pass through workgroup memory `depth` vec4 at a time where
+ * scores are computed, and `staged` rows (a multiple of four) at a time where they are weighted and added up.
+ */
+export interface AttentionTile {
+  across: number;
+  down: number;
+  rows: number;
+  depth: number;
+  staged: number;
+}
+
+/** How heads are read. */
+export interface HeadLayout {
+  headDim: number;
+  /** All buffers of float32 can be read as vec4. */
+  isVector: boolean;
+}
+
+/** What the shaders of attention are made for. */
+export interface AttentionVariant extends HeadLayout {
+  tile: AttentionTile;
+}
+
+/** Below every score: what is not to be seen. */
+export const UNSEEN = "-3.0e38";
+
+/** Best first. */
+const TILES: readonly AttentionTile[] = [
+  { across: 16, down: 8, rows: 8, depth: 8, staged: 16 },
+  { across: 16, down: 8, rows: 8, depth: 3, staged: 4 },
+  { across: 16, down: 8, rows: 4, depth: 4, staged: 8 },
+  { across: 8, down: 8, rows: 4, depth: 4, staged: 8 },
+  { across: 8, down: 8, rows: 4, depth: 4, staged: 4 },
+];
+/** Where the GPU is software: little to compile. */
+const SOFTWARE_TILE: AttentionTile = { across: 8, down: 4, rows: 4, depth: 1, staged: 4 };
+/** Besides the tiles: what a workgroup knows about its sequence. */
+const SPAN_BYTES = 64;
+
+/** The numbers that follow from a variant; widths of heads are in vec4. */
+export function measure({ headDim, tile }: AttentionVariant) {
+  const { across, down, rows, staged } = tile;
+  const width = Math.ceil(headDim / 4);
+  const chunks = Math.ceil(width / tile.depth);
+  const depth = Math.ceil(width / chunks);
+  const columns = Math.ceil(width / across);
+  return {
+    width,
+    chunks,
+    depth,
+    /** vec4 columns of a head that each thread adds up. */
+    columns,
+    threads: across * down,
+    tileRows: rows * down,
+    tileColumns: 4 * across,
+    staged: Math.min(staged, 4 * across),
+  };
+}
+
+const bytesOf = (variant: AttentionVariant): number => {
+  const { threads, depth, tileRows, tileColumns, staged, columns } = measure(variant);
+  const { across, rows } = variant.tile;
+  const vectors =
+    (tileRows + tileColumns) * (depth | 1) +
+    tileRows * across +
+    staged * across * columns +
+    threads * (rows / 4);
+  return 16 * vectors + SPAN_BYTES;
+};
+
+/** The tiles that the device has workgroup memory for, best first. */
+export function tilesFor(headDim: number, { limits }: GPUDevice): AttentionTile[] {
+  return TILES.filter(
+    (tile) =>
+      tile.across * tile.down <= limits.maxComputeInvocationsPerWorkgroup &&
+      bytesOf({ headDim, isVector: true, tile }) <= limits.maxComputeWorkgroupStorageSize,
+  );
+}
+
+/** The best of them; on software the one that takes the least compiling. */
+export function chooseTile(headDim: number, { device, isSoftware }: GpuDevice): AttentionTile {
+  if (isSoftware) return SOFTWARE_TILE;
+  const [tile] = tilesFor(headDim, device);
+  if (!tile) throw new Error(`a workgroup of this GPU has no room for heads of ${headDim} values`);
+  return tile;
+}
+
+/** Whether heads can be read four values at a time. */
+export const isAligned = (headDim: number, matrices: readonly Rows[]): boolean =>
+  headDim % 4 === 0 && matrices.every(({ data, stride }) => stride % 4 === 0 && data.offset % 16 === 0);
+
+/** The type of the buffers of float32. */
+export const elementOf = ({ isVector }: HeadLayout): ElementType => (isVector ? "vec4<f32>" : "f32");
+
+/** A stride as the shader counts. */
+export const strideOf = ({ isVector }: HeadLayout, { stride }: Rows): number =>
+  isVector ? stride / 4 : stride;
+
+/** WGSL for each of `count` indices: what a compiler may not unroll, and what is to stay in registers. */
+export const each = (count: number, make: (index: number) => string): string =>
+  Array.from({ length: count }, (_, index) => make(index)).join("\n");
+
+/** `load_NAME(row, head, column)`: four values of a head; nothing beyond its end. */
+export function loader({ headDim, isVector }: HeadLayout, name: string): string {
+  const width = Math.ceil(headDim / 4);
+  if (isVector)
+    return /* wgsl */ `
+fn load_${name}(row: u32, head: u32, column: u32) -> vec4<f32> {
+  return ${name}[p.${name}_at + row * p.${name}_stride + head * ${width}u + column];
+}`;
+  const component = (index: number) =>
+    `if (4u * column + ${index}u < ${headDim}u) { values[${index}] = ${name}[start + ${index}u]; }`;
+  return /* wgsl */ `
+fn load_${name}(row: u32, head: u32, column: u32) -> vec4<f32> {
+  let start = p.${name}_at + row * p.${name}_stride + head * ${headDim}u + 4u * column;
+  var values = vec4<f32>();
+  ${each(4, component)}
+  return values;
+}`;
+}
+
+/** `store_NAME(row, head, column, values)`. */
+export function storer({ headDim, isVector }: HeadLayout, name: string): string {
+  const width = Math.ceil(headDim / 4);
+  if (isVector)
+    return /* wgsl */ `
+fn store_${name}(row: u32, head: u32, column: u32, values: vec4<f32>) {
+  ${name}[p.${name}_at + row * p.${name}_stride + head * ${width}u + column] = values;
+}`;
+  const component = (index: number) =>
+    `if (4u * column + ${index}u < ${headDim}u) { ${name}[start + ${index}u] = values[${index}]; }`;
+  return /* wgsl */ `
+fn store_${name}(row: u32, head: u32, column: u32, values: vec4<f32>) {
+  let start = p.${name}_at + row * p.${name}_stride + head * ${headDim}u + 4u * column;
+  ${each(4, component)}
+}`;
+}
+
+/**
+ * The workgroup's memory, and `find_span`: a workgroup works on rows `span.x`.. of the sequence that ends at `span.y` and
+ * begins at `span.z`. Sequence s owns the tiles from floor(offsets[s] / rows of a tile) + s on: enough of them, without
+ * that anybody has to count; a tile that begins beyond its sequence's end has nothing to do.
+ */
+export function tileMemory(variant: AttentionVariant): string {
+  const { depth, tileRows, tileColumns, staged, columns, threads } = measure(variant);
+  const { across, rows } = variant.tile;
+  return /* wgsl */ `
+var<workgroup> left: array<array<vec4<f32>, ${depth | 1}>, ${tileRows}>;
+var<workgroup> right: array<array<vec4<f32>, ${depth | 1}>, ${tileColumns}>;
+var<workgroup> weights: array<array<array<vec4<f32>, ${staged / 4}>, ${tileRows}>, ${tileColumns / staged}>;
+var<workgroup> added: array<array<vec4<f32>, ${across * columns}>, ${staged}>;
+var<workgroup> partial: array<array<vec4<f32>, ${threads}>, ${rows / 4}>;
+var<workgroup> span: vec3u;
+
+fn find_span(tile: u32, lane: u32) -> vec3u {
+  for (var sequence = lane; sequence < p.sequences; sequence += ${threads}u) {
+    let start = u32(offsets[p.offsets_at + sequence]);
+    let end = u32(offsets[p.offsets_at + sequence + 1u]);
+    let first = start / ${tileRows}u + sequence;
+    if (tile >= first && tile < end / ${tileRows}u + sequence + 1u) {
+      span = vec3u(start + (tile - first) * ${tileRows}u, end, start);
+    }
+  }
+  return workgroupUniformLoad(&span);
+}`;
+}
+
+/** How many tiles `find_span` shares out. */
+export const tileCount = (variant: AttentionVariant, rows: number, sequences: number): number =>
+  Math.floor(rows / measure(variant).tileRows) + sequences;
+
+/** Rows from some matrix: `load_NAME(first + index, head, column)` up to row `end`. */
+interface TileOperand {
+  name: string;
+  first: string;
+  end: string;
+  head: string;
+}
+
+/**
+ * `NAME0`.. (a vec4 of four columns for each row of the thread) = the products of the left rows with the right ones.
+ * Column 4t + j of the tile is kept at j * across + t, so that neighbours in a row of threads read neighbours in memory.
+ */
+export function scores(
+  variant: AttentionVariant,
+  name: string,
+  left: TileOperand,
+  right: TileOperand,
+): string {
+  const { chunks, depth, tileRows, tileColumns, threads, width } = measure(variant);
+  const { across, rows } = variant.tile;
+  const stage = (memory: string, slot: string, count: number, operand: TileOperand) => /* wgsl */ `
+    for (var index = lane; index < ${count * depth}u; index += ${threads}u) {
+      let r = index / ${depth}u;
+      let c = index % ${depth}u;
+      let column = chunk * ${depth}u + c;
+      var values = vec4<f32>();
+      if (${operand.first} + r < ${operand.end}${chunks * depth > width ? ` && column < ${width}u` : ""}) {
+        values = load_${operand.name}(${operand.first} + r, ${operand.head}, column);
+      }
+      ${memory}[${slot}][c] = values;
+    }`;
+  const terms = (row: number, c: number) => /* wgsl */ `
+      {
+        let l = left[thread_row + ${row}u][${c}];
+        ${name}${row} += l.x * x;
+        ${name}${row} += l.y * y;
+        ${name}${row} += l.z * z;
+        ${name}${row} += l.w * w;
+      }`;
+  return /* wgsl */ `
+  ${each(rows, (row) => `var ${name}${row} = vec4<f32>();`)}
+  for (var chunk = 0u; chunk < ${chunks}u; chunk++) {
+    workgroupBarrier();
+    ${stage("left", "r", tileRows, left)}
+    ${stage("right", `(r & 3u) * ${across}u + (r >> 2u)`, tileColumns, right)}
+    workgroupBarrier();
+    ${each(
+      depth,
+      (c) => /* wgsl */ `
+    {
+      ${each(4, (j) => `let r${j} = right[${j * across}u + thread_column][${c}];`)}
+      let x = vec4(r0.x, r1.x, r2.x, r3.x);
+      let y = vec4(r0.y, r1.y, r2.y, r3.y);
+      let z = vec4(r0.z, r1.z, r2.z, r3.z);
+      let w = vec4(r0.w, r1.w, r2.w, r3.w);
+      ${each(rows, (row) => terms(row, c))}
+    }`,
+    )}
+  }`;
+}
+
+/** Hands the thread's `NAME0`.. to the others, as weights. */
+export function shareWeights(variant: AttentionVariant, name: string): string {
+  const quarter = measure(variant).staged / 4;
+  return each(
+    variant.tile.rows,
+    (row) =>
+      `weights[thread_column / ${quarter}u][thread_row + ${row}u][thread_column % ${quarter}u] = ${name}${row};`,
+  );
+}
+
+/** `NAME_ROW_COLUMN` += weights * rows of `operand`. */
+export function addWeighted(variant: AttentionVariant, name: string, operand: TileOperand): string {
+  const { columns, staged, tileColumns, threads, width } = measure(variant);
+  const { across, rows } = variant.tile;
+  return /* wgsl */ `
+  for (var part = 0u; part < ${tileColumns / staged}u; part++) {
+    workgroupBarrier();
+    for (var index = lane; index < ${staged * width}u; index += ${threads}u) {
+      let r = index / ${width}u;
+      let row = ${operand.first} + part * ${staged}u + r;
+      var values = vec4<f32>();
+      if (row < ${operand.end}) { values = load_${operand.name}(row, ${operand.head}, index % ${width}u); }
+      added[r][index % ${width}u] = values;
+    }
+    workgroupBarrier();
+    ${each(
+      staged / 4,
+      (quarter) => /* wgsl */ `
+    {
+      ${each(4, (j) => each(columns, (c) => `let v${j}_${c} = added[${4 * quarter + j}][${c * across}u + thread_column];`))}
+      ${each(
+        rows,
+        (row) => /* wgsl */ `
+      {
+        let weight = weights[part][thread_row + ${row}u][${quarter}];
+        ${each(
+          columns,
+          (c) => /* wgsl */ `
+        ${name}${row}_${c} += weight.x * v0_${c};
+        ${name}${row}_${c} += weight.y * v1_${c};
+        ${name}${row}_${c} += weight.z * v2_${c};
+        ${name}${row}_${c} += weight.w * v3_${c};`,
+        )}
+      }`,
+      )}
+    }`,
+    )}
+  }`;
+}
+
+/** The sums of `addWeighted`, at zero. */
+export function sums(variant: AttentionVariant, name: string): string {
+  const { columns } = measure(variant);
+  return each(variant.tile.rows, (row) => each(columns, (c) => `var ${name}${row}_${c} = vec4<f32>();`));
+}
+
+/** Writes the sums, each row's times a factor, into rows `span.x`.. up to `span.y`. */
+export function storeSums(
+  variant: AttentionVariant,
+  name: string,
+  target: { name: string; head: string; factor?: (row: number) => string },
+): string {
+  const { columns, width } = measure(variant);
+  const { across, rows } = variant.tile;
+  const column = (c: number) => `${c * across}u + thread_column`;
+  const value = (row: number, c: number) =>
+    target.factor ? `${name}${row}_${c} * ${target.factor(row)}` : `${name}${row}_${c}`;
+  const store = (row: number, c: number) =>
+    `if (${column(c)} < ${width}u) { store_${target.name}(row, ${target.head}, ${column(c)}, ${value(row, c)}); }`;
+  return each(
+    rows,
+    (row) => /* wgsl */ `
+  {
+    let row = first_row + thread_row + ${row}u;
+    if (row < end) { ${each(columns, (c) => store(row, c))} }
+  }`,
+  );
+}
