@@ -74,9 +74,9 @@ const bytesOf = (variant: AttentionVariant): number => {
   return 16 * vectors + SPAN_BYTES;
 };
 
-/** The tiles that the device has workgroup memory for, best first. */
-export function tilesFor(headDim: number, { limits }: GPUDevice): AttentionTile[] {
-  return TILES.filter(
+/** Those of the tiles that the device has workgroup memory for, best first. */
+export function tilesFor(headDim: number, { limits }: GPUDevice, tiles = TILES): AttentionTile[] {
+  return tiles.filter(
     (tile) =>
       tile.across * tile.down <= limits.maxComputeInvocationsPerWorkgroup &&
       bytesOf({ headDim, isVector: true, tile }) <= limits.maxComputeWorkgroupStorageSize,
