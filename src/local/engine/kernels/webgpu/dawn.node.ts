@@ -1,16 +1,36 @@
-import type { GpuPrecision } from "./gpu-device.js";
+import { totalmem } from "node:os";
+import { type GpuDevice, type GpuDeviceOptions, type GpuPrecision, openGpuDevice } from "./gpu-device.js";
 
-/** The way to a graphics card in Node, through the optional package `webgpu`; undefined where it is not installed. */
+/** What gives the way to a graphics card where it is not there yet. */
+export const INSTALL_COMMAND = "npm install webgpu";
+
+/**
+ * The way to a graphics card: the runtime's own where it has one (Deno), in Node the optional package `webgpu`.
+ * Undefined where that is not installed.
+ */
 export async function dawnGpu(precision: GpuPrecision): Promise<GPU | undefined> {
+  const own = (globalThis as { navigator?: { gpu?: GPU } }).navigator?.gpu;
+  if (own) return own;
   let dawn: { create(options: string[]): GPU };
   try {
     // Not a name that the compiler or a bundler would look for: it is there or not.
     const name = "webgpu";
     dawn = (await import(name)) as typeof dawn;
-  } catch {
-    return undefined;
+  } catch (error) {
+    const { code, message } = error as NodeJS.ErrnoException;
+    if (code === "ERR_MODULE_NOT_FOUND" && message.includes("'webgpu'")) return undefined;
+    throw new Error(`the package webgpu cannot be loaded: ${message}`);
   }
   // Tensor cores need float16, which Dawn hides on NVIDIA. Its bounds checks would cost them more than half of their speed.
   const toggles = "allow_unsafe_apis,vulkan_enable_f16_on_nvidia,disable_robustness";
   return dawn.create(precision === "fast" ? [`enable-dawn-features=${toggles}`] : []);
+}
+
+/** Opens the machine's card with most of its memory; throws what is missing where there is none. */
+export async function openMachineGpu(options: GpuDeviceOptions): Promise<GpuDevice> {
+  const gpu = await dawnGpu(options.precision ?? "exact");
+  if (!gpu) throw new Error(`the package webgpu is not installed: ${INSTALL_COMMAND}`);
+  const device = await openGpuDevice(gpu, { machineBytes: totalmem(), ...options });
+  if (!device) throw new Error("no graphics card was found, or its driver (Vulkan, Metal, D3D12) is missing");
+  return device;
 }

@@ -1,13 +1,30 @@
+import { budgetOf } from "./gpu-memory.js";
+
 /** How exact products are: float32 throughout, or tensor cores, which multiply in float16 and add in float32. */
 export type GpuPrecision = "exact" | "fast";
+
+/** What a graphics card says of itself. */
+export interface GpuInfo {
+  readonly name: string;
+  readonly vendor: string;
+  readonly architecture: string;
+  /** Mostly the driver and its version. */
+  readonly description: string;
+  /** It computes on the CPU: right, and slow. */
+  readonly isSoftware: boolean;
+  /** Lanes of a subgroup; absent where there are no subgroups, or their size is not fixed. */
+  readonly subgroupSize: number | undefined;
+  readonly hasFloat16: boolean;
+  /** Products of small matrices by a whole subgroup, which `fast` needs. */
+  readonly hasTensorCores: boolean;
+  readonly maxBufferBytes: number;
+  readonly maxBindingBytes: number;
+}
 
 /** An opened graphics card. */
 export interface GpuDevice {
   readonly device: GPUDevice;
-  /** For people: vendor, architecture, name. */
-  readonly description: string;
-  /** It computes on the CPU: right, and slow. */
-  readonly isSoftware: boolean;
+  readonly info: GpuInfo;
   /** Bytes that may be used. */
   readonly memoryBytes: number;
   readonly precision: GpuPrecision;
@@ -20,29 +37,69 @@ export interface GpuDevice {
 /** How a graphics card is opened. */
 export interface GpuDeviceOptions {
   precision?: GpuPrecision;
-  /** Bytes that may be used. Default: what the device has. */
+  /** Bytes that may be used. Default: most of what the card has, as far as that can be known. */
   memoryBytes?: number;
+  /** The memory of the machine, which cards without their own share; unknown in a browser. */
+  machineBytes?: number;
 }
 
-const WANTED_FEATURES = [
-  "subgroups",
-  "shader-f16",
-  "timestamp-query",
-  "chromium-experimental-subgroup-matrix",
-];
-const SOFTWARE = /swiftshader|llvmpipe|lavapipe|software|warp/i;
+const TENSOR_CORES = "chromium-experimental-subgroup-matrix";
+const WANTED_FEATURES = ["subgroups", "shader-f16", "timestamp-query", TENSOR_CORES];
+const SOFTWARE = /swiftshader|llvmpipe|lavapipe|software|warp|basic render/i;
+/** A driver that has not answered by then never will. */
+const PATIENCE_MS = 20_000;
 
-/** Opens the default card with all that it can do; undefined where there is none. */
+/** The card that computes fastest, software where there is nothing else; undefined where there is none. */
+export async function findAdapter(gpu: GPU): Promise<GPUAdapter | undefined> {
+  const found = gpu.requestAdapter({ powerPreference: "high-performance" });
+  return (await answered(found)) ?? undefined;
+}
+
+/** What there is to know of a card before it is opened. */
+export function describeAdapter({ info, features, limits }: GPUAdapter): GpuInfo {
+  const { vendor, architecture, device, description, subgroupMinSize, subgroupMaxSize } = info;
+  const has = (name: string) => features.has(name as GPUFeatureName);
+  const isFixed = has("subgroups") && subgroupMinSize === subgroupMaxSize;
+  return {
+    name: nameOf(device || `${vendor} ${architecture}`) || description || "a card without a name",
+    vendor,
+    architecture,
+    description,
+    isSoftware: info.isFallbackAdapter || SOFTWARE.test(`${architecture} ${device} ${description}`),
+    subgroupSize: isFixed ? subgroupMinSize : undefined,
+    hasFloat16: has("shader-f16"),
+    hasTensorCores: has(TENSOR_CORES) && has("shader-f16"),
+    maxBufferBytes: limits.maxBufferSize,
+    maxBindingBytes: limits.maxStorageBufferBindingSize,
+  };
+}
+
+/** Cards come as `nvidia-h200`, normalized for programs. */
+function nameOf(normalized: string): string {
+  const words = normalized.split(/[-\s]+/).filter(Boolean);
+  const capitalized = (word: string) =>
+    word.length <= 3 || /\d|^nvidia$/.test(word)
+      ? word.toUpperCase()
+      : `${word[0]!.toUpperCase()}${word.slice(1)}`;
+  return words.map(capitalized).join(" ");
+}
+
+/** Opens a card with all that it can do; undefined where there is none. */
 export async function openGpuDevice(
   gpu: GPU,
   options: GpuDeviceOptions = {},
 ): Promise<GpuDevice | undefined> {
-  const adapter = await gpu.requestAdapter({ powerPreference: "high-performance" });
+  const adapter = await findAdapter(gpu);
   if (!adapter) return undefined;
-  const { limits, info } = adapter;
-  const features = WANTED_FEATURES.filter((name) => adapter.features.has(name)) as GPUFeatureName[];
-  const device = await adapter.requestDevice({
-    requiredFeatures: features,
+  const info = describeAdapter(adapter);
+  const precision = options.precision ?? "exact";
+  if (precision === "fast" && !info.hasTensorCores) {
+    const missing = adapter.features.has(TENSOR_CORES as GPUFeatureName) ? "shader-f16" : TENSOR_CORES;
+    throw new Error(`${info.name} cannot compute with precision fast: it lacks ${missing}`);
+  }
+  const { limits } = adapter;
+  const wanted = adapter.requestDevice({
+    requiredFeatures: WANTED_FEATURES.filter((name) => adapter.features.has(name)) as GPUFeatureName[],
     requiredLimits: {
       maxBufferSize: limits.maxBufferSize,
       maxStorageBufferBindingSize: limits.maxStorageBufferBindingSize,
@@ -52,16 +109,22 @@ export async function openGpuDevice(
       maxStorageBuffersPerShaderStage: limits.maxStorageBuffersPerShaderStage,
     },
   });
-  const { subgroupMinSize, subgroupMaxSize } = info;
-  const isFixed = device.features.has("subgroups" as GPUFeatureName) && subgroupMinSize === subgroupMaxSize;
-  return {
-    device,
-    description: [info.vendor, info.architecture, info.description || info.device].filter(Boolean).join(" "),
-    isSoftware:
-      info.isFallbackAdapter || SOFTWARE.test(`${info.architecture} ${info.device} ${info.description}`),
-    memoryBytes: options.memoryBytes ?? 2 ** 31,
-    precision: options.precision ?? "exact",
-    subgroupSize: isFixed ? subgroupMinSize : undefined,
-    keepAlive: [gpu, adapter],
-  };
+  const keepAlive: unknown[] = [gpu, adapter];
+  const memoryBytes = options.memoryBytes ?? (await budgetOf(gpu, info, options.machineBytes, keepAlive));
+  const device = await answered(wanted);
+  return { device, info, memoryBytes, precision, subgroupSize: info.subgroupSize, keepAlive };
+}
+
+/** Waits for a driver, but not for ever. */
+async function answered<T>(promise: Promise<T>): Promise<T> {
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  const late = new Promise<never>((_, reject) => {
+    const seconds = PATIENCE_MS / 1000;
+    timer = setTimeout(() => reject(new Error(`the driver has not answered for ${seconds} s`)), PATIENCE_MS);
+  });
+  try {
+    return await Promise.race([promise, late]);
+  } finally {
+    clearTimeout(timer);
+  }
 }
