@@ -1,8 +1,9 @@
 import type { ServiceClient } from "tinkerts";
 import type { TinkerServer } from "../dashboard/index.js";
-import type { CommandContext } from "./context.js";
+import { type CommandContext, UsageError } from "./context.js";
 import { credentialOf } from "./credential.js";
 import { builtInServer, namedServer } from "./dashboard.js";
+import { type DeviceOptions, describeDevice, isDeviceGiven } from "./device-options.js";
 
 /** Where runs and checkpoints of the built-in backend are kept, as `tinkerts serve` does it. */
 const DATA_FOLDER = ".tinkerts";
@@ -23,22 +24,35 @@ export interface OpenedService extends AsyncDisposable {
 export async function openService(
   context: CommandContext,
   baseModel: string | undefined,
+  { device, precision }: DeviceOptions,
 ): Promise<OpenedService> {
   if (hasServer(context)) {
+    if (isDeviceGiven({ device, precision })) {
+      throw new UsageError("--device and --precision are for the built-in backend, and a server is named");
+    }
     const service = await context.serviceClient();
     return { service, baseModel, shown: namedServer(context), [Symbol.asyncDispose]: async () => {} };
   }
-  const { checkModel } = await import("../local/engine/model/base-model.js");
   const { defaultModel } = await import("../local/default-model.js");
+  const { modelCheck } = await import("../local/engine/index.js");
   const { startLocalBackend } = await import("../local/start.js");
   const { findModel } = await import("./commands/find-model.js");
   const { ServiceClient } = await import("tinkerts");
   const isDefault = baseModel === undefined || baseModel === defaultModel.name;
-  const model = isDefault ? defaultModel : await findModel(context, baseModel, checkModel);
+  const model = isDefault ? defaultModel : await findModel(context, baseModel, modelCheck(device));
   context.notify(
     `No server is named, and there is no API key: the built-in backend does the work, with its data in ${DATA_FOLDER}.`,
   );
-  const backend = await startLocalBackend({ listen: false, dataDir: DATA_FOLDER, models: [model] });
+  const backend = await startLocalBackend({
+    listen: false,
+    dataDir: DATA_FOLDER,
+    models: [model],
+    device,
+    precision,
+  });
+  if (backend.device.kind === "gpu" || backend.device.note !== undefined) {
+    context.notify(describeDevice(backend.device));
+  }
   const service = new ServiceClient(backend);
   return {
     service,

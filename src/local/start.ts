@@ -9,8 +9,14 @@ import { type Clock, systemClock } from "../transport/clock.js";
 import type { Logger } from "../transport/logger.js";
 import type { ClientConfig } from "../wire/records/session-types.js";
 import { defaultModel } from "./default-model.js";
-import { type Engine, startEngine } from "./engine/index.js";
-import { checkModel } from "./engine/model/base-model.js";
+import {
+  type DeviceSetting,
+  type Engine,
+  type EngineDevice,
+  type GpuPrecision,
+  modelCheck,
+  startEngine,
+} from "./engine/index.js";
 import type { HubModelOptions } from "./hub-model.js";
 import { type ModelSource, resolveModel } from "./model-source.js";
 import { createServer, type Limits, refuseForeignHost, type ServerActivity } from "./server/index.js";
@@ -33,7 +39,14 @@ export interface LocalBackendOptions {
   readonly apiKeys?: readonly string[];
   /** Clients exchange their key for tokens (JWT) that end after an hour, as on the hosted service. */
   readonly tokens?: boolean;
-  /** Threads for matrix work. */
+  /**
+   * Where to compute. `auto`, the default, takes a graphics card where `webgpu` is installed, there is a card and the
+   * models are large enough to gain from it.
+   */
+  readonly device?: DeviceSetting;
+  /** Of products on a graphics card: `exact`, the default, in float32, or `fast`, on tensor cores in float16. */
+  readonly precision?: GpuPrecision;
+  /** Threads for matrix work on the CPU. */
   readonly threads?: number;
   /** Fused multiply-add: faster, but results then differ between kinds of machines in their last bits. */
   readonly relaxedSimd?: boolean;
@@ -67,6 +80,8 @@ export interface LocalBackend extends AsyncDisposable {
   /** Answers a request without a socket. */
   readonly fetch: typeof fetch;
   readonly dataDir: string;
+  /** Where it computes. */
+  readonly device: EngineDevice;
   /**
    * What happens in it, for those who show it.
    * @internal
@@ -141,6 +156,7 @@ export async function startLocalBackend(options: LocalBackendOptions = {}): Prom
       baseURL,
       apiKey: apiKeys[0] ?? PLACEHOLDER_KEY,
       dataDir: store.folder.path,
+      device: await engine.device(),
       activity: server.activity,
       fetch: (input, init) => handle(new Request(input, init)),
       close: closeAll,
@@ -159,7 +175,7 @@ function anyAddress(host: string): boolean {
 async function engineFor(options: LocalBackendOptions, clock: Clock): Promise<Engine> {
   const logger = options.logger ?? console;
   const models = await Promise.all(
-    (options.models ?? [defaultModel]).map((source) => resolveModel(source, hubOptions(logger))),
+    (options.models ?? [defaultModel]).map((source) => resolveModel(source, hubOptions(options, logger))),
   );
   for (const [index, { name }] of models.entries()) {
     if (models.findIndex((other) => other.name === name) === index) continue;
@@ -167,6 +183,8 @@ async function engineFor(options: LocalBackendOptions, clock: Clock): Promise<En
   }
   const engineOptions = {
     models: models.map(({ name, path }) => ({ name, path })),
+    ...(options.device === undefined ? {} : { device: options.device }),
+    ...(options.precision === undefined ? {} : { precision: options.precision }),
     ...(options.threads === undefined ? {} : { threads: options.threads }),
     ...(options.relaxedSimd === undefined ? {} : { relaxedSimd: options.relaxedSimd }),
   };
@@ -174,10 +192,10 @@ async function engineFor(options: LocalBackendOptions, clock: Clock): Promise<En
 }
 
 /** A download of gigabytes is announced; a model this engine cannot run is not downloaded. */
-function hubOptions(logger: Pick<Logger, "warn">): HubModelOptions {
+function hubOptions({ device }: LocalBackendOptions, logger: Pick<Logger, "warn">): HubModelOptions {
   let isAnnounced = false;
   return {
-    check: checkModel,
+    check: modelCheck(device),
     onProgress: ({ name, totalBytes }) => {
       if (isAnnounced) return;
       isAnnounced = true;

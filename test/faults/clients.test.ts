@@ -34,6 +34,8 @@ class WatchedEngine {
   constructor(engine: Engine) {
     this.engine = {
       models: () => engine.models(),
+      device: () => engine.device(),
+      onLost: (listener) => engine.onLost(listener),
       createAdapter: engine.createAdapter.bind(engine),
       exportAdapter: engine.exportAdapter.bind(engine),
       importAdapter: engine.importAdapter.bind(engine),

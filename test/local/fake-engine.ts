@@ -4,10 +4,13 @@ import {
   type BaseModelInfo,
   CancelledError,
   type Engine,
+  type EngineDevice,
   EngineInputError,
+  EngineLostError,
   type ForwardBackwardCall,
   type ForwardBackwardResult,
   type LoraSettings,
+  type OnLost,
   type OnToken,
   type SampleCall,
   type SampleResult,
@@ -57,6 +60,22 @@ export class FakeEngine implements Engine {
 
   async models(): Promise<BaseModelInfo[]> {
     return [fakeModel];
+  }
+
+  async device(): Promise<EngineDevice> {
+    return { kind: "cpu", name: "a fake" };
+  }
+
+  readonly #onLost: OnLost[] = [];
+
+  onLost(listener: OnLost): void {
+    this.#onLost.push(listener);
+  }
+
+  /** Takes all adapters along; whoever waits at the gate is told afterwards. */
+  lose(why: string): void {
+    this.adapters.clear();
+    for (const listener of this.#onLost) listener(new EngineLostError(why));
   }
 
   async createAdapter(adapterId: string, baseModel: string, lora: LoraSettings): Promise<void> {

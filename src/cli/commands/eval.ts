@@ -8,6 +8,7 @@ import { type EvaluateOptions, evaluate } from "../../cookbook/evaluation/index.
 import { readTasks, type Task, withSystem } from "../../cookbook/evaluation/tasks.js";
 import type { Renderer } from "../../renderers/index.js";
 import { type CommandContext, type CommandModule, UsageError } from "../context.js";
+import { addDeviceOptions, type DeviceOptions } from "../device-options.js";
 import { checkGrade, type GradeOptions, readGrade } from "../eval/grade-option.js";
 import { report, totalFailure } from "../eval/report.js";
 import { openService } from "../local-service.js";
@@ -15,7 +16,7 @@ import { duration, gathered, wholeNumber } from "../option-values.js";
 import { printableLines, printDone, progressBar } from "../output/index.js";
 import { addSamplingOptions, type SamplingOptions, samplingParams } from "../sampling-options.js";
 
-interface EvalOptions extends GradeOptions, SamplingOptions {
+interface EvalOptions extends GradeOptions, SamplingOptions, DeviceOptions {
   readonly model?: string;
   readonly checkpoint?: string;
   readonly system?: string;
@@ -60,14 +61,16 @@ export const define: CommandModule["define"] = (command, context) => {
     .option("--concurrency <number>", "tasks at a time (default: 64)", wholeNumber(1, MAX_CONCURRENCY))
     .option("--task-time <time>", "longest time for a task, in s, m or h (default: 5m)", duration)
     .option("--folder <folder>", "keep the results there; the same command goes on where it stopped")
-    .option("--dry-run", "check the tasks, and show how the first one is asked")
-    .action((tasks: string, options: EvalOptions) => evaluateTasks(tasks, options, context));
+    .option("--dry-run", "check the tasks, and show how the first one is asked");
+  addDeviceOptions(command).action((tasks: string, options: EvalOptions) =>
+    evaluateTasks(tasks, options, context),
+  );
 };
 
 async function evaluateTasks(file: string, options: EvalOptions, context: CommandContext): Promise<void> {
   const { model, checkpoint, limit } = options;
   checkOptions(options);
-  await using server = await openService(context, model);
+  await using server = await openService(context, model, options);
   const { service, baseModel = "" } = server;
   const grading = await readGrade(options, service);
   const name = nameOf(file);

@@ -3,10 +3,11 @@ import { relative } from "node:path";
 import { fileURLToPath } from "node:url";
 import type { CommandContext, CommandModule } from "../context.js";
 import { showRun } from "../dashboard.js";
+import { addDeviceOptions, type DeviceOptions } from "../device-options.js";
 import { printItem, wrapCommand, wrapText } from "../output/index.js";
 import { createDisplay } from "../quickstart/display.js";
 
-interface QuickstartOptions {
+interface QuickstartOptions extends DeviceOptions {
   readonly rl?: true;
   /** Undefined: the dashboard is there, and no browser is opened. */
   readonly dashboard?: boolean;
@@ -21,7 +22,7 @@ const COLUMNS = (
 }));
 
 export const define: CommandModule["define"] = (command, context) => {
-  command
+  addDeviceOptions(command)
     .option("--rl", "reinforcement learning on addition instead of fine-tuning on Pig Latin")
     .option("--dashboard", "open the dashboard in a browser, and keep it there until Ctrl-C")
     .option("--no-dashboard", "start none")
@@ -42,7 +43,8 @@ async function quickstart(options: QuickstartOptions, context: CommandContext): 
     options.dashboard === false
       ? undefined
       : await showRun(context, { folder, server: undefined, open: options.dashboard === true });
-  const result = await run({ folder, display, signal });
+  const { device, precision } = options;
+  const result = await run({ folder, display, signal, computing: { device, precision } });
   if (isForPeople)
     display.say(whatNext(options, result.checkpoint, stdout.isTTY ? stdout.columns || 80 : 120));
   // The last line alone says it all, whatever a program read before it.

@@ -4,12 +4,13 @@ import { fileURLToPath } from "node:url";
 import { consoleLogger } from "../../cookbook/runs/index.js";
 import { defaultModel } from "../../local/default-model.js";
 import { type CommandContext, type CommandModule, UsageError } from "../context.js";
+import { addDeviceOptions, type DeviceOptions } from "../device-options.js";
 import { hasServer, openService } from "../local-service.js";
 import { printJson, printList } from "../output/index.js";
 import { RECIPES, type Recipe } from "../recipes/index.js";
 import { count } from "../train/run-options.js";
 
-interface RecipeOptions {
+interface RecipeOptions extends DeviceOptions {
   readonly source?: true;
   readonly model?: string;
   readonly steps?: number;
@@ -18,7 +19,7 @@ interface RecipeOptions {
 }
 
 export const define: CommandModule["define"] = (command, context) => {
-  command
+  addDeviceOptions(command)
     .argument("[name]", "a recipe; without one, all are listed")
     .option("--source", "print the program instead of running it")
     .option("--model <name>", `the model that learns (default: ${defaultModel.name})`)
@@ -56,14 +57,14 @@ async function cook(
   name: string,
   { bar, run }: Recipe,
   source: string,
-  { model: given, steps, seed, folder }: RecipeOptions,
+  { model: given, steps, seed, folder, ...device }: RecipeOptions,
   context: CommandContext,
 ): Promise<void> {
   if (given === undefined && hasServer(context)) {
     throw new UsageError("which model? Give --model NAME (see tinkerts models)");
   }
   const started = performance.now();
-  await using server = await openService(context, given ?? defaultModel.name);
+  await using server = await openService(context, given ?? defaultModel.name, device);
   const model = server.baseModel ?? defaultModel.name;
   const results = await run({
     service: server.service,

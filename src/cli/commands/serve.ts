@@ -7,11 +7,12 @@ import type { LocalBackend, LocalBackendOptions } from "../../local/start.js";
 import { CREATED_BY } from "../clients.js";
 import { type CommandContext, type CommandModule, UsageError } from "../context.js";
 import { builtInServer } from "../dashboard.js";
+import { addDeviceOptions, type DeviceOptions, describeDevice } from "../device-options.js";
 import { gathered, wholeNumber } from "../option-values.js";
 
 const DASHBOARD_PATH = "/dashboard";
 
-interface ServeOptions {
+interface ServeOptions extends DeviceOptions {
   readonly port: number;
   readonly host: string;
   readonly dataDir: string;
@@ -41,8 +42,13 @@ export const define: CommandModule["define"] = (command, context) => {
       "a key (tml-...) that clients must send; may be repeated",
       gathered((key) => key),
     )
-    .option("--tokens", "let clients exchange their key for tokens that end after an hour")
-    .option("--threads <number>", "threads for the training (default: one per core)", wholeNumber(1, 64))
+    .option("--tokens", "let clients exchange their key for tokens that end after an hour");
+  addDeviceOptions(command)
+    .option(
+      "--threads <number>",
+      "threads for computing on the CPU (default: one per core, at most 8)",
+      wholeNumber(1, 64),
+    )
     .option(
       "--cors <origin>",
       "let pages of this web origin in, besides those of this machine; may be repeated",
@@ -66,6 +72,8 @@ async function serve(
     nano,
     apiKey: apiKeys = [],
     tokens = false,
+    device,
+    precision,
     threads,
     cors: corsOrigins = [],
     runs = ["."],
@@ -75,6 +83,7 @@ async function serve(
 ): Promise<void> {
   const { stdout } = context;
   const { isLoopback } = await import("../../local/start.js");
+  const { modelCheck } = await import("../../local/engine/index.js");
   const { createDashboard } = await import("../../dashboard/index.js");
   if (apiKeys.length === 0 && !isLoopback(host)) {
     throw new UsageError(
@@ -83,15 +92,15 @@ async function serve(
   }
   const sources = modelSources(given, nano);
   const interrupted = context.interruption();
-  const { checkModel } = await import("../../local/engine/model/base-model.js");
   const { findModel } = await import("./find-model.js");
   const models: LocalModel[] = [];
   // One after the other: there is one line to show a download in.
-  for (const source of sources) models.push(await findModel(context, source, checkModel));
+  for (const source of sources) models.push(await findModel(context, source, modelCheck(device)));
   const where = { port, host, dataDir, corsOrigins };
   let dashboard: Dashboard | undefined;
   const beside = (request: Request) => (isAtDashboard(request) ? dashboard?.fetch(request) : undefined);
-  const backend = await start({ ...where, models, apiKeys, tokens, beside, ...(threads && { threads }) });
+  const computing = { device, precision, ...(threads && { threads }) };
+  const backend = await start({ ...where, ...computing, models, apiKeys, tokens, beside });
   let endShow = () => {};
   let service: ServiceClient | undefined;
   const server = builtInServer(backend, async () => {
@@ -104,6 +113,7 @@ async function serve(
     if (isLoopback(host)) dashboard = createDashboard({ folders: runs, server, basePath: DASHBOARD_PATH });
     if (!quiet) {
       context.notify(`Serving ${models.map(({ name }) => name).join(", ")} at ${backend.baseURL}`);
+      context.notify(describeDevice(backend.device));
       context.notify(`Runs and checkpoints are kept in ${backend.dataDir}. Ctrl-C ends the server.`);
       if (dashboard !== undefined)
         context.notify(`The dashboard is at ${backend.baseURL}${DASHBOARD_PATH}/#token=${dashboard.token}`);

@@ -6,7 +6,7 @@ import {
   type SamplingClient,
   ServiceClient,
 } from "tinkerts";
-import { startLocalBackend } from "tinkerts/local";
+import { type LocalBackendOptions, startLocalBackend } from "tinkerts/local";
 import { RunLog } from "tinkerts/run-log";
 import { loadTokenizer } from "tinkerts/tokenizers";
 import { createDisplay, drawCurve, percent } from "./display.js";
@@ -84,9 +84,10 @@ export async function runAddition({
   testProblems = 300,
   display = createDisplay(),
   signal = new AbortController().signal,
+  computing = {} as Pick<LocalBackendOptions, "device" | "precision">,
 } = {}) {
   const started = performance.now();
-  await using backend = await startLocalBackend({ dataDir });
+  await using backend = await startLocalBackend({ dataDir, ...computing });
   await using service = new ServiceClient(backend);
   await using log = await RunLog.open(folder, { config: { model_name: baseModel, steps, learningRate } });
   const random = seededRandom(1);

@@ -1,6 +1,6 @@
 /** Teaches a small language model Pig Latin ("stick" becomes "ick-stay") in under a minute, all on this machine. */
 import { datumFromAnswer, type SamplingClient, ServiceClient } from "tinkerts";
-import { startLocalBackend } from "tinkerts/local";
+import { type LocalBackendOptions, startLocalBackend } from "tinkerts/local";
 import { RunLog } from "tinkerts/run-log";
 import { loadTokenizer } from "tinkerts/tokenizers";
 import { createDisplay, percent } from "./display.js";
@@ -40,9 +40,10 @@ export async function runPigLatin({
   learningRate = 2e-3,
   display = createDisplay(),
   signal = new AbortController().signal,
+  computing = {} as Pick<LocalBackendOptions, "device" | "precision">,
 } = {}) {
   const started = performance.now();
-  await using backend = await startLocalBackend({ dataDir });
+  await using backend = await startLocalBackend({ dataDir, ...computing });
   await using service = new ServiceClient(backend);
   await using log = await RunLog.open(folder, { config: { model_name: baseModel, steps, learningRate } });
 

@@ -36,7 +36,7 @@ export async function runTrainingCommand(
   if (options.model === undefined && !isLocal) {
     throw new UsageError("which model? Give --model NAME (see tinkerts models)");
   }
-  await using server = await openService(context, options.model ?? defaultModel.name);
+  await using server = await openService(context, options.model ?? defaultModel.name, options);
   const model = server.baseModel ?? defaultModel.name;
   const folder = options.folder ?? defaultFolder(file, model);
   const place = { service: server.service, model, folder };

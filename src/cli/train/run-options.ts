@@ -3,10 +3,11 @@ import { type Command, InvalidArgumentError, Option } from "commander";
 import type { RunOptions } from "../../cookbook/runs/index.js";
 import { SCHEDULES } from "../../cookbook/runs/schedule.js";
 import { defaultModel } from "../../local/default-model.js";
+import { addDeviceOptions, type DeviceOptions } from "../device-options.js";
 import { wholeNumber } from "../option-values.js";
 
 /** The options that every kind of training has. */
-export interface RunCommandOptions {
+export interface RunCommandOptions extends DeviceOptions {
   readonly model?: string;
   readonly learningRate?: number;
   readonly schedule?: NonNullable<RunOptions["schedule"]>;
@@ -37,7 +38,7 @@ export function modelOption(): Option {
 
 /** Adds the options of every kind of training, but the model. */
 export function addRunOptions(command: Command, defaults: { readonly schedule: string }): Command {
-  return command
+  command
     .option("--learning-rate <number>", "the highest one (default: the recommended one)", positive)
     .addOption(
       new Option("--schedule <name>", "how it goes down").choices(SCHEDULES).default(defaults.schedule),
@@ -54,6 +55,7 @@ export function addRunOptions(command: Command, defaults: { readonly schedule: s
     .option("--dashboard", "open the page that shows the run in the browser")
     .option("--no-dashboard", "serve no such page")
     .option("--dry-run", "check everything, and show counts and settings");
+  return addDeviceOptions(command);
 }
 
 /** What they say to a training loop. */

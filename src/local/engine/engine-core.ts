@@ -5,11 +5,13 @@ import {
   type AdapterState,
   type BaseModelInfo,
   CancelledError,
+  type EngineDevice,
   EngineInputError,
   type EngineMemory,
   type ForwardBackwardCall,
   type ForwardBackwardResult,
   type LoraSettings,
+  type OnLost,
   type OnToken,
   type ReplaceableEngine,
   type SampleCall,
@@ -43,13 +45,25 @@ export interface ModelTokenizer {
 /** What the engine runs on. */
 export interface EngineCoreOptions {
   kernels: Kernels;
+  /** For people; absent where nobody asks. */
+  device?: EngineDevice;
   models: EngineModel[];
-  cacheBytes: number;
+  /** Upper bound for each model's keys and values. Default: what `cacheShare` says. */
+  cacheBytes?: number;
   freshSeed: () => number;
   /** Milliseconds, for sharing time; any steady clock. */
   now: () => number;
   /** Lets messages in between two steps. */
   pause: () => Promise<void>;
+}
+
+const DEFAULT_CACHE_BYTES = 512 << 20;
+/** Of what models leave of a card's memory, where training has its activations and adapters have their optimizers besides. */
+const CACHE_PART = 3 / 8;
+
+/** Bytes for the keys and values of one of so many models. */
+function cacheShare({ freeBytes }: Kernels, models: number): number {
+  return freeBytes === undefined ? DEFAULT_CACHE_BYTES : Math.floor((CACHE_PART * freeBytes) / models);
 }
 
 /** The engine in one thread: owns models, adapters and samplers, and shares its time fairly between training and sampling. */
@@ -78,6 +92,8 @@ export class EngineCore implements ReplaceableEngine {
     const core = new EngineCore(options);
     try {
       for (const model of options.models) await core.#load(model);
+      // What they get depends on what all models have left.
+      for (const model of options.models) core.#addSampler(model);
     } catch (error) {
       await options.kernels.close();
       throw error;
@@ -86,11 +102,16 @@ export class EngineCore implements ReplaceableEngine {
     return core;
   }
 
-  async #load({ name, open, tokenizer }: EngineModel): Promise<void> {
-    const { kernels, cacheBytes, freshSeed } = this.#options;
+  async #load({ name, open }: EngineModel): Promise<void> {
     const files = open();
-    const model = await loadBaseModel(kernels, name, files).finally(() => files.close());
+    const model = await loadBaseModel(this.#kernels, name, files).finally(() => files.close());
     this.#models.set(name, model);
+  }
+
+  #addSampler({ name, tokenizer }: EngineModel): void {
+    const { kernels, freshSeed } = this.#options;
+    const cacheBytes = this.#options.cacheBytes ?? cacheShare(kernels, this.#models.size);
+    const model = this.#model(name);
     const sampler = new BatchSampler(kernels, model, {
       cacheBytes,
       freshSeed,
@@ -104,6 +125,11 @@ export class EngineCore implements ReplaceableEngine {
 
   async models(): Promise<BaseModelInfo[]> {
     return [...this.#models.values()].map((model) => model.info);
+  }
+
+  async device(): Promise<EngineDevice> {
+    const { name } = this.#kernels;
+    return this.#options.device ?? { kind: name === "webgpu" ? "gpu" : "cpu", name };
   }
 
   async createAdapter(adapterId: string, baseModel: string, lora: LoraSettings): Promise<void> {
@@ -239,6 +265,12 @@ export class EngineCore implements ReplaceableEngine {
     for (const jobs of this.#adapters.values()) jobs.cancel(requestId, error);
     for (const sampler of this.#samplers.values()) sampler.cancel(requestId, error);
     this.#wake();
+  }
+
+  onLost(listener: OnLost): void {
+    void this.#kernels.lost?.then((error) => {
+      if (!this.#closed) listener(error);
+    });
   }
 
   async close(): Promise<void> {

@@ -11,7 +11,8 @@ const send = (answer: EngineAnswer) => port.postMessage(answer, transferables(an
 let engine: ReplaceableEngine;
 try {
   engine = await createEngineCore(workerData as EngineOptions);
-  send({ kind: "ready" });
+  engine.onLost((error) => send({ kind: "lost", error: packError(error) }));
+  send({ kind: "ready", device: await engine.device() });
 } catch (error) {
   send({ kind: "failed", error: packError(error) });
   throw error;

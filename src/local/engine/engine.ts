@@ -1,4 +1,8 @@
 import type { LossFnConfig, PublishedLoss } from "../../wire/training/losses.js";
+import { EngineLostError } from "./kernels/kernels.js";
+import type { GpuPrecision } from "./kernels/webgpu/gpu-device.js";
+
+export { EngineLostError, type GpuPrecision };
 
 /** What the server tells about a base model. */
 export interface BaseModelInfo {
@@ -177,9 +181,22 @@ export interface SampleResult {
   promptCacheHitTokens: number;
 }
 
+/** Where to compute: `auto` takes a graphics card where there is one and the models are large enough to gain from it. */
+export type DeviceSetting = "auto" | "cpu" | "gpu";
+
+/** Where an engine computes. */
+export interface EngineDevice {
+  kind: "cpu" | "gpu";
+  /** For people: "the CPU, 8 threads". */
+  name: string;
+  /** What else they should know, and could do about it. */
+  note?: string;
+}
+
 /** What the server asks of the engine; the same whether it runs in this thread or in a worker. */
 export interface Engine {
   models(): Promise<BaseModelInfo[]>;
+  device(): Promise<EngineDevice>;
   createAdapter(adapterId: string, baseModel: string, lora: LoraSettings): Promise<void>;
   forwardBackward(call: ForwardBackwardCall): Promise<ForwardBackwardResult>;
   optimStep(adapterId: string, adam: AdamSettings): Promise<{ metrics: Record<string, number> }>;
@@ -196,8 +213,16 @@ export interface Engine {
   sample(call: SampleCall, onToken?: OnToken): Promise<SampleResult>;
   /** The sample call rejects with a `CancelledError` unless it has finished. */
   cancelSample(requestId: string): void;
+  /**
+   * Calls back when the engine is lost, and all adapters with it, before those who wait for something are told. Whether a
+   * new one takes its place is said by the calls that follow.
+   */
+  onLost(listener: OnLost): void;
   close(): Promise<void>;
 }
+
+/** Hears that an engine is lost, and why. */
+export type OnLost = (error: EngineLostError) => void;
 
 /** An adapter as it is, with the gradients gathered since its last step, for another engine to go on with. */
 export interface AdapterCopy {
@@ -227,19 +252,25 @@ export interface ReplaceableEngine extends Engine {
 /** How an engine is started. */
 export interface EngineOptions {
   models: { name: string; path: string }[];
+  /** Default: `auto`. */
+  device?: DeviceSetting;
+  /** Of products on a graphics card. Default: `exact`, as the CPU computes them. */
+  precision?: GpuPrecision;
+  /** Bytes of a graphics card that may be used. Default: most of them. */
+  gpuMemoryBytes?: number;
   /** Threads for matrix work, the engine's own included. Default: the number of cores, at most 8. */
   threads?: number;
   /** Fused multiply-add: faster, but the bits then depend on the machine. */
   relaxedSimd?: boolean;
   /** Run in the calling thread instead of a worker (unit tests). */
   inThread?: boolean;
-  /** Upper bound for the key-value cache of the sampler. Default 512 MiB. */
+  /** Upper bound for the key-value cache of each model's sampler. Default: 512 MiB, on a card a part of what is left. */
   cacheBytes?: number;
 }
 
 /**
  * The caller asked for something that cannot be done as asked; the message says what and why. It crosses the worker
- * boundary by its name, as `CancelledError` does.
+ * boundary by its name, as `CancelledError` and `EngineLostError` do.
  */
 export class EngineInputError extends Error {
   override name = "EngineInputError";

@@ -1,13 +1,30 @@
 import { randomInt } from "node:crypto";
+import { once } from "node:events";
 import { existsSync } from "node:fs";
+import { setTimeout } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { Worker } from "node:worker_threads";
 import { type Clock, systemClock } from "../../transport/clock.js";
-import type { AdapterCopy, Engine, EngineOptions, OnToken, ReplaceableEngine } from "./engine.js";
+import { chooseDevice } from "./choose-device.js";
+import {
+  type AdapterCopy,
+  type DeviceSetting,
+  type Engine,
+  type EngineDevice,
+  EngineLostError,
+  type EngineOptions,
+  type OnLost,
+  type OnToken,
+  type ReplaceableEngine,
+} from "./engine.js";
 import { EngineCore } from "./engine-core.js";
 import { folderModel } from "./folder-model.node.js";
 import { createWasmKernels } from "./kernels/index.js";
-import { RestingEngine } from "./resting-engine.js";
+import { isGpuInstalled, openMachineGpu } from "./kernels/webgpu/dawn.node.js";
+import { createWebGpuKernels } from "./kernels/webgpu/webgpu-kernels.js";
+import { LastingEngine } from "./lasting-engine.js";
+import { checkModel, countParameters, type ModelRoom } from "./model/base-model.js";
+import { openModelFolder } from "./model/model-folder.node.js";
 import {
   type EngineAnswer,
   type EngineMethod,
@@ -16,31 +33,65 @@ import {
   unpackError,
 } from "./worker-messages.js";
 
-const DEFAULT_CACHE_BYTES = 512 << 20;
+/** A worker that has closed its engine ends by itself, unless something holds it. */
+const MAX_EXIT_MS = 5_000;
 
 /**
  * Loads the models and starts the engine: in this thread with `inThread`, or in a worker thread, which gives memory back
- * when by this clock it has rested for long enough.
+ * when by this clock it has rested for long enough, and is started anew when it is lost.
  */
 export async function startEngine(options: EngineOptions, clock: Clock = systemClock): Promise<Engine> {
   if (options.inThread) return createEngineCore(options);
-  return RestingEngine.start(() => startWorker(options), clock);
+  let { device } = options;
+  return LastingEngine.start(async () => {
+    const engine = await startWorker({ ...options, ...(device && { device }) });
+    // An engine that takes another's place computes where that one did: elsewhere its results would be others.
+    device = (await engine.device()).kind;
+    return engine;
+  }, clock);
 }
 
 /** The engine in this thread. */
 export async function createEngineCore(options: EngineOptions): Promise<ReplaceableEngine> {
-  const { threads, relaxedSimd } = options;
+  const { device, precision, gpuMemoryBytes: memoryBytes, threads, relaxedSimd } = options;
+  const parameters = Math.max(...options.models.map(({ name, path }) => parametersOf(name, path)));
+  const { gpu, note } = await chooseDevice({ device, precision, parameters }, () =>
+    openMachineGpu({ ...(precision && { precision }), ...(memoryBytes && { memoryBytes }) }),
+  );
+  const kernels = gpu
+    ? createWebGpuKernels(gpu)
+    : createWasmKernels({
+        ...(threads === undefined ? {} : { threads }),
+        ...(relaxedSimd === undefined ? {} : { relaxedSimd }),
+      });
+  const name = gpu
+    ? `${gpu.info.name} (WebGPU)`
+    : `the CPU, ${kernels.threads} ${kernels.threads === 1 ? "thread" : "threads"}`;
   return EngineCore.create({
-    kernels: createWasmKernels({
-      ...(threads === undefined ? {} : { threads }),
-      ...(relaxedSimd === undefined ? {} : { relaxedSimd }),
-    }),
+    kernels,
+    device: { kind: gpu ? "gpu" : "cpu", name, ...(note !== undefined && { note }) },
     models: options.models.map(folderModel),
-    cacheBytes: options.cacheBytes ?? DEFAULT_CACHE_BYTES,
+    ...(options.cacheBytes !== undefined && { cacheBytes: options.cacheBytes }),
     freshSeed: () => randomInt(2 ** 48 - 1),
     now: () => performance.now(),
     pause: () => new Promise((resolve) => setImmediate(resolve)),
   });
+}
+
+function parametersOf(name: string, path: string): number {
+  const files = openModelFolder(path);
+  files.close();
+  return countParameters(files.config, name);
+}
+
+/** Refuses a model by its `config.json` where this machine could not hold it on such a device, before it is downloaded. */
+export function modelCheck(device: DeviceSetting = "auto"): (config: unknown, name: string) => void {
+  // How much a card holds is known when it is opened.
+  const room: ModelRoom =
+    device !== "cpu" && isGpuInstalled()
+      ? { device: "gpu", memoryBytes: Number.POSITIVE_INFINITY }
+      : { device: "cpu" };
+  return (config, name) => checkModel(config, name, room);
 }
 
 /** Run from sources (in tests), the worker is the compiled one; it has to be built first. */
@@ -64,7 +115,13 @@ export function startWorker(options: EngineOptions): Promise<ReplaceableEngine> 
   >();
   let nextId = 1;
   let ended: Error | undefined;
+  let device: EngineDevice | undefined;
+  const onLost: OnLost[] = [];
+  const lose = (error: EngineLostError) => {
+    for (const listener of onLost.splice(0)) listener(error);
+  };
   const end = (error: Error) => {
+    if (!ended && error instanceof EngineLostError) lose(error);
     ended ??= error;
     for (const { reject } of pending.values()) reject(ended);
     pending.clear();
@@ -90,6 +147,7 @@ export function startWorker(options: EngineOptions): Promise<ReplaceableEngine> 
     });
   const engine: ReplaceableEngine = {
     models: () => call("models"),
+    device: async () => device!,
     createAdapter: (...args) => call("createAdapter", ...args),
     forwardBackward: (...args) => call("forwardBackward", ...args),
     optimStep: (...args) => call("optimStep", ...args),
@@ -104,18 +162,28 @@ export function startWorker(options: EngineOptions): Promise<ReplaceableEngine> 
     cancelSample: (requestId) => {
       if (!ended) worker.postMessage({ kind: "cancel", requestId } satisfies EngineRequest);
     },
+    onLost: (listener) => {
+      onLost.push(listener);
+    },
     close: async () => {
       if (ended) return;
+      const exited = once(worker, "exit");
       await call("close");
       end(new Error("the engine was closed"));
-      await worker.terminate();
+      // One that is ended in the middle of a call into Dawn takes the process with it.
+      if (device?.kind === "cpu") await worker.terminate();
+      else await Promise.race([exited, setTimeout(MAX_EXIT_MS, undefined, { ref: false })]);
     },
   };
   return new Promise((resolve, reject) => {
     worker.on("message", (answer: EngineAnswer) => {
       switch (answer.kind) {
         case "ready":
+          device = answer.device;
           resolve(engine);
+          return;
+        case "lost":
+          lose(unpackError(answer.error));
           return;
         case "failed":
           reject(unpackError(answer.error));
@@ -137,8 +205,13 @@ export function startWorker(options: EngineOptions): Promise<ReplaceableEngine> 
     });
     worker.on("error", (error) => {
       reject(error);
-      end(error instanceof Error ? error : new Error(String(error)));
+      const why = error instanceof Error ? error.message : String(error);
+      end(new EngineLostError(`The engine's thread failed: ${why}`));
     });
-    worker.on("exit", (code) => end(new Error(`the engine's worker ended with code ${code}`)));
+    worker.on("exit", (code) => {
+      const error = new EngineLostError(`The engine's thread ended with code ${code}`);
+      reject(error);
+      end(error);
+    });
   });
 }

@@ -1,7 +1,14 @@
-import { CancelledError, EngineInputError, type ReplaceableEngine, type SampledToken } from "./engine.js";
+import {
+  CancelledError,
+  type EngineDevice,
+  EngineInputError,
+  EngineLostError,
+  type ReplaceableEngine,
+  type SampledToken,
+} from "./engine.js";
 
 /** The methods that are called across threads and answer with a promise. */
-export type EngineMethod = Exclude<keyof ReplaceableEngine, "cancelSample">;
+export type EngineMethod = Exclude<keyof ReplaceableEngine, "cancelSample" | "onLost">;
 
 /** What goes to the worker thread. */
 export type EngineRequest =
@@ -17,8 +24,9 @@ export interface PackedError {
 
 /** What comes back from it. */
 export type EngineAnswer =
-  | { kind: "ready" }
+  | { kind: "ready"; device: EngineDevice }
   | { kind: "failed"; error: PackedError }
+  | { kind: "lost"; error: PackedError }
   | { kind: "token"; id: number; token: SampledToken }
   | { kind: "value"; id: number; value: unknown }
   | { kind: "error"; id: number; error: PackedError };
@@ -31,7 +39,11 @@ export function packError(error: unknown): PackedError {
 
 /** Makes an error of the same class again. */
 export function unpackError({ name, message, stack }: PackedError): Error {
-  const classes: Record<string, new (message: string) => Error> = { CancelledError, EngineInputError };
+  const classes: Record<string, new (message: string) => Error> = {
+    CancelledError,
+    EngineInputError,
+    EngineLostError,
+  };
   const error = new (classes[name] ?? Error)(message);
   if (stack) error.stack = stack;
   return error;

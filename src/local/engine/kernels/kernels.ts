@@ -318,6 +318,8 @@ export interface Kernels {
   readonly allocatedBytes: number;
   /** Bytes taken from the machine, in use or not; where they are WebAssembly's, they stay taken until `close`. */
   readonly reservedBytes: number;
+  /** Bytes that may still be taken, where that is known. */
+  readonly freeBytes?: number;
   upload(buffer: F32, data: Float32Array): void;
   uploadInts(buffer: I32, data: Int32Array): void;
   download(buffer: F32): Promise<Float32Array>;
@@ -376,7 +378,14 @@ export interface Kernels {
   /** One step of torch.optim.AdamW on weights, first and second moments, in place. */
   adamw(weights: F32, grad: F32, first: F32, second: F32, step: AdamWStep): void;
 
+  /** Resolves when the device is gone, with all that was on it; absent where that cannot happen. */
+  readonly lost?: Promise<EngineLostError>;
   close(): Promise<void>;
+}
+
+/** What computed is gone, and the adapters with it; the message says why. */
+export class EngineLostError extends Error {
+  override name = "EngineLostError";
 }
 
 /** Part of a buffer; stays valid as long as the buffer does. */

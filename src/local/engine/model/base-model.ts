@@ -102,6 +102,11 @@ export function storedNames(files: ModelFiles, places: TensorPlace[]): Map<Tenso
   return names;
 }
 
+/** The size of a model, by its `config.json`. */
+export function countParameters(config: unknown, name: string): number {
+  return decoderLayout(parseModelConfig(config, name)).length;
+}
+
 /** What a model's weights have to fit into. */
 export type ModelRoom = { device: "cpu" } | { device: "gpu"; memoryBytes: number };
 

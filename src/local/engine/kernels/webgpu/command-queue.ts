@@ -1,4 +1,4 @@
-import type { F32, Frozen, I32 } from "../kernels.js";
+import { EngineLostError, type F32, type Frozen, type I32 } from "../kernels.js";
 import { BINDING_ALIGNMENT, onDevice } from "./device-memory.js";
 import { MAX_GROUPS, MAX_PARAMS, type Shader } from "./shader.js";
 
@@ -32,25 +32,25 @@ export class CommandQueue {
   #encoder: GPUCommandEncoder | undefined;
   #pass: GPUComputePassEncoder | undefined;
   #runs = 0;
-  #failure: Error | undefined;
-  #rejectLost: (error: Error) => void = () => {};
-  readonly #lost: Promise<never>;
+  #failure: EngineLostError | undefined;
+  #tellFailure: (error: EngineLostError) => void = () => {};
+  /** Resolves when nothing more will come. */
+  readonly failed: Promise<EngineLostError>;
   /** Called with each run's shader, where somebody measures. */
   onRun: ((shader: Shader) => GPUComputePassTimestampWrites | undefined) | undefined;
 
   constructor(device: GPUDevice) {
     this.device = device;
     this.#paramBuffer = device.createBuffer({ size: MAX_RUNS * PARAM_BYTES, usage: UNIFORM | COPY_DST });
-    this.#lost = new Promise((_, reject) => {
-      this.#rejectLost = reject;
+    this.failed = new Promise((resolve) => {
+      this.#tellFailure = resolve;
     });
-    this.#lost.catch(() => undefined);
   }
 
   /** From now on nothing that was asked for will come. */
-  fail(error: Error): void {
-    this.#failure ??= error;
-    this.#rejectLost(this.#failure);
+  fail(why: string): void {
+    this.#failure ??= new EngineLostError(why.trim().replace(/\.$/, ""));
+    this.#tellFailure(this.#failure);
   }
 
   run<Buffer extends string, Param extends string>(
@@ -148,8 +148,7 @@ export class CommandQueue {
     this.#encoder ??= this.device.createCommandEncoder();
     this.#encoder.copyBufferToBuffer(block.buffer, offset, staging, 0, bytes);
     this.flush();
-    await Promise.race([staging.mapAsync(MAP_READ, 0, bytes), this.#lost]);
-    if (this.#failure) throw this.#failure;
+    await this.#arrival(staging.mapAsync(MAP_READ, 0, bytes));
     const copy = staging.getMappedRange(0, bytes).slice(0);
     staging.unmap();
     if (staging.size <= MAX_STAGING_BYTES && this.#staging.length < 16) this.#staging.push(staging);
@@ -160,7 +159,14 @@ export class CommandQueue {
   /** Everything sent so far has been done. */
   async done(): Promise<void> {
     this.flush();
-    await Promise.race([this.device.queue.onSubmittedWorkDone(), this.#lost]);
+    await this.#arrival(this.device.queue.onSubmittedWorkDone());
+  }
+
+  /** Waits for the device, which may be lost before or instead. */
+  async #arrival(work: Promise<unknown>): Promise<void> {
+    await Promise.race([work, this.failed]).catch((error: Error) => {
+      this.fail(`The GPU did not answer: ${error.message}`);
+    });
     if (this.#failure) throw this.#failure;
   }
 

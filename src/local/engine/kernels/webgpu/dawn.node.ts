@@ -1,15 +1,21 @@
+import { createRequire } from "node:module";
 import { totalmem } from "node:os";
 import { type GpuDevice, type GpuDeviceOptions, type GpuPrecision, openGpuDevice } from "./gpu-device.js";
 
 /** What gives the way to a graphics card where it is not there yet. */
 export const INSTALL_COMMAND = "npm install webgpu";
 
+/** For good: where one is collected, even after all that it gave was destroyed, Dawn ends the process. */
+const OPENED = new Map<GpuPrecision, GPU>();
+
+const ownGpu = () => (globalThis as { navigator?: { gpu?: GPU } }).navigator?.gpu;
+
 /**
  * The way to a graphics card: the runtime's own where it has one (Deno), in Node the optional package `webgpu`.
  * Undefined where that is not installed.
  */
 export async function dawnGpu(precision: GpuPrecision): Promise<GPU | undefined> {
-  const own = (globalThis as { navigator?: { gpu?: GPU } }).navigator?.gpu;
+  const own = ownGpu();
   if (own) return own;
   let dawn: { create(options: string[]): GPU };
   try {
@@ -23,7 +29,21 @@ export async function dawnGpu(precision: GpuPrecision): Promise<GPU | undefined>
   }
   // Tensor cores need float16, which Dawn hides on NVIDIA. Its bounds checks would cost them more than half of their speed.
   const toggles = "allow_unsafe_apis,vulkan_enable_f16_on_nvidia,disable_robustness";
-  return dawn.create(precision === "fast" ? [`enable-dawn-features=${toggles}`] : []);
+  const gpu =
+    OPENED.get(precision) ?? dawn.create(precision === "fast" ? [`enable-dawn-features=${toggles}`] : []);
+  OPENED.set(precision, gpu);
+  return gpu;
+}
+
+/** Whether there is a way to a card at all; what is at its end only opening it tells. */
+export function isGpuInstalled(): boolean {
+  if (ownGpu()) return true;
+  try {
+    createRequire(import.meta.url).resolve("webgpu");
+    return true;
+  } catch {
+    return false;
+  }
 }
 
 /** Opens the machine's card with most of its memory; throws what is missing where there is none. */

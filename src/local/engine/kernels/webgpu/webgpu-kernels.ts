@@ -5,6 +5,7 @@ import type {
   AttentionBackward,
   AttentionPaged,
   ChooseTokens,
+  EngineLostError,
   F32,
   Frozen,
   I32,
@@ -71,12 +72,14 @@ class WebGpuKernels implements Kernels, GpuContext {
   readonly gpu: GpuDevice;
   readonly queue: CommandQueue;
   readonly #memory: DeviceMemory;
+  readonly lost: Promise<EngineLostError>;
   #closed = false;
 
   constructor(gpu: GpuDevice) {
     this.gpu = gpu;
     const { device } = gpu;
     this.queue = new CommandQueue(device);
+    this.lost = this.queue.failed;
     this.#memory = new DeviceMemory(device, gpu.memoryBytes, () => this.queue.flush());
     this.sizes = {
       trainingTokens: 8192,
@@ -88,11 +91,11 @@ class WebGpuKernels implements Kernels, GpuContext {
       promptLogits: 1 << 25,
     };
     void device.lost.then(({ message }) => {
-      if (!this.#closed)
-        this.queue.fail(new Error(`the GPU was lost: ${message || "its driver gave no reason"}`));
+      if (!this.#closed) this.queue.fail(`The GPU was lost: ${message || "its driver gave no reason"}`);
     });
     device.onuncapturederror = ({ error }) => {
-      this.queue.fail(new Error(`the GPU failed: ${error.message}`));
+      const isOutOfMemory = error.constructor.name === "GPUOutOfMemoryError";
+      this.queue.fail(`The GPU ${isOutOfMemory ? "ran out of memory" : "failed"}: ${error.message}`);
     };
   }
 
@@ -156,6 +159,10 @@ class WebGpuKernels implements Kernels, GpuContext {
     throw refused ?? new RangeError(`the GPU is out of memory: ${failure?.message}`);
   }
 
+  get freeBytes(): number {
+    return this.#memory.freeBytes;
+  }
+
   upload(buffer: F32, data: Float32Array): void {
     this.queue.write(buffer, data);
   }
@@ -191,7 +198,7 @@ class WebGpuKernels implements Kernels, GpuContext {
 
   async close(): Promise<void> {
     this.#closed = true;
-    this.queue.fail(new Error("the engine was closed"));
+    this.queue.fail("The engine was closed");
     this.gpu.device.destroy();
   }
 

@@ -1,7 +1,7 @@
 import { existsSync } from "node:fs";
 import { afterEach, describe, expect, it } from "vitest";
 import type { Engine, ReplaceableEngine } from "../../src/local/engine/engine.js";
-import { RestingEngine } from "../../src/local/engine/resting-engine.js";
+import { LastingEngine } from "../../src/local/engine/lasting-engine.js";
 import { createEngineCore, startWorker } from "../../src/local/engine/start-engine.js";
 import { FakeClock } from "../support/fake-clock.js";
 import { adam, crossEntropy, lora, randomTokens, sampleCall, trainingData } from "./engines.js";
@@ -26,7 +26,7 @@ describe.each([
     const clock = new FakeClock();
     const started: ReplaceableEngine[] = [];
     let fails = false;
-    const engine = await RestingEngine.start(async () => {
+    const engine = await LastingEngine.start(async () => {
       if (fails) throw new Error("no memory");
       started.push(await startOne());
       return started.at(-1)!;
