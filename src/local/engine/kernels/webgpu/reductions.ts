@@ -13,21 +13,47 @@ export function threadsFor(count: number, min: number, max: number): number {
   return threads;
 }
 
+/** A reduction over `team` neighbouring threads of a workgroup, all of which get the result. */
+export interface TeamReduction {
+  /** What the function is called: `NAME(v, lane)`. */
+  name: string;
+  type: "f32" | "vec2f";
+  threads: number;
+  team: number;
+  /** Of `a` and `b`. */
+  join: string;
+}
+
 /**
- * `team_sum(v, lane)`: the sum over `team` neighbouring threads, the same to all of them, in a fixed order.
- * Once in a shader, where all threads come by.
+ * In a fixed order, with two barriers whatever the team's size: some threads join a share each, then every thread joins what
+ * they have. Once in a shader, where all threads come by.
  */
-export const teamSumCode = (threads: number, team: number) => /* wgsl */ `
-var<workgroup> team_sums: array<f32, ${threads}>;
-fn team_sum(v: f32, lane: u32) -> f32 {
-  team_sums[lane] = v;
-  for (var reach = ${team}u / 2u; reach > 0u; reach /= 2u) {
-    workgroupBarrier();
-    if (lane % ${team}u < reach) { team_sums[lane] += team_sums[lane + reach]; }
+export function reduceCode({ name, type, threads, team, join }: TeamReduction): string {
+  const shares = threadsFor(Math.sqrt(team), 1, team);
+  return /* wgsl */ `
+var<workgroup> ${name}_inputs: array<${type}, ${threads}>;
+var<workgroup> ${name}_shares: array<${type}, ${(threads / team) * shares}>;
+fn ${name}_join(a: ${type}, b: ${type}) -> ${type} { return ${join}; }
+fn ${name}(v: ${type}, lane: u32) -> ${type} {
+  let member = lane % ${team}u;
+  let share = (lane / ${team}u) * ${shares}u;
+  ${name}_inputs[lane] = v;
+  workgroupBarrier();
+  if (member < ${shares}u) {
+    var joined = v;
+    for (var i = ${shares}u; i < ${team}u; i += ${shares}u) { joined = ${name}_join(joined, ${name}_inputs[lane + i]); }
+    ${name}_shares[share + member] = joined;
   }
   workgroupBarrier();
-  return team_sums[lane - lane % ${team}u];
+  var joined = ${name}_shares[share];
+  for (var i = 1u; i < ${shares}u; i++) { joined = ${name}_join(joined, ${name}_shares[share + i]); }
+  return joined;
 }`;
+}
+
+/** `team_sum(v, lane)`. */
+export const teamSumCode = (threads: number, team: number) =>
+  reduceCode({ name: "team_sum", type: "f32", threads, team, join: "a + b" });
 
 const ADD_PARTS = defineShader({
   name: "add-parts",

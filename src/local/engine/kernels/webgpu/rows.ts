@@ -20,7 +20,7 @@ interface RowVariant {
 
 const rowVariant = (width: Width, cols: number): RowVariant => ({
   width,
-  threads: threadsFor(cols / width, 32, 256),
+  threads: threadsFor(cols / width / 4, 32, 256),
 });
 
 const RMS_NORM = shaderVariants(({ width, threads }: RowVariant) => ({
