@@ -2,7 +2,7 @@ import { afterAll, describe, expect, it } from "vitest";
 import { toFloat32 } from "../../../src/checkpoints/safetensors.js";
 import type { Kernels } from "../../../src/local/engine/kernels/kernels.js";
 import { put, randomFloats } from "../../../src/local/engine/kernels/test-support.js";
-import { gatherRows } from "../../../src/local/engine/kernels/webgpu/rows.js";
+import { gatherRows } from "../../../src/local/engine/kernels/webgpu/gather-rows.js";
 import { compare, compareTwice, ints, openKernels, random, withSmallBindings } from "../gpus.js";
 
 const kernels = await openKernels();

@@ -119,6 +119,7 @@ function shareWindow(a: F32, b: F32): boolean {
 
 const isSame = (a: F32, b: F32) => a.offset === b.offset && onDevice(a).block === onDevice(b).block;
 
+/** By a shader like the others: clearing would end the pass that runs are recorded in. */
 export function zero(context: GpuContext, x: F32): void {
   runZero(context, x.length, { x }, {});
 }
@@ -146,14 +147,17 @@ export function add(context: GpuContext, out: F32, a: F32, b: F32): void {
   else runAdd(context, out.length, { out, a, b }, {});
 }
 
+/** One pass over both. */
 export function addScaled(context: GpuContext, y: F32, x: F32, factor: number): void {
   runAddScaled(context, y.length, { y, x }, { factor });
 }
 
+/** One pass, in place. */
 export function scale(context: GpuContext, x: F32, factor: number): void {
   runScale(context, x.length, { x }, { factor });
 }
 
+/** One pass over weights, gradient and both moments. */
 export function adamw(
   context: GpuContext,
   weights: F32,

@@ -139,6 +139,7 @@ fn main(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) la
   };
 });
 
+/** A team of threads for each head of each row. */
 export function normRope(context: GpuContext, operation: NormRope): void {
   const { out, rstd, x, weight, angles, rows, heads, headDim, eps } = operation;
   if (!weight || !rstd) {
@@ -272,6 +273,7 @@ fn main(@builtin(global_invocation_id) thread: vec3u) {
 }`,
 });
 
+/** The same teams; the weight's gradient, where it is wanted, column by column. */
 export function normRopeBackward(context: GpuContext, operation: NormRopeBackward): void {
   const { dx, dweight, dout, x, rstd, weight, angles, rows, heads, headDim } = operation;
   if (!weight || !rstd) {

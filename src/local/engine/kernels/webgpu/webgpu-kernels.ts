@@ -31,19 +31,12 @@ import { CommandQueue } from "./command-queue.js";
 import { DeviceMemory, onDevice } from "./device-memory.js";
 import { adamw, add, addScaled, copy, scale, sumSquares, zero } from "./elementwise.js";
 import { fillFrozen, frozenLayout, type GpuFrozen } from "./frozen.js";
+import { gatherRows, scatterAddRows, scatterRows } from "./gather-rows.js";
 import type { GpuDevice } from "./gpu-device.js";
 import { attentionPaged } from "./paged-attention.js";
 import { matmul } from "./products.js";
 import { normRope, normRopeBackward } from "./rotary.js";
-import {
-  gatherRows,
-  rmsNorm,
-  rmsNormBackward,
-  scatterAddRows,
-  scatterRows,
-  swiglu,
-  swigluBackward,
-} from "./rows.js";
+import { rmsNorm, rmsNormBackward, swiglu, swigluBackward } from "./rows.js";
 import { tokenGradients } from "./token-gradients.js";
 import { logitsGradient, logSoftmaxGather } from "./vocabulary.js";
 
