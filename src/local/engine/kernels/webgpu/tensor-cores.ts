@@ -1,0 +1,444 @@
+import type { F32, Frozen, MatmulOptions, Matrix } from "../kernels.js";
+import type { GpuFrozen } from "./frozen.js";
+import type { GpuDevice } from "./gpu-device.js";
+import { type FloatOperand, packHalf } from "./half-operand.js";
+import { defineShader, type ElementType, shaderVariants } from "./shader.js";
+import type { GpuContext } from "./webgpu-kernels.js";
+
+/** A product as the kernels' contract has it. */
+export interface Product extends MatmulOptions {
+  c: F32;
+  a: F32;
+  b: Matrix;
+  m: number;
+  n: number;
+  k: number;
+}
+
+/** How a product is cut: a workgroup computes `rows` x `columns` of c, `depth` of k at a time; a subgroup a part of that. */
+export interface TensorTile {
+  rows: number;
+  columns: number;
+  depth: number;
+  groupRows: number;
+  groupColumns: number;
+  /** Staged tiles held at once: with 2, the next is written while this one is read. */
+  buffers: 1 | 2;
+  /** The next tile is read from memory while this one is multiplied. */
+  isPrefetched: boolean;
+  /** Values added to staged rows, so that the rows of a hardware matrix lie in different banks. */
+  padding: number;
+  /** Values in an element of staged tiles. */
+  element: 1 | 2 | 4;
+}
+
+/** How the right side is stored: k along a row ("k") or n along a row ("n"); packed here, or as the model's file has it. */
+interface TensorShader extends TensorTile {
+  rowsOfB: "k" | "n";
+  dtype: "BF16" | "F16";
+  isPacked: boolean;
+}
+
+/** The sides of a hardware matrix, and the lanes that hold it together. */
+const SIDE = 16;
+const LANES = 32;
+/** Values of 16 bytes, which are moved at once. */
+const CHUNK = 8;
+/** Tiles of c's rows that follow one another before the next column of tiles: they share what they read. */
+const BAND = 8;
+
+const range = (count: number) => Array.from({ length: count }, (_, index) => index);
+const lines = (count: number, line: (index: number) => string) => range(count).map(line).join("\n");
+
+/** Threads in a workgroup. */
+export const tensorThreads = ({ rows, columns, groupRows, groupColumns }: TensorTile) =>
+  (rows / groupRows) * (columns / groupColumns) * LANES;
+
+/** The shader of one kind of tile, for one kind of right side. */
+export const TENSOR_SHADER = shaderVariants((settings: TensorShader) => {
+  const { rows, columns, depth, groupRows, groupColumns, buffers, isPrefetched, padding, element } = settings;
+  const { rowsOfB, dtype, isPacked } = settings;
+  const threads = tensorThreads(settings);
+  const [matrixRows, matrixColumns] = [groupRows / SIDE, groupColumns / SIDE];
+  const groupsAcross = columns / groupColumns;
+  /** Staged rows of both sides: how many, and how wide. */
+  const [bRows, bWidth] = rowsOfB === "k" ? [columns, depth] : [depth, columns];
+  const [aStride, bStride] = [(depth + padding) / element, (bWidth + padding) / element];
+  const [aSize, bSize] = [rows * aStride, bRows * bStride];
+  const [aAcross, bAcross] = [depth / CHUNK, bWidth / CHUNK];
+  const [aChunks, bChunks] = [(rows * aAcross) / threads, (bRows * bAcross) / threads];
+  if (threads % aAcross || threads % bAcross || !Number.isInteger(aChunks) || !Number.isInteger(bChunks)) {
+    throw new Error(`a tile of ${rows}x${columns}x${depth} does not divide among ${threads} threads`);
+  }
+  const elementType = element === 1 ? "f16" : `vec${element}<f16>`;
+  const matrices = range(matrixRows).flatMap((i) => range(matrixColumns).map((j) => [i, j] as const));
+
+  const fetch = (step: string) => /* wgsl */ `
+${lines(aChunks, (i) => `next_a_${i} = a[a_from + ${i * (threads / aAcross)}u * p.a_chunks + ${step} * ${aAcross}u];`)}
+${
+  rowsOfB === "k"
+    ? lines(
+        bChunks,
+        (i) =>
+          `next_b_${i} = b[b_row_${i} + min(${step} * ${bAcross}u + lane % ${bAcross}u, p.b_chunks - 1u)];`,
+      )
+    : lines(
+        bChunks,
+        (i) =>
+          `next_b_${i} = b[b_column + min(${step} * ${depth}u + lane / ${bAcross}u + ${i * (threads / bAcross)}u, p.b_last) * p.b_chunks];`,
+      )
+}`;
+  const store = (name: "a" | "b", count: number, across: number, stride: number, size: number, at: string) =>
+    lines(count, (i) => {
+      const row = `(lane / ${across}u + ${i * (threads / across)}u)`;
+      const start = `${at} * ${size}u + ${row} * ${stride}u + lane % ${across}u * ${CHUNK / element}u`;
+      const halves = (word: string) => `${name}_half2(next_${name}_${i}.${word})`;
+      const elements = {
+        4: ["xy", "zw"].map((words) => `${name}_half4(next_${name}_${i}.${words})`),
+        2: ["x", "y", "z", "w"].map(halves),
+        1: ["x", "y", "z", "w"].flatMap((word) => [`${halves(word)}.x`, `${halves(word)}.y`]),
+      }[element];
+      return `{ let to = ${start};
+      ${elements.map((value, index) => `${name}_tile[to + ${index}u] = ${value};`).join(" ")} }`;
+    });
+  const stage = (at: string) =>
+    `${store("a", aChunks, aAcross, aStride, aSize, at)}\n${store("b", bChunks, bAcross, bStride, bSize, at)}`;
+  const left = (i: number, inner: number) => `${(i * SIDE) * aStride + (inner * SIDE) / element}u`;
+  const right = (j: number, inner: number) =>
+    rowsOfB === "k"
+      ? `${j * SIDE * bStride + (inner * SIDE) / element}u`
+      : `${inner * SIDE * bStride + (j * SIDE) / element}u`;
+  const multiply = (at: string) =>
+    lines(
+      depth / SIDE,
+      (inner) => /* wgsl */ `{
+    ${lines(matrixRows, (i) => `let left_${i} = subgroupMatrixLoad<subgroup_matrix_left<f16, ${SIDE}, ${SIDE}>, row_major>(&a_tile, ${at} * ${aSize}u + a_group + ${left(i, inner)}, ${aStride}u);`)}
+    ${lines(
+      matrixColumns,
+      (j) => `{
+      let right = subgroupMatrixLoad<subgroup_matrix_right<f16, ${SIDE}, ${SIDE}>, ${rowsOfB === "k" ? "col_major" : "row_major"}>(&b_tile, ${at} * ${bSize}u + b_group + ${right(j, inner)}, ${bStride}u);
+      ${lines(matrixRows, (i) => `sum_${i}_${j} = subgroupMatrixMultiplyAccumulate(left_${i}, right, sum_${i}_${j});`)}
+    }`,
+    )}
+  }`,
+    );
+  const loop =
+    buffers === 1
+      ? /* wgsl */ `
+  for (var step = first; step < last; step++) {
+    ${isPrefetched ? "" : fetch("step")}
+    ${stage("0u")}
+    workgroupBarrier();
+    ${isPrefetched ? `if (step + 1u < last) { ${fetch("(step + 1u)")} }` : ""}
+    ${multiply("0u")}
+    workgroupBarrier();
+  }`
+      : /* wgsl */ `
+  ${stage("0u")}
+  workgroupBarrier();
+  var at = 0u;
+  for (var step = first; step < last; step++) {
+    if (step + 1u < last) { ${fetch("(step + 1u)")} }
+    ${multiply("at")}
+    at = 1u - at;
+    if (step + 1u < last) { ${stage("at")} }
+    workgroupBarrier();
+  }`;
+
+  return {
+    name: `tensor-product-${Object.values(settings).join("-")}`,
+    enables: ["f16", "subgroups", "chromium_experimental_subgroup_matrix"],
+    buffers: {
+      c: "f32",
+      a: "vec4<u32>",
+      a_scales: "f32",
+      b: isPacked ? "vec4<u32>" : "read vec4<u32>",
+      ...(isPacked && { b_scales: "f32" }),
+    } as Record<"c" | "a" | "a_scales" | "b" | "b_scales", ElementType | `read ${ElementType}`>,
+    params: {
+      m: "u32",
+      n: "u32",
+      c_stride: "u32",
+      accumulate: "u32",
+      a_chunks: "u32",
+      b_chunks: "u32",
+      b_last: "u32",
+      tiles_down: "u32",
+      tiles_across: "u32",
+      parts: "u32",
+      steps: "u32",
+      part_steps: "u32",
+      part_size: "u32",
+    } as const,
+    code: /* wgsl */ `
+var<workgroup> a_tile: array<${elementType}, ${buffers * aSize}>;
+var<workgroup> b_tile: array<${elementType}, ${buffers * bSize}>;
+var<workgroup> sums: array<f32, ${(threads / LANES) * SIDE * SIDE}>;
+
+${half("a", "F16")}
+${half("b", dtype)}
+
+@compute @workgroup_size(${threads})
+fn main(
+  @builtin(workgroup_id) group: vec3u,
+  @builtin(local_invocation_index) lane: u32,
+  @builtin(subgroup_id) subgroup: u32,
+  @builtin(subgroup_invocation_id) subgroup_lane: u32,
+) {
+  let id = flat(group);
+  let tiles = p.tiles_down * p.tiles_across;
+  if (id >= tiles * p.parts) { return; }
+  let part = id / tiles;
+  let tile = id % tiles;
+  let band = tile / (${BAND}u * p.tiles_across);
+  let in_band = tile % (${BAND}u * p.tiles_across);
+  let band_rows = min(${BAND}u, p.tiles_down - band * ${BAND}u);
+  let row_from = (band * ${BAND}u + in_band % band_rows) * ${rows}u;
+  let column_from = in_band / band_rows * ${columns}u;
+
+  let a_from = p.a_at + (row_from + lane / ${aAcross}u) * p.a_chunks + lane % ${aAcross}u;
+  ${
+    rowsOfB === "k"
+      ? lines(
+          bChunks,
+          (i) =>
+            `let b_row_${i} = p.b_at + min(column_from + lane / ${bAcross}u + ${i * (threads / bAcross)}u, p.b_last) * p.b_chunks;`,
+        )
+      : `let b_column = p.b_at + min(column_from / ${CHUNK}u + lane % ${bAcross}u, p.b_chunks - 1u);`
+  }
+  let group_row = subgroup / ${groupsAcross}u * ${groupRows}u;
+  let group_column = subgroup % ${groupsAcross}u * ${groupColumns}u;
+  let a_group = group_row * ${aStride}u;
+  let b_group = ${rowsOfB === "k" ? `group_column * ${bStride}u` : `group_column / ${element}u`};
+  ${matrices.map(([i, j]) => `var sum_${i}_${j} = subgroup_matrix_result<f32, ${SIDE}, ${SIDE}>();`).join("\n")}
+  ${lines(aChunks, (i) => `var next_a_${i}: vec4u;`)}
+  ${lines(bChunks, (i) => `var next_b_${i}: vec4u;`)}
+
+  let first = part * p.part_steps;
+  let last = min(first + p.part_steps, p.steps);
+  ${fetch("first")}
+  ${loop}
+
+  let sums_from = subgroup * ${SIDE * SIDE}u;
+  let column = subgroup_lane % ${SIDE}u;
+  ${matrices
+    .map(
+      ([i, j]) => /* wgsl */ `
+  subgroupMatrixStore<row_major>(&sums, sums_from, sum_${i}_${j}, ${SIDE}u);
+  workgroupBarrier();
+  write(sums_from + column, part, row_from + group_row + ${i * SIDE}u, subgroup_lane / ${SIDE}u, column_from + group_column + ${j * SIDE}u + column);
+  workgroupBarrier();`,
+    )
+    .join("")}
+}
+
+fn write(start: u32, part: u32, row_from: u32, first: u32, column: u32) {
+  if (column >= p.n) { return; }
+  let column_scale = ${isPacked ? "b_scales[p.b_scales_at + column]" : "1.0"};
+  for (var i = first; i < ${SIDE}u; i += ${LANES / SIDE}u) {
+    let row = row_from + i;
+    if (row >= p.m) { return; }
+    // One factor after the other: their product alone may be beyond float32.
+    let value = sums[start + i * ${SIDE}u] * a_scales[p.a_scales_at + row] * column_scale;
+    let to = p.c_at + part * p.part_size + row * p.c_stride + column;
+    if (p.accumulate != 0u) { c[to] += value; } else { c[to] = value; }
+  }
+}`,
+  };
+});
+
+/** Two or four values of a side as float16. */
+const half = (name: "a" | "b", dtype: "BF16" | "F16") =>
+  dtype === "F16"
+    ? /* wgsl */ `
+fn ${name}_half2(word: u32) -> vec2<f16> { return bitcast<vec2<f16>>(word); }
+fn ${name}_half4(words: vec2u) -> vec4<f16> { return bitcast<vec4<f16>>(words); }`
+    : /* wgsl */ `
+fn ${name}_half2(word: u32) -> vec2<f16> { return vec2<f16>(bitcast<vec2f>(vec2u(word << 16u, word & 0xffff0000u))); }
+fn ${name}_half4(words: vec2u) -> vec4<f16> {
+  let wide = vec4u(words.x << 16u, words.x & 0xffff0000u, words.y << 16u, words.y & 0xffff0000u);
+  return vec4<f16>(bitcast<vec4f>(wide));
+}`;
+
+const ADD_PARTS = defineShader({
+  name: "tensor-product-add-parts",
+  buffers: { c: "f32", sums: "f32" },
+  params: { size: "u32", n: "u32", c_stride: "u32", parts: "u32", accumulate: "u32" },
+  code: /* wgsl */ `
+@compute @workgroup_size(256)
+fn main(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) lane: u32) {
+  let index = flat(group) * 256u + lane;
+  if (index >= p.size) { return; }
+  var sum = 0.0;
+  for (var part = 0u; part < p.parts; part++) { sum += sums[p.sums_at + part * p.size + index]; }
+  let to = p.c_at + index / p.n * p.c_stride + index % p.n;
+  if (p.accumulate != 0u) { c[to] += sum; } else { c[to] = sum; }
+}`,
+});
+
+/** How a product runs on tensor cores: in which tiles, with k in how many parts. */
+export interface TensorPlan {
+  tile: TensorTile;
+  parts: number;
+}
+
+const STAGED = { buffers: 2, isPrefetched: true, padding: 8, element: 4 } as const;
+const LARGE: TensorTile = {
+  rows: 128,
+  columns: 128,
+  depth: 32,
+  groupRows: 64,
+  groupColumns: 32,
+  ...STAGED,
+};
+const SMALL: TensorTile = { rows: 64, columns: 64, depth: 32, groupRows: 32, groupColumns: 32, ...STAGED };
+
+/** Workgroups that keep a large card busy. */
+const ENOUGH_WORKGROUPS = 132;
+/** Steps of one part, at least: shorter ones cost more to add up than they gain. */
+const MIN_PART_STEPS = 8;
+/** Below these the plain products are faster. */
+const [MIN_SIDE, MIN_MULTIPLICATIONS] = [32, 2 ** 25];
+
+/** The tiles and parts that suit a product's shape; undefined where tensor cores would not gain. */
+export function planTensorProduct(m: number, n: number, k: number): TensorPlan | undefined {
+  if (Math.min(m, n, k) < MIN_SIDE || m * n * k < MIN_MULTIPLICATIONS) return undefined;
+  const count = ({ rows, columns }: TensorTile) => Math.ceil(m / rows) * Math.ceil(n / columns);
+  const tile = count(LARGE) >= ENOUGH_WORKGROUPS ? LARGE : SMALL;
+  const wanted = Math.ceil(ENOUGH_WORKGROUPS / count(tile));
+  const parts = Math.max(1, Math.min(wanted, Math.floor(k / tile.depth / MIN_PART_STEPS)));
+  return { tile, parts };
+}
+
+/** Takes a product where the device has tensor cores that may be used and that gain; false where it does not. */
+export function fastMatmul(context: GpuContext, product: Product): boolean {
+  if (context.gpu.precision !== "fast" || !hasTensorCores(context.gpu)) return false;
+  const plan = planTensorProduct(product.m, product.n, product.k);
+  if (!plan) return false;
+  multiplyOnTensorCores(context, product, plan);
+  return true;
+}
+
+const found = new WeakMap<GPUDevice, boolean>();
+
+/** Matrices of 16 x 16 in float16 whose products are added in float32, by subgroups of 32. */
+export function hasTensorCores({ device, subgroupSize }: GpuDevice): boolean {
+  let has = found.get(device);
+  if (has === undefined) {
+    const { adapterInfo } = device as GPUDevice & {
+      adapterInfo?: { subgroupMatrixConfigs?: MatrixConfig[] };
+    };
+    const configs = adapterInfo?.subgroupMatrixConfigs ?? [];
+    has =
+      subgroupSize === LANES &&
+      device.features.has("shader-f16") &&
+      device.features.has("chromium-experimental-subgroup-matrix" as GPUFeatureName) &&
+      configs.some(
+        ({ componentType, resultComponentType, M, N, K }) =>
+          componentType === "f16" &&
+          resultComponentType === "f32" &&
+          [M, N, K].every((side) => side === SIDE),
+      );
+    found.set(device, has);
+  }
+  return has;
+}
+
+interface MatrixConfig {
+  componentType: string;
+  resultComponentType: string;
+  M: number;
+  N: number;
+  K: number;
+}
+
+/** Computes a product in a given way: both sides to float16 unless they are in two bytes, then tiles, then the sum of parts. */
+export function multiplyOnTensorCores(
+  context: GpuContext,
+  product: Product,
+  { tile, parts }: TensorPlan,
+): void {
+  const { c, m, n, ldc = n, accumulate = false } = product;
+  const { queue } = context;
+  const mark = context.mark();
+  const a = packHalf(context, leftOperand(product), tile.rows, tile.depth);
+  const b = rightOperand(context, product, tile);
+  const steps = a.columns / tile.depth;
+  const partSteps = Math.ceil(steps / parts);
+  const partCount = Math.ceil(steps / partSteps);
+  const [down, across] = [Math.ceil(m / tile.rows), Math.ceil(n / tile.columns)];
+  const sums = partCount > 1 ? context.scratch(partCount * m * n) : undefined;
+  const shader = TENSOR_SHADER({
+    ...tile,
+    rowsOfB: b.rowsOf,
+    dtype: b.dtype,
+    isPacked: b.scales !== undefined,
+  });
+  queue.run(shader, {
+    buffers: {
+      c: sums ?? c,
+      a: a.values,
+      a_scales: a.scales,
+      b: b.values,
+      b_scales: b.scales ?? a.scales,
+    },
+    params: {
+      m,
+      n,
+      c_stride: sums ? n : ldc,
+      accumulate: accumulate && !sums ? 1 : 0,
+      a_chunks: a.columns / CHUNK,
+      b_chunks: b.columns / CHUNK,
+      b_last: b.rows - 1,
+      tiles_down: down,
+      tiles_across: across,
+      parts: partCount,
+      steps,
+      part_steps: partSteps,
+      part_size: m * n,
+    },
+    workgroups: down * across * partCount,
+  });
+  if (sums) {
+    queue.run(ADD_PARTS, {
+      buffers: { c, sums },
+      params: { size: m * n, n, c_stride: ldc, parts: partCount, accumulate: accumulate ? 1 : 0 },
+      workgroups: Math.ceil((m * n) / 256),
+    });
+  }
+  context.release(mark);
+}
+
+function leftOperand({ a, m, k, transA, lda }: Product): FloatOperand {
+  return transA
+    ? { handle: a, contiguous: "outer", stride: lda ?? m, outer: m, k }
+    : { handle: a, contiguous: "k", stride: lda ?? k, outer: m, k };
+}
+
+interface RightOperand {
+  values: F32 | Frozen;
+  scales: F32 | undefined;
+  dtype: "BF16" | "F16";
+  rowsOf: "k" | "n";
+  /** Stored, so that everything before `rows` * `columns` may be read. */
+  rows: number;
+  columns: number;
+}
+
+function rightOperand(
+  context: GpuContext,
+  { b, n, k, transB = false, ldb }: Product,
+  tile: TensorTile,
+): RightOperand {
+  const frozen = b.kind === "frozen" ? (b as GpuFrozen) : undefined;
+  if (frozen && frozen.dtype !== "F32") {
+    const { dtype, outputs: rows, stride: columns } = frozen;
+    return { values: frozen, scales: undefined, dtype, rowsOf: transB ? "n" : "k", rows, columns };
+  }
+  // A frozen matrix is stored by its outputs, so `transB` means for it what its absence means for others.
+  const isAlongK = frozen ? !transB : transB;
+  const stride = frozen?.stride ?? ldb ?? (isAlongK ? k : n);
+  const contiguous = isAlongK ? "k" : "outer";
+  const packed = packHalf(context, { handle: b, contiguous, stride, outer: n, k }, tile.columns, tile.depth);
+  return { ...packed, dtype: "F16", rowsOf: "k" };
+}
