@@ -16,9 +16,9 @@ if (!device) throw new Error("there is no GPU");
 console.log(device.description);
 const kernels = createWebGpuKernels(device);
 // Software is slow: there the sizes only show that everything runs.
-const shrink = device.isSoftware ? 64 : 1;
-const roundMs = device.isSoftware ? 1 : 60;
-const bestOf = device.isSoftware ? 1 : 3;
+const shrink = device.info.isSoftware ? 64 : 1;
+const roundMs = device.info.isSoftware ? 1 : 60;
+const bestOf = device.info.isSoftware ? 1 : 3;
 
 const taken = [];
 const floats = (length) => {

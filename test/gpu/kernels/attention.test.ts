@@ -252,11 +252,11 @@ describe("attention", () => {
 
   it("computes the same with other tiles", async () => {
     const shape: Case = { lengths: [140, 30], heads: 2, kvHeads: 1, headDim: 32 };
-    const { device, isSoftware } = context.gpu;
+    const { device, info } = context.gpu;
     const tiles = tilesFor(shape.headDim, device);
     expect(tiles.length).toBeGreaterThan(0);
     // Software compiles each for seconds.
-    for (const tile of isSoftware ? tiles.slice(0, 1) : tiles) {
+    for (const tile of info.isSoftware ? tiles.slice(0, 1) : tiles) {
       await compare(kernels, 2e-5, (on) => {
         const operation = operationOf(on, shape);
         if (on === kernels) {

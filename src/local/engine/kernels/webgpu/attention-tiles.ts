@@ -84,8 +84,8 @@ export function tilesFor(headDim: number, { limits }: GPUDevice, tiles = TILES):
 }
 
 /** The best of them; on software the one that takes the least compiling. */
-export function chooseTile(headDim: number, { device, isSoftware }: GpuDevice): AttentionTile {
-  if (isSoftware) return SOFTWARE_TILE;
+export function chooseTile(headDim: number, { device, info }: GpuDevice): AttentionTile {
+  if (info.isSoftware) return SOFTWARE_TILE;
   const [tile] = tilesFor(headDim, device);
   if (!tile) throw new Error(`a workgroup of this GPU has no room for heads of ${headDim} values`);
   return tile;

@@ -56,7 +56,7 @@ export function planProduct(product: Product, gpu: GpuDevice): ProductPlan {
     }
     return { kind: "columns", lanes: n <= 128 ? 4 : n <= 1024 ? 8 : 16, parts: 16 };
   }
-  if (gpu.isSoftware) return SOFTWARE_TILES;
+  if (gpu.info.isSoftware) return SOFTWARE_TILES;
   const tile = tileFor(m, n, gpu.device.limits.maxComputeWorkgroupStorageSize);
   const tiles = Math.ceil(m / tile.rows) * Math.ceil(n / tile.columns);
   const parts = Math.max(1, Math.min(Math.ceil(ENOUGH_WORKGROUPS / tiles), Math.floor(k / MIN_PART_K)));

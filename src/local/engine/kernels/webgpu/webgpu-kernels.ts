@@ -53,6 +53,9 @@ export interface GpuContext {
   download(buffer: F32): Promise<Float32Array>;
 }
 
+/** Parts of sums and the like that one operation holds. */
+const WORKSPACE_BYTES = 256 << 20;
+
 /** Kernels in WGSL on a graphics card. */
 export function createWebGpuKernels(gpu: GpuDevice): Kernels {
   return new WebGpuKernels(gpu);
@@ -133,7 +136,9 @@ class WebGpuKernels implements Kernels, GpuContext {
   }
 
   async reserveScratch(length: number): Promise<void> {
-    if (this.#memory.has(4 * length)) return;
+    // What operations take for themselves was not counted.
+    const bytes = 4 * length + Math.min(WORKSPACE_BYTES, this.gpu.memoryBytes / 16);
+    if (this.#memory.has(bytes)) return;
     this.#memory.dropScratch();
     this.queue.forgetBindGroups();
     // Memory comes back when the device is done with it.
@@ -142,7 +147,7 @@ class WebGpuKernels implements Kernels, GpuContext {
     device.pushErrorScope("out-of-memory");
     let refused: unknown;
     try {
-      this.#memory.reserve(4 * length);
+      this.#memory.reserve(bytes);
     } catch (error) {
       refused = error;
     }
