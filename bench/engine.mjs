@@ -6,9 +6,9 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { createWasmKernels } from "../dist/local/engine/kernels/index.js";
-import { startEngine } from "../dist/local/engine/start-engine.js";
-import { FullTrainer } from "../dist/local/engine/training/full-trainer.js";
+import { createWasmKernels } from "../dist/local/engine/kernels/wasm-kernels.node.js";
+import { startEngine } from "../dist/local/engine/start-engine.node.js";
+import { FullTrainer } from "../dist/local/engine/training/full-trainer.node.js";
 
 const threads = 2;
 const qwen3 = {

@@ -14,7 +14,9 @@ import { Worker } from "node:worker_threads";
 import asc from "assemblyscript/asc";
 
 const build = resolve(process.argv[2] ?? "dist");
-const { createWasmKernels } = await import(pathToFileURL(join(build, "local/engine/kernels/index.js")).href);
+const { createWasmKernels } = await import(
+  pathToFileURL(join(build, "local/engine/kernels/wasm-kernels.node.js")).href
+);
 
 const threads = 2;
 const rounds = 6;

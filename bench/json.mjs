@@ -11,7 +11,7 @@ import { fileURLToPath } from "node:url";
 import { chooseToken } from "../dist/local/engine/kernels/token-choice.js";
 import { philox } from "../dist/local/engine/philox.js";
 import { JsonCursor, JsonVocabulary } from "../dist/local/engine/sampling/json/json-sampling.js";
-import { startEngine } from "../dist/local/engine/start-engine.js";
+import { startEngine } from "../dist/local/engine/start-engine.node.js";
 import { readTokenizerJson } from "../dist/local/tokenizer.js";
 
 const LARGE_VOCABULARY = 151_936;

@@ -26,7 +26,7 @@ const ENTRIES = {
   tokenizers: "tokenizers/index.ts",
   training: "training/index.ts",
   cli: "cli/main.ts",
-  "engine-worker": "local/engine/engine-worker.ts",
+  "engine-worker.node": "local/engine/engine-worker.node.ts",
   "tokenizer-files": "tokenizers/files.ts",
   platform: "transport/platform.ts",
   "platform.node": "transport/platform.node.ts",

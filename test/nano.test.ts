@@ -2,7 +2,8 @@ import { existsSync, readFileSync, statSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { Tokenizer } from "@huggingface/tokenizers";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { type Engine, startEngine } from "../src/local/engine/index.js";
+import type { Engine } from "../src/local/engine/index.js";
+import { startEngine } from "../src/local/engine/start-engine.node.js";
 
 interface RandomStream {
   unit(): number;

@@ -146,6 +146,26 @@ describe("the rooms of the house", () => {
     expect([...imported, ...asked]).toEqual([]);
   });
 
+  it("keep Node out of the engine, which also runs in a page, and out of all that it imports", () => {
+    const wrong: string[] = [];
+    const isNode = (specifier: string) =>
+      /^(node:|undici$|#)/.test(specifier) || specifier.endsWith(".node.ts");
+    const engine = files.filter(({ file }) => file.startsWith("local/engine/") && !file.endsWith(".node.ts"));
+    const reached = new Set(engine.map(({ file }) => file));
+    for (const file of reached) {
+      for (const specifier of importsOf(file)) {
+        const isRelative = specifier.startsWith(".");
+        const target = isRelative
+          ? relative(source, resolve(source, dirname(file), specifier)).replace(/\.js$/, ".ts")
+          : specifier;
+        if (isNode(target)) wrong.push(`${file} -> ${target}`);
+        else if (isRelative) reached.add(target);
+      }
+    }
+    expect(wrong).toEqual([]);
+    expect(reached.size).toBeGreaterThan(60);
+  });
+
   it("name the fields of the protocol in camelCase; wire/ alone, and what other formats own, in snake_case", () => {
     const names = fieldNames();
     const found = new Map(

@@ -4,7 +4,7 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
-import { startEngine } from "../../dist/local/engine/index.js";
+import { startEngine } from "../../dist/local/engine/start-engine.node.js";
 import { defaultModel, startLocalBackend } from "../../dist/local/index.js";
 import { TINY_MODEL, writeTinyModel } from "../../test/faults/shared/tiny-model.mjs";
 

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { downloadCheckpoint, mergeAdapter, pushToHub, readAdapter } from "../../src/checkpoints/index.js";
 import { RestClient, ServiceClient, type TrainingClient } from "../../src/index.js";
-import { startEngine } from "../../src/local/engine/index.js";
+import { startEngine } from "../../src/local/engine/start-engine.node.js";
 import { type LocalBackend, startLocalBackend } from "../../src/local/index.js";
 import { fixture } from "../engine/golden.js";
 import { startFakeHub } from "./fake-hub.js";

@@ -23,7 +23,7 @@ import {
 import { SafetensorsFile } from "../../src/checkpoints/safetensors-file.node.js";
 import { EngineCore } from "../../src/local/engine/engine-core.js";
 import { folderModel } from "../../src/local/engine/folder-model.node.js";
-import { createWasmKernels } from "../../src/local/engine/kernels/index.js";
+import { createWasmKernels } from "../../src/local/engine/kernels/wasm-kernels.node.js";
 import { readAdapterFolder } from "../../src/local/store/adapter-files.js";
 import { randomTokens, sampleCall } from "../engine/engines.js";
 import { fixture, goldenModels, largestDifference } from "../engine/golden.js";

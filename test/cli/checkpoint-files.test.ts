@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { downloadCheckpoint, mergeAdapter } from "../../src/checkpoints/index.js";
 import { RestClient } from "../../src/index.js";
-import { startEngine } from "../../src/local/engine/index.js";
+import { startEngine } from "../../src/local/engine/start-engine.node.js";
 import { type FakeHub, startFakeHub } from "../checkpoints/fake-hub.js";
 import { fixture } from "../engine/golden.js";
 import { type CliServer, startCliServer } from "./server.js";

@@ -9,8 +9,8 @@ import type {
 } from "../../src/local/engine/engine.js";
 import { EngineCore } from "../../src/local/engine/engine-core.js";
 import { folderModel } from "../../src/local/engine/folder-model.node.js";
-import { createWasmKernels } from "../../src/local/engine/kernels/index.js";
 import type { Kernels } from "../../src/local/engine/kernels/kernels.js";
+import { createWasmKernels } from "../../src/local/engine/kernels/wasm-kernels.node.js";
 import { philox } from "../../src/local/engine/philox.js";
 import { fixture, goldenModels } from "./golden.js";
 

@@ -12,9 +12,9 @@ import {
   type JsonConstraint,
   type SampleCall,
 } from "../../src/local/engine/engine.js";
-import { createWasmKernels } from "../../src/local/engine/kernels/index.js";
-import { createEngineCore } from "../../src/local/engine/start-engine.js";
-import { FullTrainer } from "../../src/local/engine/training/full-trainer.js";
+import { createWasmKernels } from "../../src/local/engine/kernels/wasm-kernels.node.js";
+import { createEngineCore } from "../../src/local/engine/start-engine.node.js";
+import { FullTrainer } from "../../src/local/engine/training/full-trainer.node.js";
 import { readTokenizer } from "../../src/local/tokenizer.js";
 import { sampleCall } from "./engines.js";
 import { randomSchema } from "./json-schemas.js";

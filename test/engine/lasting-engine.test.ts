@@ -2,13 +2,13 @@ import { existsSync } from "node:fs";
 import { afterEach, describe, expect, it } from "vitest";
 import type { Engine, ReplaceableEngine } from "../../src/local/engine/engine.js";
 import { LastingEngine } from "../../src/local/engine/lasting-engine.js";
-import { createEngineCore, startWorker } from "../../src/local/engine/start-engine.js";
+import { createEngineCore, startWorker } from "../../src/local/engine/start-engine.node.js";
 import { FakeClock } from "../support/fake-clock.js";
 import { adam, crossEntropy, lora, randomTokens, sampleCall, trainingData } from "./engines.js";
 import { fixture } from "./golden.js";
 
 const options = { models: [{ name: "qwen3", path: fixture("qwen3") }], threads: 1 };
-const isCompiled = existsSync(new URL("../../dist/local/engine/engine-worker.js", import.meta.url));
+const isCompiled = existsSync(new URL("../../dist/local/engine/engine-worker.node.js", import.meta.url));
 const MEBIBYTE = 2 ** 20;
 
 describe.each([

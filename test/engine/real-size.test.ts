@@ -2,9 +2,9 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, expect, it } from "vitest";
-import { startEngine } from "../../src/local/engine/index.js";
-import { createWasmKernels } from "../../src/local/engine/kernels/index.js";
-import { FullTrainer } from "../../src/local/engine/training/full-trainer.js";
+import { createWasmKernels } from "../../src/local/engine/kernels/wasm-kernels.node.js";
+import { startEngine } from "../../src/local/engine/start-engine.node.js";
+import { FullTrainer } from "../../src/local/engine/training/full-trainer.node.js";
 import { adam, crossEntropy, lora, randomTokens, sampleCall } from "./engines.js";
 
 const folder = mkdtempSync(join(tmpdir(), "real-size-"));

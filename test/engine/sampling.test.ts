@@ -1,6 +1,6 @@
 import { afterEach, describe, expect, it } from "vitest";
 import { type BaseModelInfo, CancelledError, type Engine } from "../../src/local/engine/engine.js";
-import { createWasmKernels } from "../../src/local/engine/kernels/index.js";
+import { createWasmKernels } from "../../src/local/engine/kernels/wasm-kernels.node.js";
 import { adam, crossEntropy, lora, openEngine, randomTokens, sampleCall, trainingData } from "./engines.js";
 
 const open: Engine[] = [];

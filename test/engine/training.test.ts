@@ -1,8 +1,8 @@
 import { afterEach, describe, expect, it } from "vitest";
 import type { Engine } from "../../src/local/engine/engine.js";
-import { createWasmKernels } from "../../src/local/engine/kernels/index.js";
 import type { Kernels } from "../../src/local/engine/kernels/kernels.js";
 import { createReferenceKernels } from "../../src/local/engine/kernels/reference.js";
+import { createWasmKernels } from "../../src/local/engine/kernels/wasm-kernels.node.js";
 import { Adapter } from "../../src/local/engine/training/adapter.js";
 import { trainingPass } from "../../src/local/engine/training/training-pass.js";
 import { adam, crossEntropy, lora, openEngine, randomTokens, sampleCall, trainingData } from "./engines.js";

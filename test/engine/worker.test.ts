@@ -2,7 +2,8 @@ import { cpSync, existsSync, mkdtempSync, rmSync, writeFileSync } from "node:fs"
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, describe, expect, it } from "vitest";
-import { CancelledError, EngineInputError, startEngine } from "../../src/local/engine/index.js";
+import { CancelledError, EngineInputError } from "../../src/local/engine/index.js";
+import { startEngine } from "../../src/local/engine/start-engine.node.js";
 import {
   adam,
   asHeard,
@@ -43,7 +44,7 @@ describe.each([
   ["in this thread", true],
   ["in a worker", false],
 ])("the engine %s", (_, inThread) => {
-  const compiled = existsSync(new URL("../../dist/local/engine/engine-worker.js", import.meta.url));
+  const compiled = existsSync(new URL("../../dist/local/engine/engine-worker.node.js", import.meta.url));
   it.runIf(inThread || compiled)(
     "trains, samples, stops at strings, reports errors by class, and closes",
     async () => {

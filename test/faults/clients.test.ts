@@ -11,8 +11,8 @@ import {
   type Engine,
   type ForwardBackwardCall,
   type SampleCall,
-  startEngine,
 } from "../../src/local/engine/index.js";
+import { startEngine } from "../../src/local/engine/start-engine.node.js";
 import { type LocalBackend, startLocalBackend } from "../../src/local/index.js";
 import type { Clock } from "../../src/transport/clock.js";
 import { RawClient, silent } from "../local/raw-client.js";

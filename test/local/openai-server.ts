@@ -1,4 +1,4 @@
-import { startEngine } from "../../src/local/engine/index.js";
+import { startEngine } from "../../src/local/engine/start-engine.node.js";
 import {
   defaultModel,
   type LocalBackend,

@@ -5,7 +5,7 @@ import OpenAI from "openai";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { datumFromExample } from "../../src/cookbook/index.js";
 import { ServiceClient } from "../../src/index.js";
-import { startEngine } from "../../src/local/engine/index.js";
+import { startEngine } from "../../src/local/engine/start-engine.node.js";
 import { defaultModel, type LocalBackend, startLocalBackend } from "../../src/local/index.js";
 import { getRenderer, type Message } from "../../src/renderers/index.js";
 import { silent } from "./raw-client.js";

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { ServiceClient, type TrainingClient } from "../../src/index.js";
-import { startEngine } from "../../src/local/engine/index.js";
+import { startEngine } from "../../src/local/engine/start-engine.node.js";
 import { type LocalBackend, startLocalBackend } from "../../src/local/index.js";
 import { FakeClock } from "../support/fake-clock.js";
 import { RawClient, silent } from "./raw-client.js";

@@ -17,8 +17,8 @@ import {
   type SampledToken,
   type SampleResult,
 } from "../../src/local/engine/engine.js";
-import { startEngine } from "../../src/local/engine/index.js";
 import { StopCondition } from "../../src/local/engine/sampling/stop-condition.js";
+import { startEngine } from "../../src/local/engine/start-engine.node.js";
 import { defaultModel, type LocalBackend, startLocalBackend } from "../../src/local/index.js";
 import { loadTokenizer, type Tokenizer } from "../../src/tokenizers/index.js";
 import { FakeEngine, fakeModel, tellAll } from "./fake-engine.js";

@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { ServiceClient } from "../../src/index.js";
-import { startEngine } from "../../src/local/engine/index.js";
+import { startEngine } from "../../src/local/engine/start-engine.node.js";
 import { type LocalBackend, startLocalBackend } from "../../src/local/index.js";
 import { silent } from "../local/raw-client.js";
 

@@ -1,7 +1,7 @@
 // The built-in backend in a process of its own, whose engine keeps a history of what it really executed.
 // Started with fork(): tells its address, then answers "history" with everything since the last time it was asked.
 import { createHash } from "node:crypto";
-import { startEngine } from "../../../dist/local/engine/index.js";
+import { startEngine } from "../../../dist/local/engine/start-engine.node.js";
 import { startLocalBackend } from "../../../dist/local/index.js";
 import { scaledClock } from "../shared/scaled-clock.mjs";
 import { TINY_MODEL } from "../shared/tiny-model.mjs";

@@ -1,7 +1,7 @@
 import { afterAll, describe, expect, it } from "vitest";
 import type { F32 } from "./kernels.js";
 import { put, putInts, randomFloats } from "./test-support.js";
-import { createWasmKernels } from "./wasm-kernels.js";
+import { createWasmKernels } from "./wasm-kernels.node.js";
 
 const kernels = createWasmKernels({ threads: 2 });
 afterAll(() => kernels.close());

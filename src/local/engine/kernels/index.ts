@@ -1,3 +1,3 @@
-/** The engine's numerical operations: one interface, and WebAssembly SIMD with threads behind it (reference.ts is what tests hold it against). */
+/** The engine's numerical operations: one interface, with WebAssembly SIMD and WebGPU behind it (reference.ts is what tests hold them against). */
 export * from "./kernels.js";
-export { createWasmKernels, type WasmKernelOptions } from "./wasm-kernels.js";
+export { WasmKernels } from "./wasm-kernels.js";

@@ -9,7 +9,7 @@ import {
   randomFloats,
   type ViewedKernels,
 } from "./test-support.js";
-import { createWasmKernels } from "./wasm-kernels.js";
+import { createWasmKernels } from "./wasm-kernels.node.js";
 
 const reference = createReferenceKernels();
 const plain = [1, 2, 3].map((threads) => createWasmKernels({ threads }));

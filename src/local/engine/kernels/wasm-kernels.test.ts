@@ -10,7 +10,7 @@ import {
   relativeError,
   type ViewedKernels,
 } from "./test-support.js";
-import { createWasmKernels } from "./wasm-kernels.js";
+import { createWasmKernels } from "./wasm-kernels.node.js";
 
 const reference = createReferenceKernels();
 const one = createWasmKernels({ threads: 1 });

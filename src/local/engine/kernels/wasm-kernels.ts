@@ -1,4 +1,3 @@
-import { availableParallelism } from "node:os";
 import { CpuMemory } from "./cpu-memory.js";
 import {
   type AdamWStep,
@@ -22,23 +21,25 @@ import {
 } from "./kernels.js";
 import { readPanels, writePanels } from "./panels.js";
 import { WasmMemory } from "./wasm-memory.js";
-import { loadModule, type WasmExports, WorkerThreads } from "./wasm-threads.js";
 
-/** How many threads compute, and with which instructions. */
-export interface WasmKernelOptions {
-  /** Threads that compute, the calling one included. Default: the processor's, at most 8. */
-  threads?: number;
-  /** Fused multiply-add where the processor has it: faster, but reproducible on one kind of processor only. */
-  relaxedSimd?: boolean;
+/** What the wasm modules export; pointers and strides are in bytes. The sources in wasm/ say what each one does. */
+export type WasmExports = Record<string, (...numbers: number[]) => number>;
+
+/** Threads beside the calling one, which wait for work. */
+export interface WasmThreads {
+  close(): Promise<void>;
+}
+
+/** Where the kernels run on more than the calling thread. */
+export interface WasmKernelSettings {
+  name: string;
+  /** The calling one included. */
+  threads: number;
+  startThreads(memory: WebAssembly.Memory, exports: WasmExports): WasmThreads;
 }
 
 /** Memory below this belongs to the thread pool's own state. */
 const RESERVED_BYTES = 4096;
-
-/** Kernels in WebAssembly, with worker threads that wait for work until `close`. */
-export function createWasmKernels(options: WasmKernelOptions = {}): WasmKernels {
-  return new WasmKernels(options);
-}
 
 /** Every operation in WebAssembly SIMD, on as many threads as asked, with the same bits for any number of them. */
 export class WasmKernels extends CpuMemory implements Kernels {
@@ -46,18 +47,17 @@ export class WasmKernels extends CpuMemory implements Kernels {
   readonly threads: number;
   readonly #memory = new WasmMemory();
   readonly #wasm: WasmExports;
-  readonly #workers: WorkerThreads;
+  readonly #otherThreads: WasmThreads | undefined;
   readonly #gemmScratchBytes: number;
   readonly #queryBlock: number;
   readonly #pagedBlock: number;
   #threadScratch = { offset: 0, bytes: 0 };
 
-  constructor(options: WasmKernelOptions) {
+  /** `module` is one of the kernels-*.wasm; without settings it runs on the calling thread alone. */
+  constructor(module: WebAssembly.Module, settings?: WasmKernelSettings) {
     super(RESERVED_BYTES);
-    this.threads = threadCount(options.threads);
-    const variant = options.relaxedSimd ? "relaxed" : "plain";
-    this.name = `wasm-${variant}`;
-    const module = loadModule(variant);
+    this.name = settings?.name ?? "wasm-plain";
+    this.threads = settings?.threads ?? 1;
     const { memory } = this.#memory;
     const { exports } = new WebAssembly.Instance(module, { env: { memory } });
     const constant = (name: string) => (exports[name] as WebAssembly.Global).value as number;
@@ -66,7 +66,7 @@ export class WasmKernels extends CpuMemory implements Kernels {
     this.#queryBlock = constant("QUERY_BLOCK");
     this.#pagedBlock = constant("PAGED_BLOCK");
     this.#needThreadScratch(1 << 20);
-    this.#workers = new WorkerThreads(module, memory, this.#wasm, this.threads - 1);
+    this.#otherThreads = settings?.startThreads(memory, this.#wasm);
   }
 
   /** Makes every thread's private memory at least `bytes` long. */
@@ -93,8 +93,8 @@ export class WasmKernels extends CpuMemory implements Kernels {
     return super.allocatedBytes - this.#threadScratch.bytes * this.threads;
   }
 
-  close(): Promise<void> {
-    return this.#workers.close();
+  async close(): Promise<void> {
+    await this.#otherThreads?.close();
   }
 
   protected writeOutput(matrix: Frozen, output: number, weights: Float32Array): void {
@@ -472,14 +472,6 @@ function rightSide(
   }
   if (k > 0) expectRows("b", { data: b, stride: ldb }, rows, cols);
   return [0, b.offset, transB ? 4 : 4 * ldb, transB ? 4 * ldb : 4];
-}
-
-function threadCount(asked: number | undefined): number {
-  if (asked === undefined) return Math.min(8, availableParallelism());
-  if (!Number.isInteger(asked) || asked < 1 || asked > 64) {
-    throw new RangeError(`threads must be a whole number from 1 to 64, got ${asked}`);
-  }
-  return asked;
 }
 
 function expect(name: string, buffer: F32 | I32, length: number): void {

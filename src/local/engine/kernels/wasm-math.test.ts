@@ -1,5 +1,6 @@
 import { describe, expect, it } from "vitest";
-import { loadModule, type WasmExports } from "./wasm-threads.js";
+import type { WasmExports } from "./wasm-kernels.js";
+import { loadModule } from "./wasm-kernels.node.js";
 
 const memory = new WebAssembly.Memory({ initial: 64, maximum: 65_536, shared: true });
 const wasm = new WebAssembly.Instance(loadModule("plain"), { env: { memory } })

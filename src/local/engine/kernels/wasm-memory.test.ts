@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { put, randomFloats } from "./test-support.js";
-import { createWasmKernels } from "./wasm-kernels.js";
+import { createWasmKernels } from "./wasm-kernels.node.js";
 
 describe("memory of the wasm kernels", () => {
   it("grows on demand without moving what is there, and zeroes what is used again", async () => {

@@ -19,7 +19,7 @@ import {
 } from "./engine.js";
 import { EngineCore } from "./engine-core.js";
 import { folderModel } from "./folder-model.node.js";
-import { createWasmKernels } from "./kernels/index.js";
+import { createWasmKernels } from "./kernels/wasm-kernels.node.js";
 import { isGpuInstalled, openMachineGpu } from "./kernels/webgpu/dawn.node.js";
 import { createWebGpuKernels } from "./kernels/webgpu/webgpu-kernels.js";
 import { LastingEngine } from "./lasting-engine.js";
@@ -96,9 +96,9 @@ export function modelCheck(device: DeviceSetting = "auto"): (config: unknown, na
 
 /** Run from sources (in tests), the worker is the compiled one; it has to be built first. */
 function workerFile(): string {
-  const here = new URL("./engine-worker.js", import.meta.url);
+  const here = new URL("./engine-worker.node.js", import.meta.url);
   if (existsSync(here)) return fileURLToPath(here);
-  const compiled = new URL("../../../dist/local/engine/engine-worker.js", import.meta.url);
+  const compiled = new URL("../../../dist/local/engine/engine-worker.node.js", import.meta.url);
   if (existsSync(compiled)) return fileURLToPath(compiled);
   throw new Error(
     "the engine's worker is not compiled: run `npm run build`, or start the engine with inThread",

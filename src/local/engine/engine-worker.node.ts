@@ -1,6 +1,6 @@
 import { parentPort, workerData } from "node:worker_threads";
 import type { EngineOptions, ReplaceableEngine, SampledToken } from "./engine.js";
-import { createEngineCore } from "./start-engine.js";
+import { createEngineCore } from "./start-engine.node.js";
 import { type EngineAnswer, type EngineRequest, packError, transferables } from "./worker-messages.js";
 
 const port = parentPort;

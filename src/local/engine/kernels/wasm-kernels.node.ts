@@ -1,12 +1,39 @@
 import { readFileSync } from "node:fs";
+import { availableParallelism } from "node:os";
 import { setFlagsFromString } from "node:v8";
 import { Worker } from "node:worker_threads";
+import { type WasmExports, WasmKernels, type WasmThreads } from "./wasm-kernels.js";
 
-/** What the wasm modules export; pointers and strides are in bytes. The sources in wasm/ say what each one does. */
-export type WasmExports = Record<string, (...numbers: number[]) => number>;
+/** How many threads compute, and with which instructions. */
+export interface WasmKernelOptions {
+  /** Threads that compute, the calling one included. Default: the processor's, at most 8. */
+  threads?: number;
+  /** Fused multiply-add where the processor has it: faster, but reproducible on one kind of processor only. */
+  relaxedSimd?: boolean;
+}
+
+/** Kernels in WebAssembly, with worker threads that wait for work until `close`. */
+export function createWasmKernels(options: WasmKernelOptions = {}): WasmKernels {
+  const threads = threadCount(options.threads);
+  const variant = options.relaxedSimd ? "relaxed" : "plain";
+  const module = loadModule(variant);
+  return new WasmKernels(module, {
+    name: `wasm-${variant}`,
+    threads,
+    startThreads: (memory, exports) => new WorkerThreads(module, memory, exports, threads - 1),
+  });
+}
+
+function threadCount(asked: number | undefined): number {
+  if (asked === undefined) return Math.min(8, availableParallelism());
+  if (!Number.isInteger(asked) || asked < 1 || asked > 64) {
+    throw new RangeError(`threads must be a whole number from 1 to 64, got ${asked}`);
+  }
+  return asked;
+}
 
 /** With separate or fused multiply-add. */
-export type KernelVariant = "plain" | "relaxed";
+type KernelVariant = "plain" | "relaxed";
 
 const COMPILED_MODULES = new Map<KernelVariant, WebAssembly.Module>();
 
@@ -36,7 +63,7 @@ try {
 `;
 
 /** Threads that take chunks of jobs; they never keep the process alive. */
-export class WorkerThreads {
+class WorkerThreads implements WasmThreads {
   readonly #workers: Worker[] = [];
   readonly #exports: WasmExports;
 
