@@ -3,7 +3,7 @@
 // with one JSON line. Needs a build; runs on the machine's card, or on SwiftShader where VK_DRIVER_FILES names it.
 import { parseArgs } from "node:util";
 import { EngineCore } from "../dist/local/engine/engine-core.js";
-import { createWasmKernels } from "../dist/local/engine/kernels/index.js";
+import { createWasmKernels } from "../dist/local/engine/kernels/wasm-kernels.node.js";
 import { openMachineGpu } from "../dist/local/engine/kernels/webgpu/dawn.node.js";
 import { createWebGpuKernels } from "../dist/local/engine/kernels/webgpu/webgpu-kernels.js";
 import { fuzzCase } from "./fuzz-gpu/case.mjs";
