@@ -1,7 +1,7 @@
 import { access, readFile, stat } from "node:fs/promises";
 import { basename, join, resolve } from "node:path";
 import { defaultModel, type LocalModel } from "./default-model.js";
-import { shardsOf } from "./engine/model/model-folder.node.js";
+import { readShards } from "./engine/model/model-folder.node.js";
 import { downloadModel, type HubModelOptions, modelCacheFolder } from "./hub-model.js";
 
 /** A folder with a name of its own, a folder, or a Hugging Face id (`org/model`, also `org/model@revision`). */
@@ -58,5 +58,5 @@ async function cachedSnapshot(name: string, revision: string): Promise<string | 
 
 async function weightFiles(folder: string): Promise<string[]> {
   const index = join(folder, "model.safetensors.index.json");
-  return (await isFile(index)) ? shardsOf(index) : ["model.safetensors"];
+  return (await isFile(index)) ? readShards(index) : ["model.safetensors"];
 }

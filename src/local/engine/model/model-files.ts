@@ -1,4 +1,6 @@
+import { z } from "zod";
 import { parseHeader, type SafetensorsDtype } from "../../../checkpoints/safetensors.js";
+import { EngineInputError } from "../engine.js";
 import type { StoredTensor } from "../kernels/kernels.js";
 
 /** A model's files, opened: tensors are read one at a time, so that the whole model is never in the process's memory. */
@@ -15,8 +17,8 @@ export interface ModelFiles {
   close(): void;
 }
 
-/** What a page has fetched of a model. */
-export interface FetchedModel {
+/** A model's files in memory. */
+export interface ModelBytes {
   path: string;
   config: unknown;
   generationConfig?: unknown;
@@ -24,8 +26,20 @@ export interface FetchedModel {
   weights: readonly Uint8Array[];
 }
 
+const SHARD_INDEX = z.object({ weight_map: z.record(z.string(), z.string()) });
+
+/** The files that the `model.safetensors.index.json` at `where` names; all of them lie beside it. */
+export function shardsOf(json: unknown, where: string): string[] {
+  const parsed = SHARD_INDEX.safeParse(json);
+  if (!parsed.success) throw new EngineInputError(`${where}: ${z.prettifyError(parsed.error)}`);
+  const files = [...new Set(Object.values(parsed.data.weight_map))].sort();
+  const outside = files.find((file) => /[/\\]/.test(file));
+  if (outside) throw new EngineInputError(`${where} names a file outside its folder: ${outside}`);
+  return files;
+}
+
 /** The files of a model whose bytes are in memory. */
-export function modelFilesOf({ weights, ...model }: FetchedModel): ModelFiles {
+export function modelFilesOf({ weights, ...model }: ModelBytes): ModelFiles {
   const tensors = new Map<string, StoredTensor>();
   for (const bytes of weights) {
     const header = parseHeader(bytes.subarray(0, 8), bytes.byteLength, (length) =>

@@ -1,10 +1,9 @@
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
-import { z } from "zod";
 import type { SafetensorsEntry } from "../../../checkpoints/safetensors.js";
 import { SafetensorsFile } from "../../../checkpoints/safetensors-file.node.js";
 import { EngineInputError } from "../engine.js";
-import type { ModelFiles } from "./model-files.js";
+import { type ModelFiles, shardsOf } from "./model-files.js";
 
 /** The files of a Hugging Face folder. */
 export function openModelFolder(folder: string): ModelFiles {
@@ -44,30 +43,21 @@ export function openModelFolder(folder: string): ModelFiles {
 
 function weightFiles(folder: string): string[] {
   const index = join(folder, "model.safetensors.index.json");
-  if (existsSync(index)) {
-    const files = shardsOf(index);
-    const outside = files.find((file) => /[/\\]/.test(file));
-    if (outside) throw new EngineInputError(`${index} names a file outside its folder: ${outside}`);
-    return files.sort();
-  }
+  if (existsSync(index)) return readShards(index);
   const files = readdirSync(folder).filter((file) => file.endsWith(".safetensors"));
   if (files.length === 0) throw new EngineInputError(`${folder} has no .safetensors files`);
   return files.includes("model.safetensors") ? ["model.safetensors"] : files.sort();
 }
 
-const SHARD_INDEX = z.object({ weight_map: z.record(z.string(), z.string()) });
-
-/** The files that a `model.safetensors.index.json` names. */
-export function shardsOf(index: string): string[] {
+/** The files that a folder's `model.safetensors.index.json` names. */
+export function readShards(index: string): string[] {
   let json: unknown;
   try {
     json = JSON.parse(readFileSync(index, "utf8"));
   } catch {
     throw new EngineInputError(`${index} is not JSON`);
   }
-  const parsed = SHARD_INDEX.safeParse(json);
-  if (!parsed.success) throw new EngineInputError(`${index}: ${z.prettifyError(parsed.error)}`);
-  return [...new Set(Object.values(parsed.data.weight_map))];
+  return shardsOf(json, index);
 }
 
 function readJson(path: string): unknown {
