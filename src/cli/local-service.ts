@@ -34,7 +34,7 @@ export async function openService(
     return { service, baseModel, shown: namedServer(context), [Symbol.asyncDispose]: async () => {} };
   }
   const { defaultModel } = await import("../local/default-model.js");
-  const { modelCheck } = await import("../local/engine/index.js");
+  const { modelCheck } = await import("../local/engine/start-engine.node.js");
   const { startLocalBackend } = await import("../local/start.js");
   const { findModel } = await import("./commands/find-model.js");
   const { ServiceClient } = await import("tinkerts");

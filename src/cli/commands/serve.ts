@@ -83,7 +83,7 @@ async function serve(
 ): Promise<void> {
   const { stdout } = context;
   const { isLoopback } = await import("../../local/start.js");
-  const { modelCheck } = await import("../../local/engine/index.js");
+  const { modelCheck } = await import("../../local/engine/start-engine.node.js");
   const { createDashboard } = await import("../../dashboard/index.js");
   if (apiKeys.length === 0 && !isLoopback(host)) {
     throw new UsageError(
