@@ -19,6 +19,7 @@ const ENTRIES = {
   autograd: "training/autograd/index.ts",
   checkpoints: "checkpoints/index.ts",
   cookbook: "cookbook/index.ts",
+  engine: "local/engine/index.ts",
   jax: "training/jax.ts",
   local: "local/index.ts",
   renderers: "renderers/index.ts",

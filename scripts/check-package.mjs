@@ -58,7 +58,7 @@ const installed = JSON.parse(readFileSync(join(folder, "node_modules/tinkerts/pa
 const unaddressed = ADDRESSES.filter((field) => installed[field] === undefined);
 if (process.argv.includes("--publish") && unaddressed.length > 0)
   fail(`fill in ${unaddressed.join(", ")} in package.json before publishing`);
-const entries = Object.keys(installed.exports).filter((entry) => !entry.endsWith(".json"));
+const entries = Object.keys(installed.exports).filter((entry) => !/\.(?:json|wasm)$/.test(entry));
 
 // Node loads ES modules through require() from 20.19 on; before that, behind a flag.
 const [major, minor] = process.versions.node.split(".").map(Number);
@@ -98,7 +98,7 @@ compileWith(folder, "use.ts", ...node10);
 // A page has neither Node's types nor the newest library.
 writeFileSync(
   join(folder, "page.ts"),
-  'import { ServiceClient } from "tinkerts"; console.log(ServiceClient);\n',
+  'import { ServiceClient } from "tinkerts"; import { createEngine } from "tinkerts/engine"; console.log(ServiceClient, createEngine);\n',
 );
 const browser = ["--module", "esnext", "--moduleResolution", "bundler", "--lib", "es2022,dom,dom.iterable"];
 compileWith(root, "page.ts", ...browser, "--typeRoots", join(folder, "none"));

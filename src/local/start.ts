@@ -9,7 +9,7 @@ import { type Clock, systemClock } from "../transport/clock.js";
 import type { Logger } from "../transport/logger.js";
 import type { ClientConfig } from "../wire/records/session-types.js";
 import { defaultModel } from "./default-model.js";
-import type { DeviceSetting, Engine, EngineDevice, GpuPrecision } from "./engine/index.js";
+import type { DeviceSetting, Engine, EngineDevice, GpuPrecision } from "./engine/engine.js";
 import { modelCheck, startEngine } from "./engine/start-engine.node.js";
 import type { HubModelOptions } from "./hub-model.js";
 import { type ModelSource, resolveModel } from "./model-source.js";

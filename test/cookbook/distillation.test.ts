@@ -2,8 +2,7 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { pigLatin } from "../../src/cli/quickstart/pig-latin.js";
-import { trainingWords } from "../../src/cli/quickstart/words.js";
+import { pigLatin, trainingWords } from "../../src/cli/quickstart/words.js";
 import {
   conversations,
   datumFromExample,

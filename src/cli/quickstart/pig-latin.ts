@@ -5,18 +5,12 @@ import { RunLog } from "tinkerts/run-log";
 import { loadTokenizer } from "tinkerts/tokenizers";
 import { createDisplay, percent } from "./display.js";
 import { seededRandom, shuffled } from "./random.js";
-import { heldOutWords, trainingWords } from "./words.js";
+import { heldOutWords, pigLatin, trainingWords } from "./words.js";
 
 const baseModel = "tinkerts/nano";
 const tokenizer = await loadTokenizer(baseModel);
 
 const question = (word: string) => `English: ${word}\nPig Latin:`;
-
-/** The consonants a word begins with move to its end; "qu" counts as one, and a word without any gets a "w". */
-export function pigLatin(word: string): string {
-  const start = /^(?:[^aeiouyq]*qu|y(?=[aeiou])|[^aeiouy]*)/.exec(word)?.[0] ?? "";
-  return `${word.slice(start.length)}-${start || "w"}ay`;
-}
 
 /** One example. The model reads all of it and learns the answer only: the question's tokens weigh nothing. */
 function example(word: string) {

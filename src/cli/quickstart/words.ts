@@ -7,6 +7,12 @@
 
 const list = (text: string) => text.trim().split(/\s+/);
 
+/** The consonants a word begins with move to its end; "qu" counts as one, and a word without any gets a "w". */
+export function pigLatin(word: string): string {
+  const start = /^(?:[^aeiouyq]*qu|y(?=[aeiou])|[^aeiouy]*)/.exec(word)?.[0] ?? "";
+  return `${word.slice(start.length)}-${start || "w"}ay`;
+}
+
 /** For the test: they are not among the words to train on. */
 export const heldOutWords: readonly string[] = list(`
   accurate aid alarm along barrel beast birthday bite bizarre book boot boredom break built call carrier
