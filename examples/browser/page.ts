@@ -59,11 +59,11 @@ function showProgress({ step, lossPerWord, tokensPerSecond }: Progress): void {
 }
 
 function showAnswers(column: "before" | "after", answers: readonly Answer[]): void {
-  if (column === "before") answerRows.replaceChildren(...answers.slice(0, SHOWN_ANSWERS).map(answerRow));
-  const index = column === "before" ? 1 : 2;
-  answers.slice(0, SHOWN_ANSWERS).forEach((answer, row) => {
-    answerRows.rows[row]!.cells[index]!.replaceChildren(...verdict(answer));
-  });
+  const every = Math.ceil(answers.length / SHOWN_ANSWERS);
+  const shown = answers.filter((_, index) => index % every === 0);
+  if (column === "before") answerRows.replaceChildren(...shown.map(answerRow));
+  for (const [row, answer] of shown.entries())
+    answerRows.rows[row]!.cells[column === "before" ? 1 : 2]!.replaceChildren(...verdict(answer));
   const right = answers.filter(({ isRight }) => isRight).length;
   show(`right-${column}`, `${right} of ${answers.length}`);
 }
@@ -91,7 +91,7 @@ function hear(news: News): void {
   switch (news.kind) {
     case "opened":
       show("device-name", news.device.name);
-      show("device-note", news.device.note ?? "");
+      show("device-note", news.device.note === undefined ? "" : `(${news.device.note})`);
       show("status", `Ready: tinkerts/nano, ${(news.parameters / 1e6).toFixed(1)} million parameters.`);
       setBusy(false);
       return;
