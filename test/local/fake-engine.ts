@@ -45,13 +45,16 @@ export class FakeEngine implements Engine {
   isClosed = false;
   #gate: Promise<void> = Promise.resolve();
   #open: () => void = () => {};
+  #break: (error: Error) => void = () => {};
   readonly #cancelled = new Map<string, (error: Error) => void>();
 
   /** Makes every following call wait until `open`. */
   hold(): void {
-    this.#gate = new Promise((resolve) => {
+    this.#gate = new Promise((resolve, reject) => {
       this.#open = resolve;
+      this.#break = reject;
     });
+    this.#gate.catch(() => undefined);
   }
 
   open(): void {
@@ -72,10 +75,13 @@ export class FakeEngine implements Engine {
     this.#onLost.push(listener);
   }
 
-  /** Takes all adapters along; whoever waits at the gate is told afterwards. */
+  /** As an engine that is lost and at once replaced: all adapters are gone, and whoever waits at the gate is told. */
   lose(why: string): void {
     this.adapters.clear();
-    for (const listener of this.#onLost) listener(new EngineLostError(why));
+    const error = new EngineLostError(why, "Begin again.");
+    for (const listener of this.#onLost) listener(error);
+    this.#break(error);
+    this.#gate = Promise.resolve();
   }
 
   async createAdapter(adapterId: string, baseModel: string, lora: LoraSettings): Promise<void> {

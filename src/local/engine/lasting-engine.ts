@@ -160,16 +160,17 @@ export class LastingEngine implements Engine {
   }
 
   /** Whoever waits is told, and a new engine is started. */
-  #lose(running: Running, { message }: EngineLostError): EngineLostError {
+  #lose(running: Running, { reason }: EngineLostError): EngineLostError {
     if (running.lostBecause) return running.lostBecause;
     const error = new EngineLostError(
-      `${message}. The engine starts anew: what was saved is safe, runs with work that was not go on from their last checkpoint, and anything else can be asked for again.`,
+      reason,
+      "The engine starts anew: what was saved is safe, runs with work that was not go on from their last checkpoint, and anything else can be asked for again.",
     );
     running.lostBecause = error;
     running.lose(error);
     if (this.#running === running && !this.#isClosed) {
       this.#loss = error;
-      this.#ready = this.#startAnew(running, message);
+      this.#ready = this.#startAnew(running, reason);
       for (const listener of this.#onLost) listener(error);
     }
     return error;
@@ -191,7 +192,8 @@ export class LastingEngine implements Engine {
       this.#startedAt = this.#startedAt.filter((time) => now - time < STARTS_WITHIN_MS);
       if (this.#startedAt.length >= MAX_STARTS) {
         this.#gone = new EngineLostError(
-          `The engine is gone and was started ${MAX_STARTS} times in vain, the last time because: ${reason}. Saved checkpoints are safe: start the server again, on the CPU (device cpu) where the graphics card is the trouble.`,
+          `The engine is gone for good, after ${MAX_STARTS} new starts: ${reason}`,
+          "What was saved is safe: start the server again, on the CPU (device cpu) where the graphics card is the trouble.",
         );
         return;
       }

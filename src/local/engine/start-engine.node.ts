@@ -183,7 +183,7 @@ export function startWorker(options: EngineOptions): Promise<ReplaceableEngine> 
           resolve(engine);
           return;
         case "lost":
-          lose(unpackError(answer.error));
+          lose(new EngineLostError(answer.error.message));
           return;
         case "failed":
           reject(unpackError(answer.error));

@@ -19,7 +19,7 @@ import { addOpenAiRoutes } from "./chat/openai-routes.js";
 import { textModels } from "./chat/text-models.js";
 import { addCopyRoute } from "./checkpoints/copy-route.js";
 import { addDownloadRoutes } from "./checkpoints/download-routes.js";
-import { tinkerPath } from "./checkpoints/find-checkpoint.js";
+import { readCheckpoint, tinkerPath } from "./checkpoints/find-checkpoint.js";
 import { addRunRoutes } from "./checkpoints/run-routes.js";
 import { addTokenizerRoute } from "./checkpoints/tokenizer-route.js";
 import { addFutureRoutes } from "./futures/future-routes.js";
@@ -33,7 +33,13 @@ import { addSamplingRoutes } from "./sampling/sampling-routes.js";
 import { SamplingSessions } from "./sampling/sampling-sessions.js";
 import { addStreamRoute } from "./sampling/stream-route.js";
 import { LiveModels } from "./sessions/live-models.js";
-import { type LiveSession, LiveSessions, sessionIdOf } from "./sessions/live-sessions.js";
+import {
+  type LiveModel,
+  type LiveSession,
+  LiveSessions,
+  type StateSource,
+  sessionIdOf,
+} from "./sessions/live-sessions.js";
 import { addSessionRoutes } from "./sessions/session-routes.js";
 import { addTrainingRoutes } from "./training/training-routes.js";
 import { addWeightsRoutes } from "./training/weights-routes.js";
@@ -97,12 +103,25 @@ export async function createServer(options: ServerOptions): Promise<Server> {
     onEnd: (session, failure) => endSession(session, failure),
   });
   const activity = new Activity(clock);
-  const models = new LiveModels({ sessions, store, clock, futures, limits, activity });
+  const restore = async (model: LiveModel, source: StateSource) => {
+    if (source.type === "created")
+      return engine.createAdapter(model.adapterId, model.info.name, model.run.lora);
+    const state = await readCheckpoint(store, source.record);
+    return engine.importAdapter(model.adapterId, model.info.name, state, { optimizer: source.optimizer });
+  };
+  const models = new LiveModels({ sessions, store, clock, futures, limits, activity, restore });
   const adapters = new AdapterPool(engine, spillFolder, limits.loadedSamplers);
   const samplingSessions = new SamplingSessions({ store, clock, limits, sessions, adapters });
   const timeoutMs = options.sessionTimeoutMs;
   const sampleRuns = new SampleRuns({ engine, store, clock, futures, limits, adapters, timeoutMs, activity });
   const audit = auditTrail(store.audit, clock);
+  engine.onLost((error) => {
+    logger.error(error.message);
+    adapters.lose();
+    models.lose(error.reason).catch((failure: unknown) => {
+      logger.error(`A run that lost its work could not be marked: ${String(failure)}`);
+    });
+  });
 
   /** The engine frees a model behind what it is doing; a server that is being closed does not wait for that. */
   async function endSession(session: LiveSession, failure: Failure): Promise<void> {

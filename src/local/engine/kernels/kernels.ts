@@ -383,9 +383,16 @@ export interface Kernels {
   close(): Promise<void>;
 }
 
-/** What computed is gone, and the adapters with it; the message says why. */
+/** What computed is gone, and the adapters with it. */
 export class EngineLostError extends Error {
   override name = "EngineLostError";
+  /** Why, without what follows from it. */
+  readonly reason: string;
+
+  constructor(reason: string, consequence?: string) {
+    super(consequence === undefined ? reason : `${reason}. ${consequence}`);
+    this.reason = reason;
+  }
 }
 
 /** Part of a buffer; stays valid as long as the buffer does. */

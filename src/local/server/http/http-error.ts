@@ -1,7 +1,7 @@
 import type { ContentfulStatusCode } from "hono/utils/http-status";
 import { ValidationError } from "../../../errors.js";
 import { inWireWords } from "../../../wire/endpoints/field-names.js";
-import { CancelledError, EngineInputError } from "../../engine/engine.js";
+import { CancelledError, EngineInputError, EngineLostError } from "../../engine/engine.js";
 import { NameTakenError } from "../../store/checkpoint-store.js";
 import { whyUnwritable } from "../../store/data-folder.js";
 
@@ -91,6 +91,7 @@ export function toHttpError(error: unknown): HttpError | undefined {
   if (error instanceof ValidationError) return fieldError(error, "body");
   if (isNamed(error, "EngineInputError", EngineInputError))
     return new HttpError(422, inWireWords(error.message));
+  if (isNamed(error, "EngineLostError", EngineLostError)) return new HttpError(503, error.message);
   if (error instanceof NameTakenError) return conflict(error.message);
   const reason = whyUnwritable(error);
   if (reason === undefined) return undefined;

@@ -15,6 +15,8 @@ interface Loaded {
   readonly ready: Promise<void>;
   /** Set for weights that exist nowhere but here. */
   readonly isUnnamed: boolean;
+  /** Which engine has them, counted from the first. */
+  readonly engineNumber: number;
   users: number;
   isDropped: boolean;
 }
@@ -31,6 +33,7 @@ export class AdapterPool {
   readonly #loaded = new Map<string, Loaded>();
   readonly #spilled = new Map<string, { baseModel: string; folder: string; written: Promise<void> }>();
   #nextId = 0;
+  #engineNumber = 0;
 
   constructor(engine: Engine, spillFolder: string, maxLoaded: number) {
     this.#engine = engine;
@@ -47,6 +50,7 @@ export class AdapterPool {
       baseModel,
       ready: Promise.resolve(),
       isUnnamed: true,
+      engineNumber: this.#engineNumber,
       users: 0,
       isDropped: false,
     });
@@ -88,6 +92,12 @@ export class AdapterPool {
     };
   }
 
+  /** The engine was lost: what has a checkpoint or was spilled is loaded again when it is used, the rest is gone. */
+  lose(): void {
+    this.#engineNumber += 1;
+    this.#loaded.clear();
+  }
+
   /** Forgets the weights, at once or when the last sample that uses them has ended. */
   async drop(key: string): Promise<void> {
     const entry = this.#loaded.get(key);
@@ -117,6 +127,7 @@ export class AdapterPool {
       baseModel,
       ready: load(),
       isUnnamed: spilled !== undefined,
+      engineNumber: this.#engineNumber,
       users: 0,
       isDropped: false,
     };
@@ -153,7 +164,7 @@ export class AdapterPool {
     const isWanted = this.#spilled.get(key) === spilled;
     if (isWanted) {
       this.#spilled.delete(key);
-      this.#loaded.set(key, entry);
+      if (entry.engineNumber === this.#engineNumber) this.#loaded.set(key, entry);
     } else await this.#remove(entry);
     await removeFolder(spilled.folder);
   }

@@ -247,7 +247,12 @@ export class SampleRuns {
       }
       case "unnamed":
         return adapters.acquire(weights.key, call.baseModel, () =>
-          Promise.reject(new HttpError(410, "The sampler's weights are gone.")),
+          Promise.reject(
+            new HttpError(
+              410,
+              "The sampler's weights are gone: they had no name, and the engine that held them was lost. Save weights under a name to keep them.",
+            ),
+          ),
         );
       default:
         return weights satisfies never;

@@ -1,7 +1,7 @@
 import type { Clock } from "../../../transport/clock.js";
 import type { UntypedFuture } from "../../../wire/endpoints/endpoint.js";
 import { readRequestNumber } from "../../../wire/endpoints/training.js";
-import type { BaseModelInfo, LoraSettings } from "../../engine/engine.js";
+import { type BaseModelInfo, EngineLostError, type LoraSettings } from "../../engine/engine.js";
 import type { RunRecord } from "../../store/run-store.js";
 import type { Store } from "../../store/store.js";
 import type { Activity } from "../activity.js";
@@ -16,7 +16,7 @@ import { conflict, describeFailure, HttpError } from "../http/http-error.js";
 import type { Limits } from "../http/limits.js";
 import type { Identity, Route } from "../http/route.js";
 import { fingerprintJson } from "./fingerprint.js";
-import type { LiveModel, LiveSession, LiveSessions } from "./live-sessions.js";
+import type { LiveModel, LiveSession, LiveSessions, StateSource } from "./live-sessions.js";
 import { type TrainingBacklog, TurnQueue } from "./turn-queue.js";
 
 /** What the models need of the server. */
@@ -27,6 +27,8 @@ export interface LiveModelsOptions {
   readonly futures: FutureStore;
   readonly limits: Limits;
   readonly activity: Activity;
+  /** Makes a model's adapter again, in an engine that has none. */
+  readonly restore: (model: LiveModel, source: StateSource) => Promise<void>;
 }
 
 /** What a new model is made from. */
@@ -75,6 +77,7 @@ export class LiveModels {
       execute: async () => {
         try {
           const result = await create(model);
+          model.isAdapterLost = false;
           await this.#options.store.runs.save(model.run);
           this.#options.activity.created(model.run, session.record);
           return outcomeOf(endpoint, result);
@@ -123,7 +126,16 @@ export class LiveModels {
       backlog: this.#backlog,
       isPaused: () => session.absence !== undefined,
     });
-    const model: LiveModel = { run, adapterId: `model-${modelId}`, info, turns, session };
+    const model: LiveModel = {
+      run,
+      adapterId: `model-${modelId}`,
+      info,
+      turns,
+      session,
+      source: { type: "created" },
+      hasGradients: false,
+      isAdapterLost: false,
+    };
     session.models.set(modelId, model);
     return model;
   }
@@ -138,6 +150,7 @@ export class LiveModels {
   ): UntypedFuture {
     const { requestId } = this.#submit(model, endpoint, request, options, async () => {
       refuseCorrupted(model);
+      await this.#restore(model);
       return execute();
     });
     return { requestId, modelId: model.run.id };
@@ -185,12 +198,37 @@ export class LiveModels {
     endpoint: { readonly path: string },
     change: () => Promise<T>,
   ): Promise<T> {
+    const { source } = model;
+    model.source = undefined;
     try {
       return await change();
     } catch (error) {
       const failure = describeFailure(error);
       if (failure.category === "server")
         await this.markCorrupted(model, `${nameOf(endpoint)} failed: ${failure.error}`);
+      // It was refused before it had changed anything.
+      else model.source = source;
+      throw error;
+    }
+  }
+
+  /** The engine is lost, with all adapters: what is in no checkpoint is gone, the rest is loaded again when it is used. */
+  async lose(why: string): Promise<void> {
+    const marked = [...this.#options.sessions.models()].map(async (model) => {
+      if (model.source === undefined) await this.markCorrupted(model, why);
+      else model.isAdapterLost = true;
+    });
+    await Promise.all(marked);
+  }
+
+  async #restore(model: LiveModel): Promise<void> {
+    if (!model.isAdapterLost || model.source === undefined) return;
+    try {
+      await this.#options.restore(model, model.source);
+      model.isAdapterLost = false;
+    } catch (error) {
+      if (!(error instanceof EngineLostError))
+        await this.markCorrupted(model, `its engine was lost: ${describeFailure(error).error}`);
       throw error;
     }
   }

@@ -1,6 +1,7 @@
 import { randomUUID } from "node:crypto";
 import type { Clock } from "../../../transport/clock.js";
 import type { BaseModelInfo } from "../../engine/engine.js";
+import type { CheckpointRecord } from "../../store/checkpoint-store.js";
 import type { RunRecord } from "../../store/run-store.js";
 import type { SessionRecord } from "../../store/session-store.js";
 import type { Store } from "../../store/store.js";
@@ -11,6 +12,11 @@ import { type Identity, mayAccess } from "../http/route.js";
 import { TraceLog } from "./trace-log.js";
 import type { TurnQueue } from "./turn-queue.js";
 
+/** Where a model's state can be had again, to the last bit. */
+export type StateSource =
+  | { readonly type: "created" }
+  | { readonly type: "checkpoint"; readonly record: CheckpointRecord; readonly optimizer: boolean };
+
 /** A model being trained: its run, its place in the engine, and its requests. */
 export interface LiveModel {
   readonly run: RunRecord;
@@ -18,6 +24,12 @@ export interface LiveModel {
   readonly info: BaseModelInfo;
   readonly turns: TurnQueue;
   readonly session: LiveSession;
+  /** Absent while it has been changed since. */
+  source: StateSource | undefined;
+  /** Gathered since the last step; no checkpoint has them. */
+  hasGradients: boolean;
+  /** Its adapter went with an engine that was lost: the next request has it made again. */
+  isAdapterLost: boolean;
   /** Set once a failure has left its weights in no state that anybody asked for. */
   corruptedBecause?: string;
 }
@@ -139,9 +151,13 @@ export class LiveSessions {
   /** Requests of all models that are being executed or wait. */
   get trainingRequests(): number {
     let sum = 0;
-    for (const { models } of this.#live.values())
-      for (const { turns } of models.values()) sum += turns.length;
+    for (const { turns } of this.models()) sum += turns.length;
     return sum;
+  }
+
+  /** Of all sessions. */
+  *models(): Generator<LiveModel> {
+    for (const { models } of this.#live.values()) yield* models.values();
   }
 
   /** Over, but what it held is not free yet, nor its trace written. */

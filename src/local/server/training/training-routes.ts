@@ -141,6 +141,7 @@ export function addTrainingRoutes(app: App, route: Route, services: TrainingServ
       const run = () =>
         engine.forwardBackward({ adapterId, data: batch.data, lossFn, lossFnConfig, forwardOnly });
       const { logprobs, metrics } = await (forwardOnly ? run() : models.changing(model, endpoint, run));
+      model.hasGradients ||= !forwardOnly;
       store.usage.add(clock.wallNow(), {
         owner: model.run.owner,
         sessionId: model.session.record.id,
@@ -175,6 +176,7 @@ export function addTrainingRoutes(app: App, route: Route, services: TrainingServ
       const step = await models.changing(model, endpoints.optimStep, () =>
         engine.optimStep(model.adapterId, adam),
       );
+      model.hasGradients = false;
       const metrics = convertKeys(step.metrics, "snake");
       await checkFinite(models, model, metrics);
       activity.stepped(model.run.id);

@@ -102,6 +102,8 @@ export function addWeightsRoutes(route: Route, services: WeightsServices): void 
         { run, kind, name, expiresAt, userMetadata, overwrite },
         { type: "state", state },
       );
+      if (record.hasOptimizer && !model.hasGradients)
+        model.source = { type: "checkpoint", record, optimizer: true };
       store.usage.add(clock.wallNow(), {
         owner: run.owner,
         sessionId: model.session.record.id,
@@ -199,6 +201,8 @@ export function addWeightsRoutes(route: Route, services: WeightsServices): void 
     }
     const state = await readCheckpoint(store, record);
     await engine.importAdapter(model.adapterId, model.info.name, state, { optimizer: withOptimizer });
+    model.source = { type: "checkpoint", record, optimizer: withOptimizer };
+    model.hasGradients = false;
     await audit(identity, "checkpoints.loaded", { modelId: model.run.id, tinkerPath: path });
     return { path, modelId: model.run.id };
   }
