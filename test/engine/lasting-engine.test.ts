@@ -1,8 +1,15 @@
 import { existsSync } from "node:fs";
+import type { Worker } from "node:worker_threads";
 import { afterEach, describe, expect, it } from "vitest";
-import type { Engine, ReplaceableEngine } from "../../src/local/engine/engine.js";
+import {
+  type Engine,
+  EngineLostError,
+  type OnLost,
+  type ReplaceableEngine,
+} from "../../src/local/engine/engine.js";
 import { LastingEngine } from "../../src/local/engine/lasting-engine.js";
 import { createEngineCore, startWorker } from "../../src/local/engine/start-engine.node.js";
+import { systemClock } from "../../src/transport/clock.js";
 import { FakeClock } from "../support/fake-clock.js";
 import { adam, crossEntropy, lora, randomTokens, sampleCall, trainingData } from "./engines.js";
 import { fixture } from "./golden.js";
@@ -136,5 +143,104 @@ describe.each([
     await engine.close();
     for (const each of started)
       await expect(each.createAdapter("x", "qwen3", lora)).rejects.toThrow(/closed/);
+  });
+});
+
+describe("an engine that is lost", () => {
+  it.runIf(isCompiled)(
+    "with its thread is started anew; what waits hears why, and models compute as before",
+    async () => {
+      let thread: Worker | undefined;
+      const heard = (worker: Worker) => {
+        thread = worker;
+      };
+      process.on("worker", heard);
+      const engine = await LastingEngine.start(() => startWorker(options), systemClock);
+      process.off("worker", heard);
+      const losses: string[] = [];
+      engine.onLost(({ reason }) => losses.push(reason));
+      const sampled = sampleCall(randomTokens(20, 1), { seed: 5 });
+      const { sequences } = await engine.sample(sampled);
+      await engine.createAdapter("a", "qwen3", lora);
+      const endless = engine.sample(sampleCall(randomTokens(10, 1), { numSamples: 5000, maxTokens: 100 }));
+      const pass = engine.forwardBackward(crossEntropy("a", trainingData(2, 2)));
+      const outcomes = Promise.allSettled([endless, pass]);
+      await thread!.terminate();
+      for (const outcome of await outcomes) {
+        expect(outcome).toMatchObject({ status: "rejected", reason: { name: "EngineLostError" } });
+        const { message } = (outcome as PromiseRejectedResult).reason as Error;
+        expect(message).toMatch(/^The engine's thread ended with code 1\. The engine starts anew/);
+      }
+      expect(losses).toEqual(["The engine's thread ended with code 1"]);
+      expect((await engine.sample(sampled)).sequences).toEqual(sequences);
+      await expect(engine.optimStep("a", adam)).rejects.toThrow("there is no adapter a");
+      await engine.close();
+    },
+  );
+
+  /** Engines that can be lost one after the other, and starts that fail. */
+  async function losable() {
+    const clock = new FakeClock({ auto: true });
+    const world = { starts: 0, closed: 0, fails: false, lose: (_reason: string) => {} };
+    const engine = await LastingEngine.start(async () => {
+      world.starts += 1;
+      if (world.fails) throw new Error("no graphics card was found");
+      return {
+        device: async () => ({ kind: "gpu", name: "a card" }),
+        models: async () => [],
+        onLost: (listener: OnLost) => {
+          world.lose = (reason) => listener(new EngineLostError(reason));
+        },
+        optimStep: () => new Promise(() => {}),
+        close: async () => {
+          world.closed += 1;
+        },
+      } as unknown as ReplaceableEngine;
+    }, clock);
+    return { engine, clock, world };
+  }
+
+  it("is closed before a new one starts, which may take several tries", async () => {
+    const { engine, world, clock } = await losable();
+    const waiting = engine.optimStep("a", adam).catch((error: Error) => error.message);
+    await engine.models();
+    world.fails = true;
+    world.lose("The GPU was lost");
+    expect(await waiting).toMatch(/^The GPU was lost\. The engine starts anew/);
+    const later = engine.models();
+    while (world.starts < 3) await new Promise((resolve) => setImmediate(resolve));
+    world.fails = false;
+    expect(await later).toEqual([]);
+    expect(world.closed).toBe(1);
+    expect(clock.sleeps.length).toBeGreaterThan(0);
+    await engine.close();
+    expect(world.closed).toBe(2);
+  });
+
+  it("again and again is given up, and says so to every call", async () => {
+    const { engine, world, clock } = await losable();
+    for (let loss = 1; loss <= 3; loss += 1) {
+      world.lose(`loss ${loss}`);
+      expect(await engine.models()).toEqual([]);
+    }
+    world.lose("loss 4");
+    const gone =
+      /^The engine is gone for good, after 3 new starts: loss 4\. What was saved is safe: start the server again/;
+    await expect(engine.models()).rejects.toThrow(gone);
+    await expect(engine.optimStep("a", adam)).rejects.toThrow(gone);
+    expect(world.starts).toBe(4);
+    await engine.close();
+    expect(clock.sleeps).toEqual([]);
+  });
+
+  it("now and then is always started anew", async () => {
+    const { engine, world, clock } = await losable();
+    for (let loss = 1; loss <= 8; loss += 1) {
+      world.lose(`loss ${loss}`);
+      expect(await engine.models()).toEqual([]);
+      await clock.advance(4 * 60_000);
+    }
+    expect(world.starts).toBe(9);
+    await engine.close();
   });
 });

@@ -21,15 +21,13 @@ export interface GpuInfo {
   readonly maxBindingBytes: number;
 }
 
-/** An opened graphics card. */
-export interface GpuDevice {
+/** An opened graphics card; what kernels choose their ways by is at hand. */
+export interface GpuDevice extends Pick<GpuInfo, "isSoftware" | "subgroupSize"> {
   readonly device: GPUDevice;
   readonly info: GpuInfo;
   /** Bytes that may be used. */
   readonly memoryBytes: number;
   readonly precision: GpuPrecision;
-  /** Lanes of a subgroup; absent where there are no subgroups, or their size is not fixed. */
-  readonly subgroupSize: number | undefined;
   /** Held for as long as the device: where these are collected, Dawn ends the process in the middle of other work. */
   readonly keepAlive: readonly unknown[];
 }
@@ -112,7 +110,8 @@ export async function openGpuDevice(
   const keepAlive: unknown[] = [gpu, adapter];
   const memoryBytes = options.memoryBytes ?? (await budgetOf(gpu, info, options.machineBytes, keepAlive));
   const device = await answered(wanted);
-  return { device, info, memoryBytes, precision, subgroupSize: info.subgroupSize, keepAlive };
+  const { isSoftware, subgroupSize } = info;
+  return { device, info, isSoftware, subgroupSize, memoryBytes, precision, keepAlive };
 }
 
 /** Waits for a driver, but not for ever. */
