@@ -128,7 +128,7 @@ async function compare(title, candidates, run, figures) {
 const { heads, kvHeads, headDim } = SHAPE;
 const { maxComputeWorkgroupStorageSize, maxComputeInvocationsPerWorkgroup } = device.limits;
 console.log(
-  `${gpu.description}, ${maxComputeWorkgroupStorageSize} bytes of workgroup memory, ${maxComputeInvocationsPerWorkgroup} threads`,
+  `${gpu.info.name}, ${maxComputeWorkgroupStorageSize} bytes of workgroup memory, ${maxComputeInvocationsPerWorkgroup} threads`,
 );
 
 for (const [sequences, length] of values.only === "paged" ? [] : PACKED) {

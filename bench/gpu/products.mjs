@@ -221,7 +221,7 @@ if (!opened) throw new Error("there is no GPU");
 globalThis.keepAlive = opened;
 const kernels = createWebGpuKernels(opened);
 const { limits } = opened.device;
-console.log(`# ${opened.description}, ${limits.maxComputeWorkgroupStorageSize} bytes of workgroup memory`);
+console.log(`# ${opened.info.name}, ${limits.maxComputeWorkgroupStorageSize} bytes of workgroup memory`);
 
 const buffers = new Map();
 /** One zero-filled buffer for each name, as large as was ever asked for; values do not change the time. */

@@ -13,7 +13,7 @@ const { createWebGpuKernels } = await load("webgpu/webgpu-kernels.js");
 const gpu = await dawnGpu("exact");
 const device = gpu && (await openGpuDevice(gpu));
 if (!device) throw new Error("there is no GPU");
-console.log(device.description);
+console.log(device.info.name);
 const kernels = createWebGpuKernels(device);
 // Software is slow: there the sizes only show that everything runs.
 const shrink = device.info.isSoftware ? 64 : 1;

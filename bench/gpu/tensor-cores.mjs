@@ -111,7 +111,7 @@ async function measure() {
   const gpu = await openGpuDevice(await dawnGpu("fast"), { precision: "fast", memoryBytes: 2 ** 35 });
   const kernels = createWebGpuKernels(gpu);
   console.log(
-    `${gpu.description}, subgroups of ${gpu.subgroupSize}, ${gpu.device.limits.maxComputeWorkgroupStorageSize} bytes of workgroup memory`,
+    `${gpu.info.name}, subgroups of ${gpu.subgroupSize}, ${gpu.device.limits.maxComputeWorkgroupStorageSize} bytes of workgroup memory`,
   );
   console.log(
     "matrices",

@@ -34,6 +34,7 @@ port.on("message", (request: EngineRequest) => {
       (error: unknown) => send({ kind: "error", id, error: packError(error) }),
     )
     .then(() => {
-      if (method === "close") port.close();
+      // From within: a thread that is ended by another in the middle of a call into Dawn takes the process along.
+      if (method === "close") setImmediate(() => process.exit());
     });
 });

@@ -1,7 +1,6 @@
 import { randomInt } from "node:crypto";
 import { once } from "node:events";
 import { existsSync } from "node:fs";
-import { setTimeout } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { Worker } from "node:worker_threads";
 import { type Clock, systemClock } from "../../transport/clock.js";
@@ -32,9 +31,6 @@ import {
   transferables,
   unpackError,
 } from "./worker-messages.js";
-
-/** A worker that has closed its engine ends by itself, unless something holds it. */
-const MAX_EXIT_MS = 5_000;
 
 /**
  * Loads the models and starts the engine: in this thread with `inThread`, or in a worker thread, which gives memory back
@@ -170,9 +166,8 @@ export function startWorker(options: EngineOptions): Promise<ReplaceableEngine> 
       const exited = once(worker, "exit");
       await call("close");
       end(new Error("the engine was closed"));
-      // One that is ended in the middle of a call into Dawn takes the process with it.
-      if (device?.kind === "cpu") await worker.terminate();
-      else await Promise.race([exited, setTimeout(MAX_EXIT_MS, undefined, { ref: false })]);
+      worker.ref();
+      await exited;
     },
   };
   return new Promise((resolve, reject) => {
