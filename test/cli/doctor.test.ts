@@ -31,7 +31,12 @@ describe("tinkerts doctor", () => {
   afterEach(() => other?.close());
 
   /** Nothing of this machine's own settings counts. */
-  const bare = { TINKER_API_KEY: "", TINKER_BASE_URL: "", TINKER_CREDENTIAL_CMD: "" };
+  const bare = {
+    TINKER_API_KEY: "",
+    TINKER_BASE_URL: "",
+    TINKER_CREDENTIAL_CMD: "",
+    VK_DRIVER_FILES: "/nowhere",
+  };
   const doctor = (env: Record<string, string>, args: readonly string[] = []) =>
     run(["doctor", ...args], { env: { ...bare, HOME: home, TINKER_BASE_URL: backend.baseURL, ...env } });
   const statuses = ({ stdout }: { stdout: string }) =>
@@ -49,6 +54,11 @@ describe("tinkerts doctor", () => {
     expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
     expect(stdout.split("\n")).toEqual([
       `ok       Node     ${process.versions.node}`,
+      expect.stringMatching(/^ok {7}Machine {2}\w+ \w+, \d+ threads, \d+ GB of memory$/),
+      // Whether `webgpu` is installed or not: there is no driver.
+      expect.stringMatching(
+        /^skipped {2}GPU {6}(the package webgpu is not installed: npm install webgpu|no graphics card was found, or its driver .* is missing)$/,
+      ),
       "ok       API key  from TINKER_API_KEY",
       expect.stringMatching(/^ok {7}Server {3}http:\/\/127\.0\.0\.1:\d+ answered in \d+ ms$/),
       "ok       Clock    the same as the server's",
@@ -64,7 +74,7 @@ describe("tinkerts doctor", () => {
       const { code, stdout, stderr } = await doctor(env, ["--json", ...args]);
       expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
       expect(stdout).not.toContain("secret");
-      return (JSON.parse(stdout) as Report).checks[1];
+      return (JSON.parse(stdout) as Report).checks.find(({ name }) => name === "API key");
     };
     mkdirSync(join(home, ".tinker"));
     const stored = { default: "work", keys: { work: { key: KEY } } };
@@ -102,6 +112,8 @@ describe("tinkerts doctor", () => {
     expect(nobody).toMatchObject({ code: 1, stderr: "error: not all is well: Server\n" });
     expect(statuses(nobody)).toEqual({
       Node: "ok",
+      Machine: "ok",
+      GPU: "skipped",
       "API key": "ok",
       Server: "failed",
       Clock: "skipped",
@@ -129,7 +141,9 @@ describe("tinkerts doctor", () => {
 
   it("prints CSV", async () => {
     const { stdout } = await doctor({ TINKER_API_KEY: KEY }, ["--format", "csv"]);
-    expect(stdout).toMatch(/^name,status,detail\nNode,ok,\d+\.\d+\.\d+\nAPI key,ok,from TINKER_API_KEY\n/);
+    expect(stdout).toMatch(
+      /^name,status,detail\nNode,ok,\d+\.\d+\.\d+\nMachine,ok,[^\n]*\nGPU,skipped,[^\n]*\nAPI key,ok,from TINKER_API_KEY\n/,
+    );
   });
 
   it("asks for the Node that the package asks for", () => {

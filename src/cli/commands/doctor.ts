@@ -1,10 +1,13 @@
+import { availableParallelism, totalmem } from "node:os";
+import { Option } from "commander";
 import type { ServiceClient } from "tinkerts";
 import { HttpClient, noAuth } from "../../transport/index.js";
 import { encodeRequest, endpoints } from "../../wire/index.js";
 import type { CommandContext, CommandModule } from "../context.js";
 import { CREDENTIAL_PLACES, credentialOf } from "../credential.js";
+import { findGpu, printGpu } from "../doctor/graphics-card.js";
 import { explainFailure } from "../failure.js";
-import { type Column, printable, printList, stylesFor, wrapText } from "../output/index.js";
+import { type Column, humanBytes, printable, printList, stylesFor, wrapText } from "../output/index.js";
 
 /** One thing that was looked at. */
 export interface Check {
@@ -13,6 +16,8 @@ export interface Check {
   readonly status: "ok" | "failed" | "skipped";
   /** What was found, or what is wrong and what to do. */
   readonly detail: string;
+  /** The same for programs, where it is more than that. */
+  readonly facts?: object;
 }
 
 /** As package.json says. */
@@ -28,7 +33,10 @@ const COLUMNS: readonly Column<Check>[] = [
 ];
 
 export const define: CommandModule["define"] = (command, context) => {
-  command.action(() => doctor(context));
+  command
+    // How it looks at the card in a process of its own.
+    .addOption(new Option("--gpu-alone").hideHelp())
+    .action(({ gpuAlone }: { readonly gpuAlone?: true }) => (gpuAlone ? printGpu(context) : doctor(context)));
 };
 
 async function doctor(context: CommandContext): Promise<void> {
@@ -73,6 +81,11 @@ export async function* runChecks(context: CommandContext): AsyncGenerator<Check>
   const skipped = (name: string, why: string): Check => ({ name, status: "skipped", detail: why });
 
   yield await attempt("Node", async () => checkNode(process.versions.node));
+  yield await attempt("Machine", async () => {
+    const { platform, arch } = process;
+    return `${platform} ${arch}, ${availableParallelism()} threads, ${humanBytes(totalmem())} of memory`;
+  });
+  yield await findGpu(request.signal);
 
   const key = await attempt("API key", () => checkKey(context));
   yield key;

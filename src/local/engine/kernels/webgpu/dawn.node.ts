@@ -1,9 +1,18 @@
 import { createRequire } from "node:module";
 import { totalmem } from "node:os";
-import { type GpuDevice, type GpuDeviceOptions, type GpuPrecision, openGpuDevice } from "./gpu-device.js";
+import {
+  describeAdapter,
+  findAdapter,
+  type GpuDevice,
+  type GpuDeviceOptions,
+  type GpuInfo,
+  type GpuPrecision,
+  openGpuDevice,
+} from "./gpu-device.js";
+import { budgetOf } from "./gpu-memory.js";
 
 /** What gives the way to a graphics card where it is not there yet. */
-export const INSTALL_COMMAND = "npm install webgpu";
+const INSTALL_COMMAND = "npm install webgpu";
 
 /** For good: where one is collected, even after all that it gave was destroyed, Dawn ends the process. */
 const OPENED = new Map<GpuPrecision, GPU>();
@@ -48,9 +57,24 @@ export function isGpuInstalled(): boolean {
 
 /** Opens the machine's card with most of its memory; throws what is missing where there is none. */
 export async function openMachineGpu(options: GpuDeviceOptions): Promise<GpuDevice> {
-  const gpu = await dawnGpu(options.precision ?? "exact");
+  const gpu = await machineGpu(options.precision ?? "exact");
+  return (await openGpuDevice(gpu, { machineBytes: totalmem(), ...options })) ?? noCard();
+}
+
+/** What there is to know of the machine's card, with all that it could do; throws what is missing where there is none. */
+export async function inspectMachineGpu(): Promise<GpuInfo & { memoryBytes: number }> {
+  const gpu = await machineGpu("fast");
+  const adapter = (await findAdapter(gpu)) ?? noCard();
+  const info = describeAdapter(adapter);
+  return { ...info, memoryBytes: await budgetOf(gpu, info, totalmem(), []) };
+}
+
+async function machineGpu(precision: GpuPrecision): Promise<GPU> {
+  const gpu = await dawnGpu(precision);
   if (!gpu) throw new Error(`the package webgpu is not installed: ${INSTALL_COMMAND}`);
-  const device = await openGpuDevice(gpu, { machineBytes: totalmem(), ...options });
-  if (!device) throw new Error("no graphics card was found, or its driver (Vulkan, Metal, D3D12) is missing");
-  return device;
+  return gpu;
+}
+
+function noCard(): never {
+  throw new Error("no graphics card was found, or its driver (Vulkan, Metal, D3D12) is missing");
 }
