@@ -1,6 +1,7 @@
 // The engine on a graphics card beside PyTorch and transformers on the same one: training, sampling, products, the
 // quickstart, a large model. Every part is a process of its own with a time limit, so that one failure costs no other.
 // `npm run bench -- gpu [--parts train,sample,products,nano,large] [--peer FILE] [--tiny]`
+// `--result FILE` measures nothing: it prints what a run on another machine printed, for --report.
 // TORCH_PYTHON names a Python with torch and transformers; --peer has what bench/gpu/peer.py printed before on this machine.
 import { spawn } from "node:child_process";
 import { readFileSync } from "node:fs";
@@ -18,9 +19,15 @@ const { values } = parseArgs({
   options: {
     parts: { type: "string", default: PARTS.join(",") },
     peer: { type: "string" },
+    result: { type: "string" },
     tiny: { type: "boolean", default: false },
   },
 });
+const lastLineOf = (text) => text.trim().split("\n").at(-1);
+if (values.result !== undefined) {
+  console.log(lastLineOf(readFileSync(values.result, "utf8")));
+  process.exit(0);
+}
 const parts = values.parts.split(",");
 const unknown = parts.find((part) => !PARTS.includes(part));
 if (unknown !== undefined) throw new Error(`--parts: ${unknown} is not one of ${PARTS.join(", ")}`);
@@ -51,7 +58,7 @@ function lastLine(command, args) {
       const seconds = Math.round((performance.now() - started) / 1000);
       console.error(`${args.map((part) => part.replace(/^.*\//, "")).join(" ")}: ${seconds} s`);
       try {
-        resolve(JSON.parse(stdout.trim().split("\n").at(-1)));
+        resolve(JSON.parse(lastLineOf(stdout)));
       } catch {
         const end =
           signal === "SIGKILL" ? `not done in ${TIME_LIMIT_MS / 1000} s` : `ended with ${code ?? signal}`;
@@ -66,8 +73,7 @@ const ours = (part) =>
   lastLine(process.execPath, [here("measure.mjs"), part, ...(values.tiny ? ["--tiny"] : [])]);
 
 async function peers() {
-  if (values.peer !== undefined)
-    return JSON.parse(readFileSync(values.peer, "utf8").trim().split("\n").at(-1));
+  if (values.peer !== undefined) return JSON.parse(lastLineOf(readFileSync(values.peer, "utf8")));
   const python = process.env.TORCH_PYTHON;
   if (!python) {
     console.error("PyTorch is left out: set TORCH_PYTHON to a Python with torch and transformers.");

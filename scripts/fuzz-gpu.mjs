@@ -1,4 +1,4 @@
-// `npm run fuzz:gpu -- --seeds 500 [--from 1]`: random models, adapters and batches on the GPU's kernels against the CPU's
+// `npm run fuzz:gpu -- --seeds 500 [--from 1] [--report]`: random models, adapters and batches on the GPU's kernels against the CPU's
 // engine: losses, logprobs, gradients, optimizer steps, then samples. `--seed N` repeats one case and shows it. It ends
 // with one JSON line. Needs a build; runs on the machine's card, or on SwiftShader where VK_DRIVER_FILES names it.
 import { parseArgs } from "node:util";
@@ -7,7 +7,8 @@ import { createWasmKernels } from "../dist/local/engine/kernels/wasm-kernels.nod
 import { openMachineGpu } from "../dist/local/engine/kernels/webgpu/dawn.node.js";
 import { createWebGpuKernels } from "../dist/local/engine/kernels/webgpu/webgpu-kernels.js";
 import { fuzzCase } from "./fuzz-gpu/case.mjs";
-import { compareCase } from "./fuzz-gpu/compare.mjs";
+import { ALLOWED, compareCase } from "./fuzz-gpu/compare.mjs";
+import { writeProofSection } from "./proof-section.mjs";
 
 /** Weights live as long as their device; now and then a fresh one keeps memory small. */
 const CASES_PER_DEVICE = 50;
@@ -18,6 +19,7 @@ const { values } = parseArgs({
     from: { type: "string", default: "1" },
     seed: { type: "string" },
     precision: { type: "string", default: "exact" },
+    report: { type: "boolean", default: false },
   },
 });
 const first = Number(values.seed ?? values.from);
@@ -64,7 +66,7 @@ for (let index = 0; index < count; index += 1) {
       if (!(error <= (worst[what]?.error ?? -1))) worst[what] = { error, seed };
     }
   } catch (error) {
-    failures.push({ seed, message: error.message, ...testCase.summary });
+    failures.push({ seed, message: error.message });
     console.error(`seed ${seed}: ${error.stack}`);
   }
   await cpuKernels.close();
@@ -72,18 +74,31 @@ for (let index = 0; index < count; index += 1) {
 }
 const name = gpu.name;
 await gpu.kernels.close();
-console.log(
-  JSON.stringify({
-    fuzz: "gpu",
-    adapter: name,
-    precision: values.precision,
-    from: first,
-    seeds: count,
-    failed: failures.length,
-    failedSeeds: failures.map(({ seed, message }) => ({ seed, message })),
-    worst,
-    seconds: Math.round((performance.now() - started) / 1000),
-    pass: failures.length === 0,
-  }),
-);
-process.exit(failures.length === 0 ? 0 : 1);
+const result = {
+  fuzz: "gpu",
+  adapter: name,
+  precision: values.precision,
+  from: first,
+  seeds: count,
+  failed: failures.length,
+  failures,
+  worst,
+  seconds: Math.round((performance.now() - started) / 1000),
+  pass: failures.length === 0,
+};
+if (values.report) writeProofSection("fuzz-gpu", report(result));
+console.log(JSON.stringify(result));
+process.exit(result.pass ? 0 : 1);
+
+function report({ adapter, seeds, failed, worst, seconds }) {
+  const rows = Object.entries(worst).map(
+    ([what, { error, seed }]) => `| ${what} | ${error.toExponential(1)} | ${ALLOWED[what]} | ${seed} |`,
+  );
+  return [
+    `${seeds} cases on ${adapter} in ${seconds} s: **${failed} differ.** The largest errors among them:`,
+    "",
+    "| of | error | allowed | seed |",
+    "| --- | --- | --- | --- |",
+    ...rows,
+  ].join("\n");
+}
