@@ -5,7 +5,9 @@ import { createWebGpuKernels } from "../../dist/local/engine/kernels/webgpu/webg
 import { randomModel } from "../../scripts/random-model.mjs";
 import { SHAPES } from "./shapes.mjs";
 
-export const ADAM = {
+/** Of keys and values, for samples. */
+const CACHE_BYTES = 2 ** 30;
+const ADAM = {
   learningRate: 1e-4,
   beta1: 0.9,
   beta2: 0.95,
@@ -14,15 +16,19 @@ export const ADAM = {
   gradClipNorm: 0,
 };
 
-/** @param {{ shape: keyof typeof SHAPES, precision: "exact" | "fast" }} options */
-export async function openEngine({ shape, precision }, dawnFlags = []) {
-  const started = performance.now();
+export async function openKernels({ precision }, dawnFlags = []) {
   const gpu = await openMachineGpu({ precision }, dawnFlags);
-  const kernels = createWebGpuKernels(gpu);
+  return { gpu, kernels: createWebGpuKernels(gpu) };
+}
+
+/** @param {{ shape: keyof typeof SHAPES, precision: "exact" | "fast" }} options */
+export async function openEngine({ shape, precision }, dawnFlags) {
+  const started = performance.now();
+  const { gpu, kernels } = await openKernels({ precision }, dawnFlags);
   const engine = await EngineCore.create({
     kernels,
     models: [{ name: shape, open: () => randomModel(SHAPES[shape]) }],
-    cacheBytes: 8 * 2 ** 30,
+    cacheBytes: CACHE_BYTES,
     freshSeed: () => 1,
     now: () => performance.now(),
     pause: () => new Promise((resolve) => setImmediate(resolve)),

@@ -4,10 +4,21 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { medianSeconds, openEngine, sampleBatch, trainingStep } from "./engine.mjs";
+import { fromFloat32 } from "../../dist/checkpoints/safetensors.js";
+import { medianSeconds, openEngine, openKernels, sampleBatch, trainingStep } from "./engine.mjs";
 
+/** Rows, outputs, inputs. */
+const PRODUCTS = [
+  [1024, 1024, 1024],
+  [2048, 4096, 1024],
+  [4096, 4096, 4096],
+  [2048, 12288, 4096],
+  [8192, 3072, 1024],
+  [8192, 1024, 3072],
+];
 const isTiny = process.argv.includes("--tiny");
 const gigabytes = (bytes) => Number((bytes / 1e9).toFixed(2));
+const randomFloats = (length) => Float32Array.from({ length }, () => Math.random() - 0.5);
 const round = (value) => Number(value.toPrecision(4));
 
 /** Tokens per second of whole steps, forward, backward and optimizer. */
@@ -56,6 +67,43 @@ async function sampling(shape, precision, maxTokens = 64) {
   return results;
 }
 
+/** TFLOP/s of activations times frozen weights, as they are stored in float32 and in two bytes. */
+async function products(precision) {
+  const { kernels } = await openKernels({ precision });
+  const results = [];
+  for (const size of PRODUCTS) {
+    const [m, n, k] = size.map((side) => (isTiny ? side / 64 : side));
+    const row = { shape: `${m}x${n}x${k}` };
+    const noise = randomFloats(m * k);
+    const [a, c] = [kernels.alloc(m * k), kernels.alloc(m * n)];
+    kernels.upload(a, noise);
+    for (const dtype of ["F32", "BF16"]) {
+      const weights = kernels.frozen(k, n, dtype);
+      await kernels.fill(weights, 0, {
+        dtype,
+        shape: [n, k],
+        bytes: fromFloat32(randomFloats(n * k), dtype),
+      });
+      // A tenth of a second at 50 TFLOP/s, so that the submission does not count.
+      const repeats = isTiny ? 2 : Math.max(10, Math.min(2000, Math.round(5e12 / (2 * m * n * k))));
+      const seconds = await medianSeconds(
+        async () => {
+          for (let i = 0; i < repeats; i += 1) kernels.matmul(c, a, weights, m, n, k);
+          await kernels.queue.done();
+        },
+        { warmups: 1, times: 5 },
+      );
+      row[dtype === "F32" ? precision : `${precision}Bf16`] = round(
+        (2 * m * n * k * repeats) / seconds / 1e12,
+      );
+    }
+    for (const buffer of [a, c]) kernels.free(buffer);
+    results.push(row);
+  }
+  await kernels.close();
+  return results;
+}
+
 /** The quickstart of the command line, as a user runs it. */
 function nano() {
   const cli = fileURLToPath(new URL("../../dist/bundle/cli.js", import.meta.url));
@@ -81,6 +129,8 @@ const PARTS = {
   "train-fast": () => train(...small, "fast"),
   "sample-exact": () => sampling(small[0], "exact", isTiny ? 4 : 64),
   "sample-fast": () => sampling(small[0], "fast", isTiny ? 4 : 64),
+  "products-exact": () => products("exact"),
+  "products-fast": () => products("fast"),
   nano,
   "large-exact": () => train(...large, "exact", few),
   "large-fast": () => train(...large, "fast", few),

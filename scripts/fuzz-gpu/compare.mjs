@@ -1,7 +1,14 @@
 // Runs one case of the fuzz on both engines and throws where they differ by more than float32 in another order does.
 
 /** What is allowed, relative to the size of what is compared. */
-export const ALLOWED = { loss: 1e-4, logprob: 1e-4, gradient: 1e-3, gradientNorm: 1e-3, sample: 1e-3 };
+export const ALLOWED = {
+  loss: 1e-4,
+  logprob: 1e-4,
+  gradient: 1e-3,
+  gradientNorm: 1e-3,
+  moment: 1e-3,
+  sample: 1e-3,
+};
 
 /** @returns the largest errors by kind */
 export async function compareCase(testCase, gpuKernels, engineOf, cpuKernels) {
@@ -20,6 +27,7 @@ export async function compareCase(testCase, gpuKernels, engineOf, cpuKernels) {
         check(what, error, `step ${index} (${call.lossFn}): ${detail}`),
       );
     }
+    await compareMoments(cpu, gpu, check);
     await compareSamples(cpu, gpu, testCase, check);
     await gpu.removeAdapter("a");
   } finally {
@@ -67,6 +75,17 @@ async function compareTraining(cpu, gpu, call, adam, check) {
   const [step, otherStep] = await Promise.all([cpu, gpu].map((engine) => engine.optimStep("a", adam)));
   const norms = [step, otherStep].map(({ metrics }) => metrics["gradNorm:mean"]);
   check("gradientNorm", difference(norms[1], norms[0]), `the gradient's norm (${norms[1]}, not ${norms[0]})`);
+}
+
+/** The optimizer's first moments, tensor by tensor: a small one that is wrong would be lost in the whole gradient. */
+async function compareMoments(cpu, gpu, check) {
+  const states = await Promise.all(
+    [cpu, gpu].map((engine) => engine.exportAdapter("a", { optimizer: true })),
+  );
+  const [expected, actual] = states.map(({ optimizer }) => optimizer.first);
+  for (const [name, moments] of Object.entries(expected)) {
+    check("moment", relativeError(actual[name], moments), `the first moment of ${name}`);
+  }
 }
 
 /** Greedy samples; they may part where two tokens are as good as equal. */
