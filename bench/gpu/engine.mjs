@@ -6,7 +6,7 @@ import { randomModel } from "../../scripts/random-model.mjs";
 import { SHAPES } from "./shapes.mjs";
 
 /** Of keys and values, for samples. */
-const CACHE_BYTES = 2 ** 30;
+const CACHE_BYTES = 2 ** 32;
 const ADAM = {
   learningRate: 1e-4,
   beta1: 0.9,
