@@ -16,15 +16,20 @@ const ADAM = {
   gradClipNorm: 0,
 };
 
-export async function openKernels({ precision }, dawnFlags = []) {
-  const gpu = await openMachineGpu({ precision }, dawnFlags);
+/** DAWN_ENABLE and DAWN_DISABLE name toggles of Dawn to try, with commas between them. */
+export async function openKernels({ precision }, toggles = {}) {
+  const named = (name) => process.env[name]?.split(",") ?? [];
+  const gpu = await openMachineGpu(
+    { precision },
+    { enable: named("DAWN_ENABLE"), disable: [...named("DAWN_DISABLE"), ...(toggles.disable ?? [])] },
+  );
   return { gpu, kernels: createWebGpuKernels(gpu) };
 }
 
 /** @param {{ shape: keyof typeof SHAPES, precision: "exact" | "fast" }} options */
-export async function openEngine({ shape, precision }, dawnFlags) {
+export async function openEngine({ shape, precision }, toggles) {
   const started = performance.now();
-  const { gpu, kernels } = await openKernels({ precision }, dawnFlags);
+  const { gpu, kernels } = await openKernels({ precision }, toggles);
   const engine = await EngineCore.create({
     kernels,
     models: [{ name: shape, open: () => randomModel(SHAPES[shape]) }],

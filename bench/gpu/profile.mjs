@@ -1,5 +1,6 @@
 // Where a step's time goes on the GPU, shader by shader: one training step, then steps of decoding.
-// `node bench/gpu/profile.mjs [--shape Qwen3-0.6B] [--precision exact] [--rows 16] [--length 512] [--batch 1,64] [--only train|decode]`
+// `node bench/gpu/profile.mjs [--shape Qwen3-0.6B] [--precision exact] [--rows 16] [--length 512] [--batch 1,64] [--only train|decode] [--sizes]`
+// `--sizes` tells products of different sizes apart.
 import { parseArgs } from "node:util";
 import { medianSeconds, openEngine, sampleBatch, trainingStep } from "./engine.mjs";
 
@@ -11,6 +12,7 @@ const { values } = parseArgs({
     length: { type: "string", default: "512" },
     batch: { type: "string", default: "1,64" },
     only: { type: "string" },
+    sizes: { type: "boolean", default: false },
   },
 });
 const { shape, precision } = values;
@@ -33,9 +35,9 @@ class ShaderTimer {
 
   start() {
     this.#names = [];
-    this.#queue.onRun = ({ name }) => {
+    this.#queue.onRun = ({ name }, { m, n, k }) => {
       const at = 2 * this.#names.length;
-      this.#names.push(name);
+      this.#names.push(values.sizes && m !== undefined ? `${name} of ${m}x${n}x${k}` : name);
       const index = Math.floor(at / QUERIES);
       this.#sets[index] ??= this.#device.createQuerySet({ type: "timestamp", count: QUERIES });
       const beginning = at % QUERIES;
@@ -104,9 +106,10 @@ function print(title, shaders, steps, wallMs) {
 }
 
 // Without it, Dawn rounds timestamps to a tenth of a millisecond.
-const { engine, kernels, gpu, loadSeconds } = await openEngine({ shape, precision }, [
-  "disable-dawn-features=timestamp_quantization",
-]);
+const { engine, kernels, gpu, loadSeconds } = await openEngine(
+  { shape, precision },
+  { disable: ["timestamp_quantization"] },
+);
 console.log(`${gpu.info.name}, ${shape}, ${precision}, loaded in ${loadSeconds.toFixed(1)} s`);
 const timer = new ShaderTimer(gpu, kernels);
 

@@ -36,8 +36,10 @@ export class CommandQueue {
   #tellFailure: (error: EngineLostError) => void = () => {};
   /** Resolves when nothing more will come. */
   readonly failed: Promise<EngineLostError>;
-  /** Called with each run's shader, where somebody measures. */
-  onRun: ((shader: Shader) => GPUComputePassTimestampWrites | undefined) | undefined;
+  /** Called with each run's shader and parameters, where somebody measures. */
+  onRun:
+    | ((shader: Shader, params: Record<string, number>) => GPUComputePassTimestampWrites | undefined)
+    | undefined;
 
   constructor(device: GPUDevice) {
     this.device = device;
@@ -98,7 +100,7 @@ export class CommandQueue {
       });
       this.#bindGroups.set(key, group);
     }
-    const pass = this.#passFor(shader);
+    const pass = this.#passFor(shader, params);
     pass.setPipeline(pipeline);
     pass.setBindGroup(0, group, [slot * 4]);
     pass.dispatchWorkgroups(x, y, z);
@@ -197,10 +199,10 @@ export class CommandQueue {
     return pipeline;
   }
 
-  #passFor(shader: Shader): GPUComputePassEncoder {
+  #passFor(shader: Shader, params: Record<string, number>): GPUComputePassEncoder {
     this.#encoder ??= this.device.createCommandEncoder();
     if (this.onRun) {
-      const timestampWrites = this.onRun(shader);
+      const timestampWrites = this.onRun(shader, params);
       if (timestampWrites) {
         this.#pass?.end();
         this.#pass = this.#encoder.beginComputePass({ timestampWrites });

@@ -15,7 +15,16 @@ import { budgetOf } from "./gpu-memory.js";
 const INSTALL_COMMAND = "npm install webgpu";
 
 /** For good: where one is collected, even after all that it gave was destroyed, Dawn ends the process. */
-const OPENED = new Map<GpuPrecision, GPU>();
+const OPENED = new Map<string, GPU>();
+
+/** Dawn's own switches, for those who measure. */
+export interface DawnToggles {
+  enable?: readonly string[];
+  disable?: readonly string[];
+}
+
+// Tensor cores need float16, which Dawn hides on NVIDIA. Its bounds checks would cost them more than half of their speed.
+const FAST_TOGGLES = ["allow_unsafe_apis", "vulkan_enable_f16_on_nvidia", "disable_robustness"];
 
 const ownGpu = () => (globalThis as { navigator?: { gpu?: GPU } }).navigator?.gpu;
 
@@ -23,7 +32,10 @@ const ownGpu = () => (globalThis as { navigator?: { gpu?: GPU } }).navigator?.gp
  * The way to a graphics card: the runtime's own where it has one (Deno), in Node the optional package `webgpu`.
  * Undefined where that is not installed.
  */
-export async function dawnGpu(precision: GpuPrecision): Promise<GPU | undefined> {
+export async function dawnGpu(
+  precision: GpuPrecision,
+  { enable = [], disable = [] }: DawnToggles = {},
+): Promise<GPU | undefined> {
   const own = ownGpu();
   if (own) return own;
   let dawn: { create(options: string[]): GPU };
@@ -36,11 +48,14 @@ export async function dawnGpu(precision: GpuPrecision): Promise<GPU | undefined>
     if (code === "ERR_MODULE_NOT_FOUND" && message.includes("'webgpu'")) return undefined;
     throw new Error(`the package webgpu cannot be loaded: ${message}`);
   }
-  // Tensor cores need float16, which Dawn hides on NVIDIA. Its bounds checks would cost them more than half of their speed.
-  const toggles = "allow_unsafe_apis,vulkan_enable_f16_on_nvidia,disable_robustness";
-  const gpu =
-    OPENED.get(precision) ?? dawn.create(precision === "fast" ? [`enable-dawn-features=${toggles}`] : []);
-  OPENED.set(precision, gpu);
+  const enabled = [...(precision === "fast" ? FAST_TOGGLES : []), ...enable];
+  const flags = [
+    ...(enabled.length > 0 ? [`enable-dawn-features=${enabled}`] : []),
+    ...(disable.length > 0 ? [`disable-dawn-features=${disable}`] : []),
+  ];
+  const key = flags.join(" ");
+  const gpu = OPENED.get(key) ?? dawn.create(flags);
+  OPENED.set(key, gpu);
   return gpu;
 }
 
@@ -56,8 +71,8 @@ export function isGpuInstalled(): boolean {
 }
 
 /** Opens the machine's card with most of its memory; throws what is missing where there is none. */
-export async function openMachineGpu(options: GpuDeviceOptions): Promise<GpuDevice> {
-  const gpu = await machineGpu(options.precision ?? "exact");
+export async function openMachineGpu(options: GpuDeviceOptions, toggles?: DawnToggles): Promise<GpuDevice> {
+  const gpu = await machineGpu(options.precision ?? "exact", toggles);
   return (await openGpuDevice(gpu, { machineBytes: totalmem(), ...options })) ?? noCard();
 }
 
@@ -69,8 +84,8 @@ export async function inspectMachineGpu(): Promise<GpuInfo & { memoryBytes: numb
   return { ...info, memoryBytes: await budgetOf(gpu, info, totalmem(), []) };
 }
 
-async function machineGpu(precision: GpuPrecision): Promise<GPU> {
-  const gpu = await dawnGpu(precision);
+async function machineGpu(precision: GpuPrecision, toggles?: DawnToggles): Promise<GPU> {
+  const gpu = await dawnGpu(precision, toggles);
   if (!gpu) throw new Error(`the package webgpu is not installed: ${INSTALL_COMMAND}`);
   return gpu;
 }
