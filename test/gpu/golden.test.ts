@@ -1,7 +1,7 @@
 import { afterAll, describe, expect, it } from "vitest";
 import { encodeSafetensors, toFloat32 } from "../../src/checkpoints/safetensors.js";
-import { createWasmKernels } from "../../src/local/engine/kernels/index.js";
 import type { Kernels } from "../../src/local/engine/kernels/kernels.js";
+import { createWasmKernels } from "../../src/local/engine/kernels/wasm-kernels.node.js";
 import { loadBaseModel } from "../../src/local/engine/model/base-model.js";
 import { modelFilesOf } from "../../src/local/engine/model/model-files.js";
 import { openModelFolder } from "../../src/local/engine/model/model-folder.node.js";

@@ -1,13 +1,13 @@
 import { EngineLostError, type F32, type Frozen, type I32 } from "../kernels.js";
-import { BINDING_ALIGNMENT, onDevice } from "./device-memory.js";
+import { BINDING_ALIGNMENT, type OnDevice, onDevice } from "./device-memory.js";
 import { MAX_GROUPS, MAX_PARAMS, type Shader } from "./shader.js";
 
 const [MAP_READ, COPY_DST, UNIFORM] = [0x1, 0x8, 0x40];
 const PARAM_BYTES = 4 * MAX_PARAMS;
-/** Runs in one submission. */
-const MAX_RUNS = 2048;
-/** Bind groups that are kept for the next step, which mostly has the same ones. */
-const MAX_BIND_GROUPS = 16_384;
+/** Runs in one submission: few enough for the device to begin while the next ones are recorded. */
+const MAX_RUNS = 128;
+/** Bind groups of one shader that are kept for the next step, which mostly has the same ones. */
+const MAX_BIND_GROUPS = 4096;
 /** Staging buffers for downloads that are kept. */
 const MAX_STAGING_BYTES = 64 << 20;
 
@@ -26,11 +26,12 @@ export class CommandQueue {
   readonly #paramInts = new Uint32Array(this.#paramValues);
   readonly #paramFloats = new Float32Array(this.#paramValues);
   readonly #paramBuffer: GPUBuffer;
-  readonly #pipelines = new Map<string, GPUComputePipeline>();
-  readonly #bindGroups = new Map<string, GPUBindGroup>();
+  readonly #prepared = new Map<string, PreparedShader>();
+  readonly #dynamicOffset = new Uint32Array(1);
   readonly #staging: GPUBuffer[] = [];
   #encoder: GPUCommandEncoder | undefined;
   #pass: GPUComputePassEncoder | undefined;
+  #passShader: Shader | undefined;
   #runs = 0;
   #failure: EngineLostError | undefined;
   #tellFailure: (error: EngineLostError) => void = () => {};
@@ -62,54 +63,41 @@ export class CommandQueue {
     const [x, y = 1, z = 1] = typeof workgroups === "number" ? spread(workgroups) : workgroups;
     if (x * y * z === 0) return;
     if (this.#runs === MAX_RUNS) this.flush();
-    const pipeline = this.#pipelineOf(shader);
+    const prepared = this.#prepare(shader);
     const slot = this.#runs * MAX_PARAMS;
     this.#runs += 1;
-    let key = shader.name;
-    const windows = shader.buffers.map(({ name, elementBytes }, index) => {
+    // Plain loops and numbers as keys: with one row to decode, recording takes longer than computing.
+    let groups: BindGroups = prepared.groups;
+    for (let index = 0; index < shader.buffers.length; index++) {
+      const { name, elementBytes } = shader.buffers[index]!;
       const handle = onDevice(buffers[name]);
       const { offset, block } = handle;
-      const start = offset - (offset % BINDING_ALIGNMENT);
-      const end = handle.kind === "frozen" ? block.bytes : offset + 4 * handle.length;
-      const at = (offset - start) / elementBytes;
-      if (!Number.isInteger(at))
+      const inside = offset % BINDING_ALIGNMENT;
+      if (inside % elementBytes !== 0) {
         throw new Error(`${shader.name}: ${name} is not aligned to ${elementBytes} bytes`);
-      this.#paramInts[slot + index] = at;
-      const size = Math.ceil((end - start) / 16) * 16;
-      key += `|${block.id},${start},${size}`;
-      return { block, start, size };
-    });
-    shader.params.forEach(({ name, type }, index) => {
-      const at = slot + shader.buffers.length + index;
-      const value = params[name];
-      if (type === "f32") this.#paramFloats[at] = value;
-      else this.#paramInts[at] = value;
-    });
-    let group = this.#bindGroups.get(key);
-    if (!group) {
-      if (this.#bindGroups.size >= MAX_BIND_GROUPS) this.#bindGroups.clear();
-      group = this.device.createBindGroup({
-        layout: pipeline.getBindGroupLayout(0),
-        entries: [
-          { binding: 0, resource: { buffer: this.#paramBuffer, size: PARAM_BYTES } },
-          ...windows.map(({ block, start, size }, index) => ({
-            binding: index + 1,
-            resource: { buffer: block.buffer, offset: start, size },
-          })),
-        ],
-      });
-      this.#bindGroups.set(key, group);
+      }
+      this.#paramInts[slot + index] = inside / elementBytes;
+      groups = next(groups, block.id * MAX_WINDOWS + (offset - inside) / BINDING_ALIGNMENT);
+      groups = next(groups, windowSize(handle));
     }
+    let at = slot + shader.buffers.length;
+    for (let index = 0; index < shader.params.length; index++, at++) {
+      const { name, type } = shader.params[index]!;
+      if (type === "f32") this.#paramFloats[at] = params[name];
+      else this.#paramInts[at] = params[name];
+    }
+    groups.group ??= this.#bind(shader, prepared, buffers);
     const pass = this.#passFor(shader, params);
-    pass.setPipeline(pipeline);
-    pass.setBindGroup(0, group, [slot * 4]);
+    if (this.#passShader !== shader) pass.setPipeline(prepared.pipeline);
+    this.#passShader = shader;
+    this.#dynamicOffset[0] = slot * 4;
+    pass.setBindGroup(0, groups.group, this.#dynamicOffset, 0, 1);
     pass.dispatchWorkgroups(x, y, z);
   }
 
   /** Sends everything that was recorded. */
   flush(): void {
-    this.#pass?.end();
-    this.#pass = undefined;
+    this.#endPass();
     if (this.#runs > 0) {
       this.device.queue.writeBuffer(this.#paramBuffer, 0, this.#paramValues, 0, this.#runs * PARAM_BYTES);
     }
@@ -121,7 +109,10 @@ export class CommandQueue {
 
   /** Groups of a block that is destroyed would keep others from being freed. */
   forgetBindGroups(): void {
-    this.#bindGroups.clear();
+    for (const prepared of this.#prepared.values()) {
+      prepared.groups = {};
+      prepared.groupCount = 0;
+    }
   }
 
   /** `data` from its beginning; both in bytes that are a multiple of four. */
@@ -145,8 +136,7 @@ export class CommandQueue {
     if (bytes === 0) return new ArrayBuffer(0);
     if (this.#failure) throw this.#failure;
     const staging = this.#stagingOf(bytes);
-    this.#pass?.end();
-    this.#pass = undefined;
+    this.#endPass();
     this.#encoder ??= this.device.createCommandEncoder();
     this.#encoder.copyBufferToBuffer(block.buffer, offset, staging, 0, bytes);
     this.flush();
@@ -172,31 +162,63 @@ export class CommandQueue {
     if (this.#failure) throw this.#failure;
   }
 
-  #pipelineOf(shader: Shader): GPUComputePipeline {
-    let pipeline = this.#pipelines.get(shader.name);
-    if (!pipeline) {
-      const { device } = this;
-      const layout = device.createBindGroupLayout({
-        entries: [
-          { binding: 0, visibility: 4, buffer: { type: "uniform", hasDynamicOffset: true } },
-          ...shader.buffers.map(({ isReadOnly }, index) => ({
-            binding: index + 1,
-            visibility: 4,
-            buffer: { type: isReadOnly ? ("read-only-storage" as const) : ("storage" as const) },
-          })),
-        ],
-      });
-      pipeline = device.createComputePipeline({
-        label: shader.name,
-        layout: device.createPipelineLayout({ bindGroupLayouts: [layout] }),
-        compute: {
-          module: device.createShaderModule({ label: shader.name, code: shader.code }),
-          entryPoint: "main",
-        },
-      });
-      this.#pipelines.set(shader.name, pipeline);
+  #prepare(shader: Shader): PreparedShader {
+    const known = this.#prepared.get(shader.name);
+    if (known) return known;
+    const { device } = this;
+    const layout = device.createBindGroupLayout({
+      entries: [
+        { binding: 0, visibility: 4, buffer: { type: "uniform", hasDynamicOffset: true } },
+        ...shader.buffers.map(({ isReadOnly }, index) => ({
+          binding: index + 1,
+          visibility: 4,
+          buffer: { type: isReadOnly ? ("read-only-storage" as const) : ("storage" as const) },
+        })),
+      ],
+    });
+    const pipeline = device.createComputePipeline({
+      label: shader.name,
+      layout: device.createPipelineLayout({ bindGroupLayouts: [layout] }),
+      compute: {
+        module: device.createShaderModule({ label: shader.name, code: shader.code }),
+        entryPoint: "main",
+      },
+    });
+    const prepared = { pipeline, layout, groups: {}, groupCount: 0 };
+    this.#prepared.set(shader.name, prepared);
+    return prepared;
+  }
+
+  #bind<Buffer extends string>(
+    shader: Shader<Buffer>,
+    prepared: PreparedShader,
+    buffers: Record<Buffer, F32 | I32 | Frozen>,
+  ): GPUBindGroup {
+    if (prepared.groupCount >= MAX_BIND_GROUPS) {
+      prepared.groups = {};
+      prepared.groupCount = 0;
     }
-    return pipeline;
+    prepared.groupCount += 1;
+    return this.device.createBindGroup({
+      layout: prepared.layout,
+      entries: [
+        { binding: 0, resource: { buffer: this.#paramBuffer, size: PARAM_BYTES } },
+        ...shader.buffers.map(({ name }, index) => {
+          const handle = onDevice(buffers[name]);
+          const offset = handle.offset - (handle.offset % BINDING_ALIGNMENT);
+          return {
+            binding: index + 1,
+            resource: { buffer: handle.block.buffer, offset, size: windowSize(handle) },
+          };
+        }),
+      ],
+    });
+  }
+
+  #endPass(): void {
+    this.#pass?.end();
+    this.#pass = undefined;
+    this.#passShader = undefined;
   }
 
   #passFor(shader: Shader, params: Record<string, number>): GPUComputePassEncoder {
@@ -204,7 +226,7 @@ export class CommandQueue {
     if (this.onRun) {
       const timestampWrites = this.onRun(shader, params);
       if (timestampWrites) {
-        this.#pass?.end();
+        this.#endPass();
         this.#pass = this.#encoder.beginComputePass({ timestampWrites });
         return this.#pass;
       }
@@ -223,4 +245,38 @@ export class CommandQueue {
 
 function spread(groups: number): [number, number] {
   return groups <= MAX_GROUPS ? [groups, 1] : [MAX_GROUPS, Math.ceil(groups / MAX_GROUPS)];
+}
+
+/** A shader as the device knows it. */
+interface PreparedShader {
+  pipeline: GPUComputePipeline;
+  layout: GPUBindGroupLayout;
+  groups: BindGroups;
+  groupCount: number;
+}
+
+/** Bind groups by the windows that they bind, one level for each number. */
+interface BindGroups {
+  group?: GPUBindGroup;
+  deeper?: Map<number, BindGroups>;
+}
+
+/** More than a block can have. */
+const MAX_WINDOWS = 2 ** 32;
+
+function next(groups: BindGroups, key: number): BindGroups {
+  groups.deeper ??= new Map();
+  let found = groups.deeper.get(key);
+  if (!found) {
+    found = {};
+    groups.deeper.set(key, found);
+  }
+  return found;
+}
+
+/** Bytes from the aligned beginning of a handle to its end. */
+function windowSize(handle: (F32 | I32 | Frozen) & OnDevice): number {
+  const inside = handle.offset % BINDING_ALIGNMENT;
+  const bytes = handle.kind === "frozen" ? handle.block.bytes - handle.offset : 4 * handle.length;
+  return Math.ceil((inside + bytes) / 16) * 16;
 }
