@@ -143,9 +143,12 @@ export function blockActivations(
 
   const { attended, middle, middleRstd, normedMiddle, gateUp, activated } = activations;
   if (layer.outputBias) {
-    kernels.gatherRows(middle, layer.outputBias, pass.zeros, rows, cols);
-    kernels.add(middle, middle, input);
-  } else {
+    const mark = kernels.mark();
+    const bias = kernels.scratch(rows * cols);
+    kernels.gatherRows(bias, layer.outputBias, pass.zeros, rows, cols);
+    kernels.add(middle, input, bias);
+    kernels.release(mark);
+  } else if (middle !== input) {
     kernels.copy(middle, input);
   }
   linear("output", middle, attended, true);
@@ -235,7 +238,7 @@ export function keptInputs(
   };
 }
 
-/** The same buffers for all layers, where no backward pass follows. */
+/** The same buffers for all layers, where no backward pass follows; the residual stream is one buffer from input to output. */
 export function reusedActivations(
   kernels: Kernels,
   config: ModelConfig,
@@ -245,10 +248,7 @@ export function reusedActivations(
   const width = attentionWidths(config);
   const take = (columns: number) => kernels.scratch(rows * columns);
   const [normed, rstd, qkv] = [take(hiddenSize), take(heads), take(width.qkv)];
-  let unused = take(hiddenSize);
-  // Filled in anew for every layer: an object for each would take longer than its operations when there is one row.
-  const activations: LayerActivations = {
-    input: unused,
+  const activations: Omit<LayerActivations, "input" | "middle" | "output"> = {
     inputRstd: rstd,
     normedInput: normed,
     qkv,
@@ -259,21 +259,16 @@ export function reusedActivations(
     keyRstd: qkNorm ? rstd : undefined,
     attended: take(width.query),
     logSumExp: rstd,
-    middle: unused,
     middleRstd: rstd,
     normedMiddle: normed,
     gateUp: take(2 * intermediateSize),
     activated: take(intermediateSize),
-    output: unused,
     lowRank: mapLinears(() => undefined),
   };
+  let ofAll: LayerActivations | undefined;
   return (_, input) => {
-    activations.input = input;
-    activations.middle = unused;
-    activations.output = unused;
-    // Free once this block has run: the next one writes there.
-    unused = input;
-    return activations;
+    ofAll ??= { ...activations, input, middle: input, output: input };
+    return ofAll;
   };
 }
 
