@@ -243,7 +243,10 @@ export interface Draw {
   random: number;
 }
 
-/** `tokens`[d] is drawn as token-choice.ts says, `logprobs`[d] = its logit - logSumExp of its row. */
+/**
+ * `tokens`[d] is drawn as token-choice.ts says, `logprobs`[d] = its logit - logSumExp of its row. Among the tokens that topK
+ * and topP leave, an implementation may go in another order: the distribution is what counts.
+ */
 export interface ChooseTokens {
   tokens: I32;
   logprobs: F32;

@@ -4,7 +4,7 @@ import type { Draw } from "./kernels.js";
 export type Choice = Pick<Draw, "temperature" | "topK" | "topP">;
 
 /** Below this a temperature means "the likeliest token". */
-const MAX_GREEDY_TEMPERATURE = 1e-5;
+export const MAX_GREEDY_TEMPERATURE = 1e-5;
 
 /** Lighter than this a token is never drawn: the random number has no step so fine. */
 const MIN_EXPONENT = -45;
