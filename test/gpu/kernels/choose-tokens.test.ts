@@ -185,6 +185,16 @@ describe("top-k and top-p", () => {
     expect(await drawn({ topP: 0.999_999 })).toEqual([5, 700, 900, 2500, 2999]);
   });
 
+  it("leave all of many equal tokens where top-p wants almost everything", async () => {
+    const draws = Array.from({ length: 100 }, (_, index) => ({
+      ...free,
+      topP: 1 - 2 ** -24,
+      random: randomOf(index, 5),
+    }));
+    const { tokens } = await choose(kernels, new Float32Array(5001), 5001, draws);
+    expect(new Set(tokens).size).toBeGreaterThan(90);
+  });
+
   it("differ from draw to draw", async () => {
     const vocabSize = 600;
     const logits = peaked(2 * vocabSize, 9);

@@ -104,17 +104,19 @@ fn find(lane: u32, start: u32, measure: Measure) -> Found {
       var wanted = so_far.wanted;
       var digit = 0u;
       var present = 0u;
+      var is_reached = false;
       for (var down = 0u; down < 256u; down++) {
         let amount = atomicLoad(&bins[255u - down]);
         if (amount > 0u) {
           digit = 255u - down;
           present = amount;
-          if (amount >= wanted) { break; }
+          is_reached = amount >= wanted;
+          if (is_reached) { break; }
           wanted -= amount;
         }
       }
       // Rounded weights may fall short of what is wanted by a little: then everything is.
-      found = Found(so_far.key | (digit << shift), min(wanted, present), present);
+      found = Found(so_far.key | (digit << shift), select(present, wanted, is_reached), present);
     }
     mask |= 255u << shift;
   }
