@@ -24,7 +24,7 @@ export const onDevice = <T extends F32 | I32 | Frozen>(handle: T) => handle as T
 export class DeviceMemory {
   readonly #device: GPUDevice;
   readonly #budgetBytes: number;
-  /** Ends what is on its way to the device, so that a block can be destroyed. */
+  /** Sends what is on its way to the device and forgets what holds on to blocks, so that one can be destroyed. */
   readonly #flush: () => void;
   #nextId = 1;
   #allocatedBytes = 0;
@@ -53,6 +53,8 @@ export class DeviceMemory {
 
   /** A block of its own, zero-filled. */
   alloc(byteLength: number): Block {
+    // What no step is using is better used.
+    if (aligned(byteLength) > this.freeBytes && this.#top === 0) this.dropScratch();
     const block = this.#create(byteLength);
     this.#allocatedBytes += block.bytes;
     return block;

@@ -76,7 +76,10 @@ class WebGpuKernels implements Kernels, GpuContext {
     const { device } = gpu;
     this.queue = new CommandQueue(device);
     this.lost = this.queue.failed;
-    this.#memory = new DeviceMemory(device, gpu.memoryBytes, () => this.queue.flush());
+    this.#memory = new DeviceMemory(device, gpu.memoryBytes, () => {
+      this.queue.flush();
+      this.queue.forgetBindGroups();
+    });
     this.sizes = {
       trainingTokens: 8192,
       sharedTrainingTokens: 2048,
@@ -114,7 +117,6 @@ class WebGpuKernels implements Kernels, GpuContext {
 
   free(buffer: F32 | I32): void {
     this.#memory.free(onDevice(buffer).block);
-    this.queue.forgetBindGroups();
   }
 
   mark(): number {
@@ -140,7 +142,6 @@ class WebGpuKernels implements Kernels, GpuContext {
     const bytes = 4 * length + Math.min(WORKSPACE_BYTES, this.gpu.memoryBytes / 16);
     if (this.#memory.has(bytes)) return;
     this.#memory.dropScratch();
-    this.queue.forgetBindGroups();
     // Memory comes back when the device is done with it.
     await this.queue.done();
     const { device } = this.gpu;
