@@ -1,23 +1,19 @@
 // Runs one case of the fuzz on both engines and throws where they differ by more than float32 in another order does.
 
-/** What is allowed, relative to the size of what is compared. */
+/** What is allowed, relative to the size of what is compared: float32 in another order, and products of float16. */
 export const ALLOWED = {
-  loss: 1e-4,
-  logprob: 1e-4,
-  gradient: 1e-3,
-  gradientNorm: 1e-3,
-  moment: 1e-3,
-  sample: 1e-3,
+  exact: { loss: 1e-4, logprob: 1e-4, gradient: 1e-3, gradientNorm: 1e-3, moment: 1e-3, sample: 1e-3 },
+  fast: { loss: 1e-2, logprob: 2e-2, gradient: 5e-2, gradientNorm: 5e-2, moment: 1e-1, sample: 5e-2 },
 };
 
 /** @returns the largest errors by kind */
-export async function compareCase(testCase, gpuKernels, engineOf, cpuKernels) {
+export async function compareCase(testCase, { cpuKernels, gpuKernels, engineOf, precision }) {
+  const allowed = ALLOWED[precision];
   const errors = {};
   const check = (what, error, detail) => {
     errors[what] = Math.max(errors[what] ?? 0, error);
-    if (!(error <= ALLOWED[what])) throw new Error(`${detail} is off by ${error}, allowed ${ALLOWED[what]}`);
+    if (!(error <= allowed[what])) throw new Error(`${detail} is off by ${error}, allowed ${allowed[what]}`);
   };
-  // What the engine closes in the end is not ours to lose.
   const restore = prepare(gpuKernels, testCase.sizes);
   try {
     const [cpu, gpu] = [await engineOf(cpuKernels), await engineOf(gpuKernels)];
