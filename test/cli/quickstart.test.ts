@@ -60,6 +60,7 @@ describe("the quickstart", () => {
     // Less than a third of the whole training, which reaches more than 90%.
     expect(result.accuracyAfter).toBeGreaterThan(0.4);
     expect(result.tokensPerSecond).toBeGreaterThan(0);
+    expect(result.trainingSeconds).toBeLessThan(result.seconds);
     expect(said.join("\n")).toContain(result.checkpoint);
     await using log = await RunLog.open(folder);
     const logged = (await log.readMetrics()).map(({ loss }) => Number(loss).toFixed(3));

@@ -36,6 +36,7 @@ export async function runPigLatin({
   signal = new AbortController().signal,
   computing = {} as Pick<LocalBackendOptions, "device" | "precision">,
 } = {}) {
+  const secondsSince = (start: number) => Math.round((performance.now() - start) / 100) / 10;
   const started = performance.now();
   await using backend = await startLocalBackend({ dataDir, ...computing });
   await using service = new ServiceClient(backend);
@@ -94,17 +95,18 @@ export async function runPigLatin({
     await log.logMetrics({ loss, tokensPerSecond, time: Date.now() / 1000 }, step - 1);
   }
   progress.end();
+  const trainingSeconds = secondsSince(trainingStarted);
 
   const { path: checkpoint } = await training.saveWeightsForSampler("pig-latin");
   await log.logCheckpoint({ name: "final", batch: steps, final: true, samplerPath: checkpoint });
   display.say("\nThe same words after training, from the saved checkpoint:");
   const accuracyAfter = await accuracyOf(await service.createSamplingClient({ modelPath: checkpoint }));
-  const seconds = Math.round((performance.now() - started) / 100) / 10;
+  const seconds = secondsSince(started);
   display.say(
     `From ${percent(accuracyBefore)} to ${percent(accuracyAfter)} in ${seconds} s. The checkpoint, kept in ${dataDir}:`,
   );
   display.say(`  ${checkpoint}`);
-  return { accuracyBefore, accuracyAfter, seconds, tokensPerSecond, checkpoint };
+  return { accuracyBefore, accuracyAfter, seconds, trainingSeconds, tokensPerSecond, checkpoint };
 }
 
 // Started by itself, as a copy of this folder is: `npx tsx pig-latin.ts`.
