@@ -1,5 +1,6 @@
 // `npm run example -- dpo` builds the package, compiles the examples and runs one, for reading along.
 // `npm run examples` runs all of them (`npm run examples -- dpo download`: some) and tells which passed.
+// `npm run example -- browser` builds a page and hands it out until it is interrupted.
 import { execFileSync, spawn } from "node:child_process";
 import { readdirSync } from "node:fs";
 import { join } from "node:path";
@@ -10,18 +11,27 @@ const here = fileURLToPath(new URL(".", import.meta.url));
 const all = readdirSync(here)
   .filter((file) => file.endsWith(".mts"))
   .map((file) => file.slice(0, -".mts".length));
+const PAGE = "browser";
 const show = process.argv[2] === "--show";
 const named = process.argv.slice(show ? 3 : 2);
-const unknown = named.filter((name) => !all.includes(name));
+// A page does not end by itself.
+const known = show ? [...all, PAGE] : all;
+const unknown = named.filter((name) => !known.includes(name));
 if (unknown.length > 0 || (show && named.length !== 1)) {
   if (unknown.length > 0) console.error(`There is no example ${unknown.join(", ")}.`);
-  console.error(`The examples are: ${all.join(", ")}`);
+  console.error(`The examples are: ${known.join(", ")}`);
   process.exit(2);
 }
 
 const node = (...args) => execFileSync(process.execPath, args, { stdio: "inherit" });
 node(join(here, "../scripts/build.mjs"));
-node(join(here, "../node_modules/typescript/bin/tsc"), "-p", here);
+if (named[0] === PAGE) {
+  const { showSite } = await import("./browser/site.mjs");
+  await showSite(join(here, "dist", PAGE));
+} else {
+  node(join(here, "../node_modules/typescript/bin/tsc"), "-p", here);
+  await runPrograms();
+}
 
 /** Runs an example to its end; its output is shown as it comes, or kept. */
 function run(name) {
@@ -45,9 +55,11 @@ function run(name) {
   });
 }
 
-if (show) {
-  process.exitCode = (await run(named[0])).passed ? 0 : 1;
-} else {
+async function runPrograms() {
+  if (show) {
+    process.exitCode = (await run(named[0])).passed ? 0 : 1;
+    return;
+  }
   const names = named.length > 0 ? named : all;
   let failed = 0;
   for (const name of names) {

@@ -18,13 +18,13 @@ const chart = find("chart", SVGSVGElement);
 const progressBar = find("progress", HTMLProgressElement);
 const answerRows = find("answers", HTMLTableSectionElement);
 
-const settings = readSettings(new URLSearchParams(location.search));
 const worker = new Worker(new URL("./engine-worker.ts", import.meta.url), { type: "module" });
 const ask = (request: Request) => worker.postMessage(request);
 const show = (id: string, text: string) => {
   find(id, HTMLElement).textContent = text;
 };
 
+let settings: Settings;
 let losses: number[] = [];
 let wasStopped = false;
 
@@ -154,4 +154,9 @@ askForm.addEventListener("submit", (event) => {
   ask({ kind: "ask", word: wordField.value });
 });
 
-ask({ kind: "open", modelAddress: new URL("nano/", document.baseURI).href, settings });
+try {
+  settings = readSettings(new URLSearchParams(location.search));
+  ask({ kind: "open", modelAddress: new URL("nano/", document.baseURI).href, settings });
+} catch (error) {
+  fail(error instanceof Error ? error.message : String(error));
+}

@@ -94,7 +94,7 @@ function walk(
 }
 
 const isOfNode = (file: string) =>
-  /\.node\.ts$|node_modules\/(?:undici|commander)\/|^src\/(?:cli|local)\//.test(file);
+  /\.node\.ts$|node_modules\/(?:undici|commander)\/|^src\/(?:cli|local(?!\/engine))\//.test(file);
 
 /** The sources in the files of the bundle: the bundler writes the name of each module above its code. */
 function sourcesOf(files: readonly string[]): string[] {
@@ -106,7 +106,16 @@ function sourcesOf(files: readonly string[]): string[] {
 
 describe("the package", () => {
   const neutral = ["browser", "worker", "bun", "deno", "none of them"];
-  const entries = [".", "./ai-sdk", "./autograd", "./jax", "./renderers", "./tokenizers", "./training"];
+  const entries = [
+    ".",
+    "./ai-sdk",
+    "./autograd",
+    "./engine",
+    "./jax",
+    "./renderers",
+    "./tokenizers",
+    "./training",
+  ];
 
   it.each(neutral)(
     "reaches nothing of Node from its neutral entries, under the condition %s",
