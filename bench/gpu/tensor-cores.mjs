@@ -162,10 +162,15 @@ async function measure() {
   console.log("\nmicroseconds to float16:", SHAPES.map(([m, , k]) => `${m}x${k}`).join(" "));
   const packing = [];
   for (const [m, , k] of SHAPES) {
+    const operand = {
+      handle: buffers.a,
+      layout: { contiguous: "k", dtype: "f32", isVector: true },
+      stride: k,
+    };
     packing.push(
       await microseconds(kernels, () => {
         const mark = kernels.mark();
-        packHalf(kernels, { handle: buffers.a, contiguous: "k", stride: k, outer: m, k }, 128, 64);
+        packHalf(kernels, operand, { outer: m, k, rowMultiple: 128, columnMultiple: 64 });
         kernels.release(mark);
       }),
     );

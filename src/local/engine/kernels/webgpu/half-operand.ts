@@ -1,4 +1,5 @@
-import type { F32, Frozen } from "../kernels.js";
+import type { F32 } from "../kernels.js";
+import type { Operand } from "./product-operands.js";
 import { defineShader, shaderVariants } from "./shader.js";
 import type { GpuContext } from "./webgpu-kernels.js";
 
@@ -14,15 +15,12 @@ export interface HalfOperand {
   columns: number;
 }
 
-/** Float32 values of one side of a product: `outer` (rows of a, columns of b) times k. */
-export interface FloatOperand {
-  handle: F32 | Frozen;
-  /** Which direction has its values next to each other: that of the sum, or the other. */
-  contiguous: "k" | "outer";
-  /** Between stored rows, in elements. */
-  stride: number;
+/** What becomes of `outer` times k values. */
+export interface HalfShape {
   outer: number;
   k: number;
+  rowMultiple: number;
+  columnMultiple: number;
 }
 
 const THREADS = 128;
@@ -167,21 +165,18 @@ fn main(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) la
 }`,
 });
 
-/** In scratch, with rows and columns rounded up to multiples of these; `rowMultiple` itself is one of 64. */
+/** A float32 side of `outer` times k values, in scratch; its rows and columns are rounded up, rows to a multiple of 64 at least. */
 export function packHalf(
   context: GpuContext,
-  operand: FloatOperand,
-  rowMultiple: number,
-  columnMultiple: number,
+  { handle: x, layout, stride }: Operand,
+  { outer, k, rowMultiple, columnMultiple }: HalfShape,
 ): HalfOperand {
-  const { handle: x, contiguous, stride, outer, k } = operand;
   const rows = Math.ceil(outer / rowMultiple) * rowMultiple;
   const columns = Math.ceil(k / columnMultiple) * columnMultiple;
   const chunks = columns / CHUNK;
   const [values, scales] = [context.scratch((rows * columns) / 2), context.scratch(rows)];
-  if (contiguous === "k") {
-    const isVector = x.offset % 16 === 0 && stride % 4 === 0 && k % 4 === 0;
-    context.queue.run(PACK_ROWS(isVector), {
+  if (layout.contiguous === "k") {
+    context.queue.run(PACK_ROWS(layout.isVector && k % 4 === 0), {
       buffers: { x, values, scales },
       params: { rows: outer, k, stride, packed_rows: rows, chunks },
       workgroups: rows,

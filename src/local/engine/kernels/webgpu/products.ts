@@ -3,6 +3,7 @@ import { type Columns, type Dots, multiplyColumns, multiplyDots } from "./produc
 import { operandsOf, type Product } from "./product-operands.js";
 import { multiplyTiles, type Tile, tileBytes } from "./product-tiles.js";
 import { defineShader } from "./shader.js";
+import { fastMatmul } from "./tensor-cores.js";
 import type { GpuContext } from "./webgpu-kernels.js";
 
 /** How a product is computed. */
@@ -25,6 +26,7 @@ export function matmul(context: GpuContext, product: Product): void {
     if (!product.accumulate) clear(context, product);
     return;
   }
+  if (fastMatmul(context, product)) return;
   multiply(context, product, planProduct(product, context.gpu));
 }
 

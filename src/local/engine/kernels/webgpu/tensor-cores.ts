@@ -1,19 +1,10 @@
-import type { F32, Frozen, MatmulOptions, Matrix } from "../kernels.js";
+import type { F32, Frozen } from "../kernels.js";
 import type { GpuFrozen } from "./frozen.js";
 import type { GpuDevice } from "./gpu-device.js";
-import { type FloatOperand, packHalf } from "./half-operand.js";
+import { packHalf } from "./half-operand.js";
+import { type Operand, operandsOf, type Product } from "./product-operands.js";
 import { defineShader, type ElementType, shaderVariants } from "./shader.js";
 import type { GpuContext } from "./webgpu-kernels.js";
-
-/** A product as the kernels' contract has it. */
-export interface Product extends MatmulOptions {
-  c: F32;
-  a: F32;
-  b: Matrix;
-  m: number;
-  n: number;
-  k: number;
-}
 
 /** How a product is cut: a workgroup computes `rows` x `columns` of c, `depth` of k at a time; a subgroup a part of that. */
 export interface TensorTile {
@@ -322,7 +313,7 @@ export function fastMatmul(context: GpuContext, product: Product): boolean {
 const found = new WeakMap<GPUDevice, boolean>();
 
 /** Matrices of 16 x 16 in float16 whose products are added in float32, by subgroups of 32. */
-export function hasTensorCores({ device, subgroupSize }: GpuDevice): boolean {
+export function hasTensorCores({ device, info, subgroupSize }: GpuDevice): boolean {
   let has = found.get(device);
   if (has === undefined) {
     const { adapterInfo } = device as GPUDevice & {
@@ -331,8 +322,7 @@ export function hasTensorCores({ device, subgroupSize }: GpuDevice): boolean {
     const configs = adapterInfo?.subgroupMatrixConfigs ?? [];
     has =
       subgroupSize === LANES &&
-      device.features.has("shader-f16") &&
-      device.features.has("chromium-experimental-subgroup-matrix" as GPUFeatureName) &&
+      info.hasTensorCores &&
       configs.some(
         ({ componentType, resultComponentType, M, N, K }) =>
           componentType === "f16" &&
@@ -358,11 +348,13 @@ export function multiplyOnTensorCores(
   product: Product,
   { tile, parts }: TensorPlan,
 ): void {
-  const { c, m, n, ldc = n, accumulate = false } = product;
+  const { c, m, n, k, ldc = n, accumulate = false } = product;
+  const operands = operandsOf(product);
   const { queue } = context;
   const mark = context.mark();
-  const a = packHalf(context, leftOperand(product), tile.rows, tile.depth);
-  const b = rightOperand(context, product, tile);
+  const shape = { outer: m, k, rowMultiple: tile.rows, columnMultiple: tile.depth };
+  const a = packHalf(context, operands.a, shape);
+  const b = rightOperand(context, operands.b, product, tile);
   const steps = a.columns / tile.depth;
   const partSteps = Math.ceil(steps / parts);
   const partCount = Math.ceil(steps / partSteps);
@@ -409,12 +401,6 @@ export function multiplyOnTensorCores(
   context.release(mark);
 }
 
-function leftOperand({ a, m, k, transA, lda }: Product): FloatOperand {
-  return transA
-    ? { handle: a, contiguous: "outer", stride: lda ?? m, outer: m, k }
-    : { handle: a, contiguous: "k", stride: lda ?? k, outer: m, k };
-}
-
 interface RightOperand {
   values: F32 | Frozen;
   scales: F32 | undefined;
@@ -427,18 +413,16 @@ interface RightOperand {
 
 function rightOperand(
   context: GpuContext,
-  { b, n, k, transB = false, ldb }: Product,
+  operand: Operand,
+  { n, k }: Product,
   tile: TensorTile,
 ): RightOperand {
-  const frozen = b.kind === "frozen" ? (b as GpuFrozen) : undefined;
-  if (frozen && frozen.dtype !== "F32") {
-    const { dtype, outputs: rows, stride: columns } = frozen;
-    return { values: frozen, scales: undefined, dtype, rowsOf: transB ? "n" : "k", rows, columns };
+  const { handle, layout } = operand;
+  if (layout.dtype !== "f32") {
+    const { dtype, outputs: rows, stride: columns } = handle as GpuFrozen & { dtype: "BF16" | "F16" };
+    const rowsOf = layout.contiguous === "k" ? "k" : "n";
+    return { values: handle, scales: undefined, dtype, rowsOf, rows, columns };
   }
-  // A frozen matrix is stored by its outputs, so `transB` means for it what its absence means for others.
-  const isAlongK = frozen ? !transB : transB;
-  const stride = frozen?.stride ?? ldb ?? (isAlongK ? k : n);
-  const contiguous = isAlongK ? "k" : "outer";
-  const packed = packHalf(context, { handle: b, contiguous, stride, outer: n, k }, tile.columns, tile.depth);
-  return { ...packed, dtype: "F16", rowsOf: "k" };
+  const shape = { outer: n, k, rowMultiple: Math.max(64, tile.columns), columnMultiple: tile.depth };
+  return { ...packHalf(context, operand, shape), dtype: "F16", rowsOf: "k" };
 }
