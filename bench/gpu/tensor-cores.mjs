@@ -1,18 +1,20 @@
-// Products on tensor cores: which tiles compile, how far they are off, how fast they are. One line each.
-// Needs `npm run build`, the package `webgpu` and a card with subgroup matrices. `node bench/gpu/tensor-cores.mjs`
-// With `--check` it only lets the compiler read every shader, on Dawn's null device, which needs no card.
+// Products on tensor cores by the GPU's clock: tiles beside one another, the way to float16 apart, the products of LoRA beside
+// the exact ones. Needs `npm run build`, the package `webgpu` and a card with subgroup matrices.
+// `node bench/gpu/tensor-cores.mjs`            times, in less than a minute
+// `node bench/gpu/tensor-cores.mjs --values`   how far ragged products and rows of all sizes are off
+// `node bench/gpu/tensor-cores.mjs --compile`  lets the compiler read every shader, on Dawn's null device, which needs no card
+import { parseArgs } from "node:util";
 import { dawnGpu } from "../../dist/local/engine/kernels/webgpu/dawn.node.js";
 import { openGpuDevice } from "../../dist/local/engine/kernels/webgpu/gpu-device.js";
-import { packHalf } from "../../dist/local/engine/kernels/webgpu/half-operand.js";
+import { multiply, planProduct } from "../../dist/local/engine/kernels/webgpu/products.js";
 import {
-  hasTensorCores,
   multiplyOnTensorCores,
   planTensorProduct,
   TENSOR_SHADER,
 } from "../../dist/local/engine/kernels/webgpu/tensor-cores.js";
 import { createWebGpuKernels } from "../../dist/local/engine/kernels/webgpu/webgpu-kernels.js";
 
-const STAGED = { buffers: 2, isPrefetched: true, padding: 8, element: 4 };
+const STAGED = { buffers: 2, isPrefetched: true, isUnrolled: true, padding: 8, element: 4 };
 const tile = (rows, columns, depth, groupRows, groupColumns, other = {}) => ({
   rows,
   columns,
@@ -23,67 +25,68 @@ const tile = (rows, columns, depth, groupRows, groupColumns, other = {}) => ({
   ...other,
 });
 const one = { buffers: 1 };
+const rolled = { isUnrolled: false };
 const TILES = [
   tile(128, 128, 32, 64, 32),
+  tile(128, 128, 32, 64, 32, rolled),
   tile(128, 128, 32, 64, 32, one),
-  tile(128, 128, 32, 64, 32, { ...one, isPrefetched: false }),
-  tile(128, 128, 32, 64, 32, { element: 2 }),
-  tile(128, 128, 32, 64, 32, { element: 1 }),
-  tile(128, 128, 32, 64, 32, { padding: 0 }),
-  tile(128, 128, 32, 64, 32, { ...one, padding: 16 }),
-  tile(128, 128, 32, 32, 64),
-  tile(128, 128, 32, 64, 64),
   tile(128, 128, 32, 64, 64, one),
-  tile(128, 128, 32, 64, 64, { ...one, isPrefetched: false }),
-  tile(128, 128, 16, 64, 32),
+  tile(128, 128, 32, 64, 64, { ...one, ...rolled }),
+  tile(128, 128, 32, 64, 32, { ...one, isPrefetched: false }),
   tile(128, 128, 16, 64, 64),
-  tile(128, 128, 64, 64, 32, one),
-  tile(128, 128, 64, 64, 64, one),
-  tile(128, 128, 32, 32, 32, one),
-  tile(128, 256, 32, 64, 64, one),
   tile(128, 256, 16, 64, 64),
-  tile(256, 128, 32, 64, 64, one),
-  tile(256, 128, 16, 64, 64),
-  tile(128, 64, 32, 64, 32),
-  tile(128, 64, 64, 64, 32, one),
-  tile(64, 128, 32, 32, 64),
-  tile(64, 128, 32, 32, 32),
   tile(64, 64, 32, 32, 32),
-  tile(64, 64, 32, 32, 32, one),
-  tile(64, 64, 64, 32, 32),
-  tile(64, 64, 32, 32, 16),
+  tile(64, 64, 32, 32, 32, rolled),
 ];
+/** Of a model with 0.6 billion parameters and 8192 tokens: the base model's, then small and large cubes. */
 const SHAPES = [
-  [1024, 1024, 1024],
-  [2048, 4096, 1024],
   [8192, 4096, 1024],
   [8192, 1024, 3072],
   [8192, 6144, 1024],
+  [8192, 1024, 2048],
+  [1024, 1024, 1024],
   [4096, 4096, 4096],
+];
+/** Of LoRA with rank 32, several layers' adapters side by side: x A, d(low rank), dA, dB and what is added to the layer's output. */
+const LORA = [
+  { name: "x A", m: 8192, n: 32, k: 2048 },
+  { name: "x A", m: 8192, n: 64, k: 1024 },
+  { name: "x A", m: 8192, n: 96, k: 1024 },
+  { name: "dlow", m: 8192, n: 32, k: 3072, transB: true },
+  { name: "dA", m: 1024, n: 64, k: 8192, transA: true },
+  { name: "dA", m: 1024, n: 96, k: 8192, transA: true },
+  { name: "dB", m: 32, n: 3072, k: 8192, transA: true },
+  { name: "low B", m: 8192, n: 3072, k: 32, accumulate: true },
+  { name: "dx +=", m: 8192, n: 1024, k: 96, transB: true, accumulate: true },
 ];
 const DISTRIBUTIONS = {
   "activations N(0, 1)": () => normal(),
   "gradients 1e-6": () => normal() * 1e-6,
-  "gradients 1e-8": () => normal() * 1e-8,
   "gradients 1e-12": () => normal() * 1e-12,
   "rows from 1e-10 to 1": (row) => normal() * 10 ** (-10 * (row / 63)),
   "N(0, 1), one in a hundred 1e4": () => normal() * (Math.random() < 0.01 ? 1e4 : 1),
   "N(0, 1), one in a row 1e6": (_, column) => normal() * (column === 5 ? 1e6 : 1),
 };
-
-/** Since the start of the process; what is not timed by then is left out. */
-const DEADLINE_MS = 52_000;
-
 const RIGHT_SIDES = ["k", "n"].map((rowsOfB) => ({ rowsOfB, dtype: "BF16", isPacked: false }));
+const [MAP_READ, COPY_SRC, COPY_DST, QUERY_RESOLVE] = [0x1, 0x4, 0x8, 0x200];
+const QUERIES = 512;
+/** Since the start of the process; what is not timed by then is left out. */
+const DEADLINE_MS = 55_000;
 
-const label = ({ rows, columns, depth, groupRows, groupColumns, buffers, isPrefetched, padding, element }) =>
-  `${rows}x${columns}x${depth} ${groupRows}x${groupColumns} ${buffers} buffers${isPrefetched ? "" : ", not prefetched"}` +
-  `${padding === 8 ? "" : `, padding ${padding}`}${element === 4 ? "" : `, elements of ${element}`}`;
+const label = (each) =>
+  `${each.rows}x${each.columns}x${each.depth} ${each.groupRows}x${each.groupColumns} ${each.buffers} buffers` +
+  `${each.isPrefetched ? "" : ", not prefetched"}${each.isUnrolled ? "" : ", rolled"}`;
 
-if (process.argv.includes("--check")) await check();
+const { values } = parseArgs({
+  options: {
+    values: { type: "boolean", default: false },
+    compile: { type: "boolean", default: false },
+  },
+});
+if (values.compile) await compile();
 else await measure();
 
-async function check() {
+async function compile() {
   const { create } = await import("webgpu");
   const gpu = create(["backend=null", "enable-dawn-features=allow_unsafe_apis,disable_robustness"]);
   const adapter = await gpu.requestAdapter();
@@ -108,141 +111,175 @@ async function check() {
 }
 
 async function measure() {
-  const gpu = await openGpuDevice(await dawnGpu("fast"), { precision: "fast", memoryBytes: 2 ** 35 });
+  // Without it, Dawn rounds timestamps to a tenth of a millisecond.
+  const dawn = await dawnGpu("fast", { disable: ["timestamp_quantization"] });
+  const gpu = await openGpuDevice(dawn, { precision: "fast", memoryBytes: 2 ** 35 });
   const kernels = createWebGpuKernels(gpu);
-  console.log(
-    `${gpu.info.name}, subgroups of ${gpu.subgroupSize}, ${gpu.device.limits.maxComputeWorkgroupStorageSize} bytes of workgroup memory`,
-  );
-  console.log(
-    "matrices",
-    JSON.stringify(
-      [...(gpu.device.adapterInfo.subgroupMatrixConfigs ?? [])].map(
-        ({ componentType, resultComponentType, M, N, K }) =>
-          `${componentType} to ${resultComponentType} ${M}x${N}x${K}`,
-      ),
-    ),
-  );
-  console.log("has tensor cores", hasTensorCores(gpu));
-
-  console.log("\nragged products against float64; 1 = the bound of rounding both sides to float16");
-  const working = [];
-  for (const each of TILES) {
-    const errors = [];
-    const started = performance.now();
-    for (const transB of [false, true])
-      errors.push(await caught(gpu, () => ragged(kernels, { tile: each, parts: 1 }, transB)));
-    const seconds = ((performance.now() - started) / 1000).toFixed(1);
-    console.log(
-      label(each).padEnd(58),
-      ...errors.map((error) => (typeof error === "number" ? error.toFixed(3) : `\n  ${error}`)),
-      `(${seconds} s)`,
-    );
-    if (errors.every((error) => error < 1)) working.push(each);
-  }
-  const [first] = working;
-  if (!first) return kernels.close();
-  console.log("in 3 parts", await caught(gpu, () => ragged(kernels, { tile: first, parts: 3 }, false)));
-  console.log(
-    "float32 right side",
-    await caught(gpu, () => ragged(kernels, { tile: first, parts: 1 }, false, "plain")),
-    await caught(gpu, () => ragged(kernels, { tile: first, parts: 1 }, true, "plain")),
-  );
-  console.log(
-    "float32 left side by columns",
-    await caught(gpu, () => ragged(kernels, { tile: first, parts: 1 }, false, "plain", true)),
-  );
-
-  console.log("\nrelative errors (whole product, worst row) with bfloat16 weights, k = 1024");
-  for (const [name, values] of Object.entries(DISTRIBUTIONS)) {
-    const { whole, row } = await distribution(kernels, first, values);
-    console.log(name.padEnd(40), whole.toExponential(2), row.toExponential(2));
-  }
-
-  const buffers = largeBuffers(kernels);
-  console.log("\nmicroseconds to float16:", SHAPES.map(([m, , k]) => `${m}x${k}`).join(" "));
-  const packing = [];
-  for (const [m, , k] of SHAPES) {
-    const operand = {
-      handle: buffers.a,
-      layout: { contiguous: "k", dtype: "f32", isVector: true },
-      stride: k,
-    };
-    packing.push(
-      await microseconds(kernels, () => {
-        const mark = kernels.mark();
-        packHalf(kernels, operand, { outer: m, k, rowMultiple: 128, columnMultiple: 64 });
-        kernels.release(mark);
-      }),
-    );
-  }
-  console.log(packing.map((value) => value.toFixed(0)).join(" "));
-
-  console.log(
-    "\nTFLOP/s with the way to float16, forward/backward:",
-    SHAPES.map((shape) => shape.join("x")).join("  "),
-  );
-  for (const each of working) {
-    if (performance.now() > DEADLINE_MS) console.log(label(each), "left out: no time");
-    else await timeTile(kernels, buffers, label(each), () => ({ tile: each, parts: 1 }));
-  }
-  await timeTile(kernels, buffers, "as planned", (m, n, k) => planTensorProduct(m, n, k));
-  for (const parts of [2, 4])
-    await timeTile(
-      kernels,
-      buffers,
-      `${label(working.at(-1))} in ${parts} parts`,
-      () => ({ tile: working.at(-1), parts }),
-      SHAPES.slice(0, 1),
-    );
+  const { name, subgroupSize, hasTensorCores, matrixProducts } = gpu.info;
+  const bytes = gpu.device.limits.maxComputeWorkgroupStorageSize;
+  console.log(`${name}, subgroups of ${subgroupSize}, ${bytes} bytes of workgroup memory`);
+  console.log(`tensor cores ${hasTensorCores}: ${matrixProducts.join(", ")}`);
+  if (values.values) await checkValues(kernels);
+  else await timeAll(kernels);
   await kernels.close();
   process.exit(0);
 }
 
-async function timeTile(kernels, { a, c, weights }, name, planOf, shapes = SHAPES) {
-  const rates = [];
-  for (const [index, [m, n, k]] of shapes.entries()) {
-    for (const [transB, b] of weights[index].entries()) {
-      const product = { c, a, b, m, n, k, transB: transB === 1 };
-      const time = await microseconds(kernels, () =>
-        multiplyOnTensorCores(kernels, product, planOf(m, n, k)),
-      );
-      rates.push((2 * m * n * k) / time / 1e6);
+async function timeAll(kernels) {
+  const clock = gpuClock(kernels);
+  const buffers = largeBuffers(kernels);
+  const productOf = ([m, n, k], index, side) => ({
+    c: buffers.c,
+    a: buffers.a,
+    b: buffers.weights[index][side],
+    m,
+    n,
+    k,
+    transB: side === 1,
+  });
+  console.log("\nTFLOP/s of the product alone, forward/backward, and the seconds that both took to compile");
+  console.log("".padEnd(46), SHAPES.map((shape) => shape.join("x").padStart(15)).join(" "));
+  const planned = (m, n, k) => planTensorProduct(m, n, k);
+  const rows = [
+    ["as planned", planned],
+    ...TILES.map((each) => [label(each), () => ({ tile: each, parts: 1 })]),
+    ["64x64x32 32x32 2 buffers in 2 parts", () => ({ tile: TILES.at(-2), parts: 2 })],
+  ];
+  const packing = new Map();
+  for (const [title, planOf] of rows) {
+    if (performance.now() > DEADLINE_MS - 10_000) {
+      console.log(title.padEnd(46), "left out: no time");
+      continue;
     }
+    let seconds = 0;
+    const cells = [];
+    for (const [index, shape] of SHAPES.entries()) {
+      const rates = [];
+      for (const side of [0, 1]) {
+        const product = productOf(shape, index, side);
+        const started = performance.now();
+        multiplyOnTensorCores(kernels, product, planOf(...shape));
+        kernels.queue.flush();
+        if (index === 0) seconds += (performance.now() - started) / 1000;
+        const times = await clock.time(() => multiplyOnTensorCores(kernels, product, planOf(...shape)));
+        const products = times.filter(({ shader }) => shader.startsWith("tensor"));
+        const [m, n, k] = shape;
+        rates.push((2 * m * n * k) / total(products) / 1e6);
+        for (const { shader, us } of times) {
+          if (shader.startsWith("tensor")) continue;
+          const key = `${m}x${k} ${shader}`;
+          packing.set(key, Math.min(us, packing.get(key) ?? us));
+        }
+      }
+      cells.push(
+        rates
+          .map((rate) => rate.toFixed(0))
+          .join("/")
+          .padStart(15),
+      );
+    }
+    console.log(title.padEnd(46), cells.join(" "), `${seconds.toFixed(1)} s`);
   }
-  const cells = shapes.map((_, index) =>
-    `${rates[2 * index].toFixed(0)}/${rates[2 * index + 1].toFixed(0)}`.padStart(9),
-  );
-  console.log(name.padEnd(58), cells.join(" "));
+  console.log("\nmicroseconds to float16, and GB/s of reading 4 bytes and writing 2");
+  for (const [key, us] of packing) {
+    const [m, k] = key.split(" ")[0].split("x");
+    console.log(key.padEnd(46), us.toFixed(1).padStart(7), ((6 * m * k) / us / 1e3).toFixed(0).padStart(6));
+  }
+
+  console.log("\nLoRA: microseconds with tensor cores (the product, the rest), and exact");
+  const plain = buffers.plain;
+  for (const { name, m, n, k, ...options } of LORA) {
+    if (performance.now() > DEADLINE_MS) {
+      console.log(name, "left out: no time");
+      continue;
+    }
+    const product = { c: buffers.c, a: buffers.a, b: plain, m, n, k, ...options };
+    const tensorPlan = planTensorProduct(Math.max(m, 64), Math.max(n, 64), Math.max(k, 64));
+    const tensor = await clock.time(() => multiplyOnTensorCores(kernels, product, tensorPlan));
+    const exact = await clock.time(() => multiply(kernels, product, planProduct(product, kernels.gpu)));
+    const inProduct = total(tensor.filter(({ shader }) => shader.startsWith("tensor")));
+    console.log(
+      `${name} ${m}x${n}x${k}`.padEnd(24),
+      `${total(tensor).toFixed(0)} (${inProduct.toFixed(0)}, ${(total(tensor) - inProduct).toFixed(0)})`.padEnd(
+        20,
+      ),
+      total(exact).toFixed(0),
+      planTensorProduct(m, n, k) ? "now on tensor cores" : "now exact",
+    );
+  }
 }
 
-/** Of one run, from enough of them to last about 8 ms. */
-async function microseconds(kernels, run) {
-  run();
-  await kernels.queue.done();
-  let started = performance.now();
-  for (let i = 0; i < 3; i++) run();
-  await kernels.queue.done();
-  const runs = Math.max(4, Math.min(400, Math.ceil(24 / (performance.now() - started))));
-  started = performance.now();
-  for (let i = 0; i < runs; i++) run();
-  await kernels.queue.done();
-  return ((performance.now() - started) * 1000) / runs;
+const total = (times) => times.reduce((sum, { us }) => sum + us, 0);
+
+/** Microseconds of each shader of one run: the least of several, once the card has come to its speed. */
+function gpuClock(kernels) {
+  const { device } = kernels.gpu;
+  const querySet = device.createQuerySet({ type: "timestamp", count: QUERIES });
+  const resolved = device.createBuffer({ size: 8 * QUERIES, usage: QUERY_RESOLVE | COPY_SRC });
+  const staging = device.createBuffer({ size: 8 * QUERIES, usage: MAP_READ | COPY_DST });
+  let isWarm = false;
+
+  async function time(run) {
+    const started = performance.now();
+    const warmupMs = isWarm ? 20 : 1500;
+    isWarm = true;
+    do {
+      for (let turn = 0; turn < 8; turn++) run();
+      await kernels.queue.done();
+    } while (performance.now() - started < warmupMs);
+    const names = [];
+    kernels.queue.onRun = ({ name }) => {
+      names.push(name);
+      const at = 2 * (names.length - 1);
+      return { querySet, beginningOfPassWriteIndex: at, endOfPassWriteIndex: at + 1 };
+    };
+    const turns = 12;
+    for (let turn = 0; turn < turns; turn++) run();
+    kernels.queue.onRun = undefined;
+    await kernels.queue.done();
+    const encoder = device.createCommandEncoder();
+    encoder.resolveQuerySet(querySet, 0, 2 * names.length, resolved, 0);
+    encoder.copyBufferToBuffer(resolved, 0, staging, 0, 8 * QUERIES);
+    device.queue.submit([encoder.finish()]);
+    await staging.mapAsync(MAP_READ);
+    const stamps = new BigUint64Array(staging.getMappedRange().slice(0));
+    staging.unmap();
+    const perRun = names.length / turns;
+    return Array.from({ length: perRun }, (_, index) => {
+      const all = Array.from({ length: turns }, (_, turn) => {
+        const at = 2 * (turn * perRun + index);
+        return Number(stamps[at + 1] - stamps[at]) / 1e3;
+      });
+      return { shader: names[index], us: Math.min(...all) };
+    });
+  }
+  return { time };
 }
 
 function largeBuffers(kernels) {
   const noise = Float32Array.from({ length: 1 << 20 }, () => normal());
-  const longest = (pick) => Math.max(...SHAPES.map(pick));
-  const a = kernels.alloc(longest(([m, , k]) => m * k));
-  for (let start = 0; start < a.length; start += noise.length) {
-    const length = Math.min(noise.length, a.length - start);
-    kernels.upload({ ...a, offset: a.offset + 4 * start, length }, noise.subarray(0, length));
-  }
-  const c = kernels.alloc(longest(([m, n]) => m * n));
+  const longest = (pick) => Math.max(...[...SHAPES, ...LORA.map(({ m, n, k }) => [m, n, k])].map(pick));
+  const filled = (length) => {
+    const buffer = kernels.alloc(length);
+    for (let start = 0; start < length; start += noise.length) {
+      const count = Math.min(noise.length, length - start);
+      kernels.upload(
+        { ...buffer, offset: buffer.offset + 4 * start, length: count },
+        noise.subarray(0, count),
+      );
+    }
+    return buffer;
+  };
   const weights = SHAPES.map(([, n, k]) => [
     weightsOf(kernels, k, n, noise),
     weightsOf(kernels, n, k, noise),
   ]);
-  return { a, c, weights };
+  return {
+    a: filled(longest(([m, , k]) => m * k)),
+    plain: filled(Math.max(...LORA.map(({ n, k }) => n * k))),
+    c: kernels.alloc(longest(([m, n]) => m * n)),
+    weights,
+  };
 }
 
 function weightsOf(kernels, inputs, outputs, noise) {
@@ -253,6 +290,33 @@ function weightsOf(kernels, inputs, outputs, noise) {
     kernels.gpu.device.queue.writeBuffer(matrix.block.buffer, start, words, 0, length);
   }
   return matrix;
+}
+
+async function checkValues(kernels) {
+  const { gpu } = kernels;
+  console.log("\nragged products against float64; 1 = the bound of rounding both sides to float16");
+  for (const each of TILES) {
+    const errors = [];
+    for (const transB of [false, true])
+      errors.push(await caught(gpu, () => ragged(kernels, { tile: each, parts: 1 }, transB)));
+    console.log(label(each).padEnd(46), ...errors);
+  }
+  const [first] = TILES;
+  console.log("in 3 parts", await caught(gpu, () => ragged(kernels, { tile: first, parts: 3 }, false)));
+  for (const [transB, transA] of [
+    [false, false],
+    [true, false],
+    [false, true],
+  ]) {
+    const plan = { tile: first, parts: 1 };
+    const worst = await caught(gpu, () => ragged(kernels, plan, transB, "plain", transA));
+    console.log("float32", JSON.stringify({ transA, transB }), worst);
+  }
+  console.log("\nrelative errors (whole product, worst row) with bfloat16 weights, k = 1024");
+  for (const [name, draw] of Object.entries(DISTRIBUTIONS)) {
+    const { whole, row } = await distribution(kernels, first, draw);
+    console.log(name.padEnd(40), whole.toExponential(2), row.toExponential(2));
+  }
 }
 
 /** An error scope's message in place of the result, so that one broken shader does not end the run. */

@@ -3,11 +3,11 @@ import { type FloatDtype, fromFloat32, toFloat32 } from "../../../src/checkpoint
 import type { F32, Frozen, Kernels } from "../../../src/local/engine/kernels/kernels.js";
 import { put, randomFloats } from "../../../src/local/engine/kernels/test-support.js";
 import type { GpuPrecision } from "../../../src/local/engine/kernels/webgpu/gpu-device.js";
+import { packHalf } from "../../../src/local/engine/kernels/webgpu/half-operand.js";
 import type { Product } from "../../../src/local/engine/kernels/webgpu/product-operands.js";
 import type { Shader } from "../../../src/local/engine/kernels/webgpu/shader.js";
 import {
   fastMatmul,
-  hasTensorCores,
   multiplyOnTensorCores,
   planTensorProduct,
   type TensorTile,
@@ -18,7 +18,7 @@ import { openKernels } from "../gpus.js";
 const fast = openKernels({ precision: "fast" });
 const kernels = (await fast.catch(() => openKernels())) as Kernels & GpuContext;
 afterAll(() => kernels.close());
-const context = hasTensorCores(kernels.gpu) ? kernels : withEmulatedMatrices(kernels);
+const context = kernels.gpu.info.hasTensorCores ? kernels : withEmulatedMatrices(kernels);
 
 /** Only tensor cores have subgroup matrices: elsewhere plain loops stand for them, so that the rest of the shader is tested. */
 function withEmulatedMatrices(real: Kernels & GpuContext): GpuContext {
@@ -56,8 +56,11 @@ fn multiply_add(left: Left, right: Right, sum: Sum) -> Sum {
   }
   return out;
 }
-fn store_sum(start: u32, sum: Sum) {
-  for (var i = 0u; i < 8u; i++) { sums[start + matrix_lane + 32u * i] = sum[i]; }
+fn store_sum(start: u32, sum: Sum, stride: u32) {
+  for (var i = 0u; i < 8u; i++) {
+    let at = matrix_lane + 32u * i;
+    sums[start + at / 16u * stride + at % 16u] = sum[i];
+  }
 }
 `;
 
@@ -82,8 +85,7 @@ function emulate(code: string): string {
         (_, major, offset, stride) => `Right(${offset}, ${stride}, ${major === "col"});`,
       )
       .replaceAll("subgroupMatrixMultiplyAccumulate", "multiply_add")
-      .replaceAll(/subgroupMatrixStore<row_major>\(&sums, (\w+), (\w+), 16u\)/g, "store_sum($1, $2)") +
-    EMULATION
+      .replaceAll("subgroupMatrixStore<row_major>(&sums, ", "store_sum(") + EMULATION
   );
 }
 
@@ -109,12 +111,13 @@ function stored(
 
 const TILE: TensorTile = {
   rows: 64,
-  columns: 64,
+  columns: 32,
   depth: 32,
   groupRows: 16,
   groupColumns: 32,
   buffers: 2,
   isPrefetched: true,
+  isUnrolled: true,
   padding: 8,
   element: 4,
 };
@@ -215,8 +218,9 @@ describe("products on tensor cores", () => {
   });
 
   it.each<Partial<TensorTile>>([
+    { groupRows: 32, groupColumns: 16, isUnrolled: false },
     { groupRows: 32, depth: 16, buffers: 1 },
-    { columns: 32, depth: 64, buffers: 1, isPrefetched: false, padding: 0 },
+    { depth: 64, buffers: 1, isPrefetched: false, padding: 0 },
   ])("in tiles of another kind: %j", async (tile) => {
     const shape = { m: 150, n: 140, k: 100, dtype: "BF16", transB: true } as const;
     expect(await error(shape, { tile: { ...TILE, ...tile } })).toBeLessThan(1);
@@ -252,6 +256,35 @@ describe("products on tensor cores", () => {
     expect(rows.subarray(0, 64).every((value) => value === 0)).toBe(true);
     expect(rows.subarray(64, 128).some(Number.isFinite)).toBe(false);
     expect(rows.subarray(128).every(Number.isFinite)).toBe(true);
+  });
+});
+
+describe("a side in float16", () => {
+  // Rows that threads hold, by teams of two sizes, and rows that are read twice.
+  it.each([
+    [70, 24],
+    [3, 2101],
+    [3, 9000],
+  ])("of %i rows of %i", async (outer, k) => {
+    const x = randomFloats(outer * k, 6);
+    x[k + 5] = 1e5;
+    const layout = { contiguous: "k", dtype: "f32", isVector: k % 4 === 0 } as const;
+    const operand = { handle: put(kernels, x), layout, stride: k };
+    const shape = { outer, k, rowMultiple: 64, columnMultiple: 32 };
+    const { values, scales, rows, columns } = packHalf(kernels, operand, shape);
+    const [words, factors] = [await kernels.download(values), await kernels.download(scales)];
+    const bytes = new Uint8Array(words.buffer, 0, 2 * rows * columns);
+    const halves = toFloat32(bytes, "F16", "values");
+    const off = halves.findIndex((half, index) => {
+      const [row, column] = [Math.floor(index / columns), index % columns];
+      const expected = row < outer && column < k ? x[row * k + column]! : 0;
+      const largest = row === 1 ? 1e5 : 1;
+      return !(
+        Math.abs(half * factors[row]! - expected) <=
+        2 ** -11 * Math.abs(expected) + 2 ** -39 * largest
+      );
+    });
+    expect(off).toBe(-1);
   });
 });
 

@@ -15,7 +15,9 @@ export interface GpuInfo {
   /** Lanes of a subgroup; absent where there are no subgroups, or their size is not fixed. */
   readonly subgroupSize: number | undefined;
   readonly hasFloat16: boolean;
-  /** Products of small matrices by a whole subgroup, which `fast` needs. */
+  /** Products of small matrices that a whole subgroup computes, as the driver lists them: "f16 to f32 16x16x16". */
+  readonly matrixProducts: readonly string[];
+  /** It has those that `fast` is written for. */
   readonly hasTensorCores: boolean;
   readonly maxBufferBytes: number;
   readonly maxBindingBytes: number;
@@ -42,6 +44,8 @@ export interface GpuDeviceOptions {
 }
 
 const TENSOR_CORES = "chromium-experimental-subgroup-matrix";
+/** What products in `fast` are written for: these matrices, held by so many lanes. */
+const [FAST_MATRICES, FAST_LANES] = ["f16 to f32 16x16x16", 32];
 const WANTED_FEATURES = ["subgroups", "shader-f16", "timestamp-query", TENSOR_CORES];
 const SOFTWARE = /swiftshader|llvmpipe|lavapipe|software|warp|basic render/i;
 /** A driver that has not answered by then never will. */
@@ -57,19 +61,33 @@ export async function findAdapter(gpu: GPU): Promise<GPUAdapter | undefined> {
 export function describeAdapter({ info, features, limits }: GPUAdapter): GpuInfo {
   const { vendor, architecture, device, description, subgroupMinSize, subgroupMaxSize } = info;
   const has = (name: string) => features.has(name as GPUFeatureName);
-  const isFixed = has("subgroups") && subgroupMinSize === subgroupMaxSize;
+  const subgroupSize = has("subgroups") && subgroupMinSize === subgroupMaxSize ? subgroupMinSize : undefined;
+  const matrixProducts = has(TENSOR_CORES) ? matrixProductsOf(info) : [];
   return {
     name: nameOf(device || `${vendor} ${architecture}`) || description || "a card without a name",
     vendor,
     architecture,
     description,
     isSoftware: info.isFallbackAdapter || SOFTWARE.test(`${architecture} ${device} ${description}`),
-    subgroupSize: isFixed ? subgroupMinSize : undefined,
+    subgroupSize,
     hasFloat16: has("shader-f16"),
-    hasTensorCores: has(TENSOR_CORES) && has("shader-f16"),
+    matrixProducts,
+    hasTensorCores:
+      matrixProducts.includes(FAST_MATRICES) && subgroupSize === FAST_LANES && has("shader-f16"),
     maxBufferBytes: limits.maxBufferSize,
     maxBindingBytes: limits.maxStorageBufferBindingSize,
   };
+}
+
+/** Not in the standard yet, and seen on the adapter alone, where unsafe features are allowed. */
+function matrixProductsOf(info: GPUAdapterInfo): string[] {
+  type Config = { componentType: string; resultComponentType: string; M: number; N: number; K: number };
+  const { subgroupMatrixConfigs = [] } = info as { subgroupMatrixConfigs?: ArrayLike<Config> };
+  return Array.from(
+    subgroupMatrixConfigs,
+    ({ componentType, resultComponentType, M, N, K }) =>
+      `${componentType} to ${resultComponentType} ${M}x${N}x${K}`,
+  );
 }
 
 /** Cards come as `nvidia-h200`, normalized for programs. */
@@ -92,8 +110,7 @@ export async function openGpuDevice(
   const info = describeAdapter(adapter);
   const precision = options.precision ?? "exact";
   if (precision === "fast" && !info.hasTensorCores) {
-    const missing = adapter.features.has(TENSOR_CORES as GPUFeatureName) ? "shader-f16" : TENSOR_CORES;
-    throw new Error(`${info.name} cannot compute with precision fast: it lacks ${missing}`);
+    throw new Error(`${info.name} cannot compute with precision fast: ${lacking(info)}`);
   }
   const { limits } = adapter;
   const wanted = adapter.requestDevice({
@@ -112,6 +129,14 @@ export async function openGpuDevice(
   const device = await answered(wanted);
   const { isSoftware, subgroupSize } = info;
   return { device, info, isSoftware, subgroupSize, memoryBytes, precision, keepAlive };
+}
+
+function lacking({ hasFloat16, matrixProducts, subgroupSize }: GpuInfo): string {
+  if (matrixProducts.length === 0) return `it lacks ${TENSOR_CORES}`;
+  if (!hasFloat16) return "it lacks shader-f16";
+  if (subgroupSize !== FAST_LANES)
+    return `it needs subgroups of ${FAST_LANES}, not ${subgroupSize ?? "of several sizes"}`;
+  return `it needs products of matrices from ${FAST_MATRICES}, and has ${matrixProducts.join(", ")}`;
 }
 
 /** Waits for a driver, but not for ever. */

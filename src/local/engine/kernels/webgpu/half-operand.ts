@@ -1,5 +1,6 @@
 import type { F32 } from "../kernels.js";
 import type { Operand } from "./product-operands.js";
+import { reduceCode, threadsFor } from "./reductions.js";
 import { defineShader, shaderVariants } from "./shader.js";
 import type { GpuContext } from "./webgpu-kernels.js";
 
@@ -23,7 +24,9 @@ export interface HalfShape {
   columnMultiple: number;
 }
 
-const THREADS = 128;
+const THREADS = 256;
+/** The chunks that a thread holds. */
+const HELD = [0, 1, 2, 3];
 /** Values in a chunk: 16 bytes of float16. */
 const CHUNK = 8;
 
@@ -41,12 +44,19 @@ fn half4(low: vec4f, high: vec4f) -> vec4u {
   return vec4u(pack2x16float(low.xy), pack2x16float(low.zw), pack2x16float(high.xy), pack2x16float(high.zw));
 }`;
 
-const PACK_ROWS = shaderVariants((isVector: boolean) => ({
-  name: `half-rows-${isVector ? "vector" : "plain"}`,
+/** How rows are brought to float16: by teams of threads, which hold their part of a row, or read it twice where it is long. */
+interface RowPacking {
+  isVector: boolean;
+  team: number;
+  isHeld: boolean;
+}
+
+const PACK_ROWS = shaderVariants(({ isVector, team, isHeld }: RowPacking) => ({
+  name: `half-rows-${team}${isVector ? "-vector" : ""}${isHeld ? "-held" : ""}`,
   buffers: { x: isVector ? "vec4<f32>" : "f32", values: "vec4<u32>", scales: "f32" } as const,
-  params: { rows: "u32", k: "u32", stride: "u32", packed_rows: "u32", chunks: "u32" } as const,
+  params: { rows: "u32", k: "u32", stride: "u32", groups: "u32", chunks: "u32" } as const,
   code: /* wgsl */ `${SCALE_OF}
-var<workgroup> largest: array<u32, ${THREADS}>;
+${reduceCode({ name: "team_max", type: "u32", threads: THREADS, team, join: "max(a, b)" })}
 
 // Values at column..column+3 of a row, zeros beyond its end; column is a multiple of four.
 fn four(row: u32, column: u32) -> vec4f {
@@ -60,29 +70,41 @@ fn four(row: u32, column: u32) -> vec4f {
   return select(vec4f(), found, columns < vec4u(p.k));`
   }
 }
+fn larger(bits: vec4u, value: vec4f) -> vec4u { return max(bits, bitcast<vec4u>(value) & vec4u(0x7fffffffu)); }
 
 @compute @workgroup_size(${THREADS})
 fn main(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) lane: u32) {
-  let row = flat(group);
-  if (row >= p.packed_rows) { return; }
+  let id = flat(group);
+  if (id >= p.groups) { return; }
+  let row = id * ${THREADS / team}u + lane / ${team}u;
+  let member = lane % ${team}u;
   let source = min(row, p.rows - 1u);
   var bits = vec4u();
-  for (var chunk = lane; chunk < p.chunks; chunk += ${THREADS}u) {
-    bits = max(bits, bitcast<vec4u>(four(source, chunk * ${CHUNK}u)) & vec4u(0x7fffffffu));
-    bits = max(bits, bitcast<vec4u>(four(source, chunk * ${CHUNK}u + 4u)) & vec4u(0x7fffffffu));
+  ${
+    isHeld
+      ? HELD.map((i) => {
+          const column = `(member + ${i * team}u) * ${CHUNK}u`;
+          return `let low_${i} = four(source, ${column}); let high_${i} = four(source, ${column} + 4u);
+  bits = larger(larger(bits, low_${i}), high_${i});`;
+        }).join("\n  ")
+      : `for (var chunk = member; chunk < p.chunks; chunk += ${team}u) {
+    bits = larger(larger(bits, four(source, chunk * ${CHUNK}u)), four(source, chunk * ${CHUNK}u + 4u));
+  }`
   }
-  largest[lane] = max(max(bits.x, bits.y), max(bits.z, bits.w));
-  for (var width = ${THREADS / 2}u; width > 0u; width /= 2u) {
-    workgroupBarrier();
-    if (lane < width) { largest[lane] = max(largest[lane], largest[lane + width]); }
-  }
-  workgroupBarrier();
-  let row_factor = select(0.0, factor(largest[0]), row < p.rows);
-  if (lane == 0u) { scales[p.scales_at + row] = undo(largest[0]); }
-  for (var chunk = lane; chunk < p.chunks; chunk += ${THREADS}u) {
-    let low = four(source, chunk * ${CHUNK}u) * row_factor;
-    let high = four(source, chunk * ${CHUNK}u + 4u) * row_factor;
-    values[p.values_at + row * p.chunks + chunk] = half4(low, high);
+  let largest = team_max(max(max(bits.x, bits.y), max(bits.z, bits.w)), lane);
+  let row_factor = select(0.0, factor(largest), row < p.rows);
+  if (member == 0u) { scales[p.scales_at + row] = undo(largest); }
+  let to = p.values_at + row * p.chunks + member;
+  ${
+    isHeld
+      ? HELD.map(
+          (i) =>
+            `if (member + ${i * team}u < p.chunks) { values[to + ${i * team}u] = half4(low_${i} * row_factor, high_${i} * row_factor); }`,
+        ).join("\n  ")
+      : `for (var chunk = 0u; chunk + member < p.chunks; chunk += ${team}u) {
+    let column = (chunk + member) * ${CHUNK}u;
+    values[to + chunk] = half4(four(source, column) * row_factor, four(source, column + 4u) * row_factor);
+  }`
   }
 }`,
 }));
@@ -176,10 +198,13 @@ export function packHalf(
   const chunks = columns / CHUNK;
   const [values, scales] = [context.scratch((rows * columns) / 2), context.scratch(rows)];
   if (layout.contiguous === "k") {
-    context.queue.run(PACK_ROWS(layout.isVector && k % 4 === 0), {
+    const team = threadsFor(chunks / HELD.length, 32, THREADS);
+    const groups = (rows * team) / THREADS;
+    const isVector = layout.isVector && k % 4 === 0;
+    context.queue.run(PACK_ROWS({ isVector, team, isHeld: chunks <= team * HELD.length }), {
       buffers: { x, values, scales },
-      params: { rows: outer, k, stride, packed_rows: rows, chunks },
-      workgroups: rows,
+      params: { rows: outer, k, stride, groups, chunks },
+      workgroups: groups,
     });
   } else {
     const [blocks, parts] = [rows / SIDE, Math.ceil(k / PART_ROWS)];

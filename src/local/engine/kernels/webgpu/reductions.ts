@@ -17,7 +17,7 @@ export function threadsFor(count: number, min: number, max: number): number {
 export interface TeamReduction {
   /** What the function is called: `NAME(v, lane)`. */
   name: string;
-  type: "f32" | "vec2f";
+  type: "f32" | "u32" | "vec2f";
   threads: number;
   team: number;
   /** Of `a` and `b`. */

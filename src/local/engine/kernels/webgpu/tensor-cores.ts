@@ -1,6 +1,5 @@
 import type { F32, Frozen } from "../kernels.js";
 import type { GpuFrozen } from "./frozen.js";
-import type { GpuDevice } from "./gpu-device.js";
 import { packHalf } from "./half-operand.js";
 import { type Operand, operandsOf, type Product } from "./product-operands.js";
 import { defineShader, type ElementType, shaderVariants } from "./shader.js";
@@ -17,6 +16,8 @@ export interface TensorTile {
   buffers: 1 | 2;
   /** The next tile is read from memory while this one is multiplied. */
   isPrefetched: boolean;
+  /** The steps within a staged tile are written out; a loop over them compiles faster. */
+  isUnrolled: boolean;
   /** Values added to staged rows, so that the rows of a hardware matrix lie in different banks. */
   padding: number;
   /** Values in an element of staged tiles. */
@@ -37,6 +38,10 @@ const LANES = 32;
 const CHUNK = 8;
 /** Tiles of c's rows that follow one another before the next column of tiles: they share what they read. */
 const BAND = 8;
+/** Values added to the rows of results on their way out, for the same reason as to those of staged tiles. */
+const SUM_PADDING = 8;
+/** What large cards have. */
+const MAX_WORKGROUP_BYTES = 48 << 10;
 
 const range = (count: number) => Array.from({ length: count }, (_, index) => index);
 const lines = (count: number, line: (index: number) => string) => range(count).map(line).join("\n");
@@ -45,10 +50,23 @@ const lines = (count: number, line: (index: number) => string) => range(count).m
 export const tensorThreads = ({ rows, columns, groupRows, groupColumns }: TensorTile) =>
   (rows / groupRows) * (columns / groupColumns) * LANES;
 
+/** Workgroup memory of a tile, whatever its right side's layout, and how many matrices of results leave through it side by side. */
+function tensorMemory(tile: TensorTile): { bytes: number; leaving: number } {
+  const { rows, columns, depth, groupColumns, buffers, padding } = tile;
+  const right = Math.max(columns * (depth + padding), depth * (columns + padding));
+  const staged = 2 * buffers * (rows * (depth + padding) + right);
+  const bytes = (leaving: number) => staged + (tensorThreads(tile) / LANES) * 4 * SIDE * sumsWidth(leaving);
+  let leaving = groupColumns / SIDE;
+  while (leaving % 2 === 0 && bytes(leaving) > MAX_WORKGROUP_BYTES) leaving /= 2;
+  return { bytes: bytes(leaving), leaving };
+}
+
+const sumsWidth = (leaving: number) => leaving * SIDE + (leaving > 1 ? SUM_PADDING : 0);
+
 /** The shader of one kind of tile, for one kind of right side. */
 export const TENSOR_SHADER = shaderVariants((settings: TensorShader) => {
   const { rows, columns, depth, groupRows, groupColumns, buffers, isPrefetched, padding, element } = settings;
-  const { rowsOfB, dtype, isPacked } = settings;
+  const { isUnrolled, rowsOfB, dtype, isPacked } = settings;
   const threads = tensorThreads(settings);
   const [matrixRows, matrixColumns] = [groupRows / SIDE, groupColumns / SIDE];
   const groupsAcross = columns / groupColumns;
@@ -63,6 +81,10 @@ export const TENSOR_SHADER = shaderVariants((settings: TensorShader) => {
   }
   const elementType = element === 1 ? "f16" : `vec${element}<f16>`;
   const matrices = range(matrixRows).flatMap((i) => range(matrixColumns).map((j) => [i, j] as const));
+  /** Results leave so many matrices at a time, side by side. */
+  const { leaving } = tensorMemory(settings);
+  const sumsStride = sumsWidth(leaving);
+  const lanesAcross = Math.min(leaving * SIDE, LANES);
 
   const fetch = (step: string) => /* wgsl */ `
 ${lines(aChunks, (i) => `next_a_${i} = a[a_from + ${i * (threads / aAcross)}u * p.a_chunks + ${step} * ${aAcross}u];`)}
@@ -94,25 +116,25 @@ ${
     });
   const stage = (at: string) =>
     `${store("a", aChunks, aAcross, aStride, aSize, at)}\n${store("b", bChunks, bAcross, bStride, bSize, at)}`;
-  const left = (i: number, inner: number) => `${(i * SIDE) * aStride + (inner * SIDE) / element}u`;
-  const right = (j: number, inner: number) =>
-    rowsOfB === "k"
-      ? `${j * SIDE * bStride + (inner * SIDE) / element}u`
-      : `${inner * SIDE * bStride + (j * SIDE) / element}u`;
-  const multiply = (at: string) =>
-    lines(
-      depth / SIDE,
-      (inner) => /* wgsl */ `{
-    ${lines(matrixRows, (i) => `let left_${i} = subgroupMatrixLoad<subgroup_matrix_left<f16, ${SIDE}, ${SIDE}>, row_major>(&a_tile, ${at} * ${aSize}u + a_group + ${left(i, inner)}, ${aStride}u);`)}
+  const [aStep, bStep] = [SIDE / element, rowsOfB === "k" ? SIDE / element : SIDE * bStride];
+  const right = rowsOfB === "k" ? SIDE * bStride : SIDE / element;
+  const multiplyStep = (at: string, inner: string) => /* wgsl */ `{
+    let a_step = ${at} * ${aSize}u + a_group + ${inner} * ${aStep}u;
+    let b_step = ${at} * ${bSize}u + b_group + ${inner} * ${bStep}u;
+    ${lines(matrixRows, (i) => `let left_${i} = subgroupMatrixLoad<subgroup_matrix_left<f16, ${SIDE}, ${SIDE}>, row_major>(&a_tile, a_step + ${i * SIDE * aStride}u, ${aStride}u);`)}
     ${lines(
       matrixColumns,
       (j) => `{
-      let right = subgroupMatrixLoad<subgroup_matrix_right<f16, ${SIDE}, ${SIDE}>, ${rowsOfB === "k" ? "col_major" : "row_major"}>(&b_tile, ${at} * ${bSize}u + b_group + ${right(j, inner)}, ${bStride}u);
+      let right = subgroupMatrixLoad<subgroup_matrix_right<f16, ${SIDE}, ${SIDE}>, ${rowsOfB === "k" ? "col_major" : "row_major"}>(&b_tile, b_step + ${j * right}u, ${bStride}u);
       ${lines(matrixRows, (i) => `sum_${i}_${j} = subgroupMatrixMultiplyAccumulate(left_${i}, right, sum_${i}_${j});`)}
     }`,
     )}
-  }`,
-    );
+  }`;
+  // The number of steps is a parameter, so that no compiler writes the loop out.
+  const multiply = (at: string) =>
+    isUnrolled
+      ? lines(depth / SIDE, (inner) => multiplyStep(at, `${inner}u`))
+      : `for (var inner = 0u; inner < p.inner_steps; inner++) ${multiplyStep(at, "inner")}`;
   const loop =
     buffers === 1
       ? /* wgsl */ `
@@ -160,11 +182,12 @@ ${
       steps: "u32",
       part_steps: "u32",
       part_size: "u32",
+      inner_steps: "u32",
     } as const,
     code: /* wgsl */ `
 var<workgroup> a_tile: array<${elementType}, ${buffers * aSize}>;
 var<workgroup> b_tile: array<${elementType}, ${buffers * bSize}>;
-var<workgroup> sums: array<f32, ${(threads / LANES) * SIDE * SIDE}>;
+var<workgroup> sums: array<f32, ${(threads / LANES) * SIDE * sumsStride}>;
 
 ${half("a", "F16")}
 ${half("b", dtype)}
@@ -210,29 +233,31 @@ fn main(
   ${fetch("first")}
   ${loop}
 
-  let sums_from = subgroup * ${SIDE * SIDE}u;
-  let column = subgroup_lane % ${SIDE}u;
+  let sums_from = subgroup * ${SIDE * sumsStride}u;
   ${matrices
+    .filter(([, j]) => j % leaving === 0)
     .map(
       ([i, j]) => /* wgsl */ `
-  subgroupMatrixStore<row_major>(&sums, sums_from, sum_${i}_${j}, ${SIDE}u);
+  ${lines(leaving, (next) => `subgroupMatrixStore<row_major>(&sums, sums_from + ${next * SIDE}u, sum_${i}_${j + next}, ${sumsStride}u);`)}
   workgroupBarrier();
-  write(sums_from + column, part, row_from + group_row + ${i * SIDE}u, subgroup_lane / ${SIDE}u, column_from + group_column + ${j * SIDE}u + column);
+  write(sums_from, part, row_from + group_row + ${i * SIDE}u, column_from + group_column + ${j * SIDE}u, subgroup_lane);
   workgroupBarrier();`,
     )
     .join("")}
 }
 
-fn write(start: u32, part: u32, row_from: u32, first: u32, column: u32) {
-  if (column >= p.n) { return; }
-  let column_scale = ${isPacked ? "b_scales[p.b_scales_at + column]" : "1.0"};
-  for (var i = first; i < ${SIDE}u; i += ${LANES / SIDE}u) {
-    let row = row_from + i;
-    if (row >= p.m) { return; }
-    // One factor after the other: their product alone may be beyond float32.
-    let value = sums[start + i * ${SIDE}u] * a_scales[p.a_scales_at + row] * column_scale;
-    let to = p.c_at + part * p.part_size + row * p.c_stride + column;
-    if (p.accumulate != 0u) { c[to] += value; } else { c[to] = value; }
+fn write(start: u32, part: u32, row_from: u32, column_from: u32, subgroup_lane: u32) {
+  let rows = min(${SIDE}u, p.m - min(row_from, p.m));
+  let columns = min(${leaving * SIDE}u, p.n - min(column_from, p.n));
+  for (var column = subgroup_lane % ${lanesAcross}u; column < columns; column += ${lanesAcross}u) {
+    let column_scale = ${isPacked ? "b_scales[p.b_scales_at + column_from + column]" : "1.0"};
+    for (var i = subgroup_lane / ${lanesAcross}u; i < rows; i += ${LANES / lanesAcross}u) {
+      let row = row_from + i;
+      // One factor after the other: their product alone may be beyond float32.
+      let value = sums[start + i * ${sumsStride}u + column] * a_scales[p.a_scales_at + row] * column_scale;
+      let to = p.c_at + part * p.part_size + row * p.c_stride + column_from + column;
+      if (p.accumulate != 0u) { c[to] += value; } else { c[to] = value; }
+    }
   }
 }`,
   };
@@ -273,7 +298,7 @@ export interface TensorPlan {
   parts: number;
 }
 
-const STAGED = { buffers: 2, isPrefetched: true, padding: 8, element: 4 } as const;
+const STAGED = { buffers: 2, isPrefetched: true, isUnrolled: true, padding: 8, element: 4 } as const;
 const LARGE: TensorTile = {
   rows: 128,
   columns: 128,
@@ -288,58 +313,34 @@ const SMALL: TensorTile = { rows: 64, columns: 64, depth: 32, groupRows: 32, gro
 const ENOUGH_WORKGROUPS = 132;
 /** Steps of one part, at least: shorter ones cost more to add up than they gain. */
 const MIN_PART_STEPS = 8;
-/** Below these the plain products are faster. */
-const [MIN_SIDE, MIN_MULTIPLICATIONS] = [32, 2 ** 25];
+/** Below these the plain products are faster: what tensor cores save is less than the way to float16 costs. */
+const [MIN_SIDE, MIN_MULTIPLICATIONS] = [64, 2 ** 25];
 
 /** The tiles and parts that suit a product's shape; undefined where tensor cores would not gain. */
-export function planTensorProduct(m: number, n: number, k: number): TensorPlan | undefined {
+export function planTensorProduct(
+  m: number,
+  n: number,
+  k: number,
+  maxWorkgroupBytes = MAX_WORKGROUP_BYTES,
+): TensorPlan | undefined {
   if (Math.min(m, n, k) < MIN_SIDE || m * n * k < MIN_MULTIPLICATIONS) return undefined;
   const count = ({ rows, columns }: TensorTile) => Math.ceil(m / rows) * Math.ceil(n / columns);
-  const tile = count(LARGE) >= ENOUGH_WORKGROUPS ? LARGE : SMALL;
+  const isLarge = count(LARGE) >= ENOUGH_WORKGROUPS && tensorMemory(LARGE).bytes <= maxWorkgroupBytes;
+  const tile = isLarge ? LARGE : SMALL;
   const wanted = Math.ceil(ENOUGH_WORKGROUPS / count(tile));
   const parts = Math.max(1, Math.min(wanted, Math.floor(k / tile.depth / MIN_PART_STEPS)));
   return { tile, parts };
 }
 
-/** Takes a product where the device has tensor cores that may be used and that gain; false where it does not. */
+/** Takes a product where precision is fast and tensor cores gain; false where not. */
 export function fastMatmul(context: GpuContext, product: Product): boolean {
-  if (context.gpu.precision !== "fast" || !hasTensorCores(context.gpu)) return false;
-  const plan = planTensorProduct(product.m, product.n, product.k);
+  const { precision, device } = context.gpu;
+  if (precision !== "fast") return false;
+  const { m, n, k } = product;
+  const plan = planTensorProduct(m, n, k, device.limits.maxComputeWorkgroupStorageSize);
   if (!plan) return false;
   multiplyOnTensorCores(context, product, plan);
   return true;
-}
-
-const found = new WeakMap<GPUDevice, boolean>();
-
-/** Matrices of 16 x 16 in float16 whose products are added in float32, by subgroups of 32. */
-export function hasTensorCores({ device, info, subgroupSize }: GpuDevice): boolean {
-  let has = found.get(device);
-  if (has === undefined) {
-    const { adapterInfo } = device as GPUDevice & {
-      adapterInfo?: { subgroupMatrixConfigs?: MatrixConfig[] };
-    };
-    const configs = adapterInfo?.subgroupMatrixConfigs ?? [];
-    has =
-      subgroupSize === LANES &&
-      info.hasTensorCores &&
-      configs.some(
-        ({ componentType, resultComponentType, M, N, K }) =>
-          componentType === "f16" &&
-          resultComponentType === "f32" &&
-          [M, N, K].every((side) => side === SIDE),
-      );
-    found.set(device, has);
-  }
-  return has;
-}
-
-interface MatrixConfig {
-  componentType: string;
-  resultComponentType: string;
-  M: number;
-  N: number;
-  K: number;
 }
 
 /** Computes a product in a given way: both sides to float16 unless they are in two bytes, then tiles, then the sum of parts. */
@@ -388,6 +389,7 @@ export function multiplyOnTensorCores(
       steps,
       part_steps: partSteps,
       part_size: m * n,
+      inner_steps: tile.depth / SIDE,
     },
     workgroups: down * across * partCount,
   });
