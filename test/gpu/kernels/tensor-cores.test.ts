@@ -5,9 +5,9 @@ import { put, randomFloats } from "../../../src/local/engine/kernels/test-suppor
 import type { GpuPrecision } from "../../../src/local/engine/kernels/webgpu/gpu-device.js";
 import { packHalf } from "../../../src/local/engine/kernels/webgpu/half-operand.js";
 import type { Product } from "../../../src/local/engine/kernels/webgpu/product-operands.js";
+import { matmul } from "../../../src/local/engine/kernels/webgpu/products.js";
 import type { Shader } from "../../../src/local/engine/kernels/webgpu/shader.js";
 import {
-  fastMatmul,
   multiplyOnTensorCores,
   planTensorProduct,
   type TensorTile,
@@ -289,13 +289,25 @@ describe("a side in float16", () => {
 });
 
 describe("the choice of tensor cores", () => {
-  const product = { a: kernels.alloc(1), b: kernels.alloc(1), c: kernels.alloc(1), m: 1, n: 4096, k: 4096 };
+  function isOnTensorCores(precision: GpuPrecision, m: number, n: number, k: number): boolean {
+    const names: string[] = [];
+    const on = Object.assign(withEmulatedMatrices(kernels), {
+      gpu: { ...kernels.gpu, precision },
+      queue: { run: ({ name }: Shader) => names.push(name) },
+    }) as unknown as GpuContext;
+    const buffer = kernels.alloc(Math.max(m * n, m * k, n * k));
+    const mark = kernels.mark();
+    matmul(on, { a: buffer, b: buffer, c: buffer, m, n, k });
+    kernels.release(mark);
+    kernels.free(buffer);
+    return names.some((name) => name.startsWith("tensor-product"));
+  }
 
-  it("leaves products with few rows, and all of exact precision, to the others", () => {
-    const on = (precision: GpuPrecision) =>
-      Object.assign(Object.create(kernels), { gpu: { ...kernels.gpu, precision } }) as GpuContext;
-    expect(fastMatmul(on("fast"), product)).toBe(false);
-    expect(fastMatmul(on("exact"), { ...product, m: 4096 })).toBe(false);
+  it("leaves products with few rows or columns, and all of exact precision, to the others", () => {
+    expect(isOnTensorCores("fast", 512, 512, 512)).toBe(true);
+    expect(isOnTensorCores("exact", 512, 512, 512)).toBe(false);
+    expect(isOnTensorCores("fast", 8, 4096, 1024)).toBe(false);
+    expect(isOnTensorCores("fast", 4096, 32, 1024)).toBe(false);
   });
 
   it("cuts large products into large tiles, small ones into small tiles, and those with few tiles along k", () => {

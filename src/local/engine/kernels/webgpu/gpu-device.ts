@@ -135,7 +135,7 @@ function lacking({ hasFloat16, matrixProducts, subgroupSize }: GpuInfo): string 
   if (matrixProducts.length === 0) return `it lacks ${TENSOR_CORES}`;
   if (!hasFloat16) return "it lacks shader-f16";
   if (subgroupSize !== FAST_LANES)
-    return `it needs subgroups of ${FAST_LANES}, not ${subgroupSize ?? "of several sizes"}`;
+    return `it needs subgroups of ${FAST_LANES}, not of ${subgroupSize ?? "several sizes"}`;
   return `it needs products of matrices from ${FAST_MATRICES}, and has ${matrixProducts.join(", ")}`;
 }
 
