@@ -209,7 +209,9 @@ async function timeAll(kernels) {
   }
 }
 
-const total = (times) => times.reduce((sum, { us }) => sum + us, 0);
+function total(times) {
+  return times.reduce((sum, { us }) => sum + us, 0);
+}
 
 /** Microseconds of each shader of one run: the least of several, once the card has come to its speed. */
 function gpuClock(kernels) {
