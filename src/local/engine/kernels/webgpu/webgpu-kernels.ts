@@ -53,8 +53,8 @@ export interface GpuContext {
   download(buffer: F32): Promise<Float32Array>;
 }
 
-/** Parts of sums and the like that one operation holds. */
-const WORKSPACE_BYTES = 256 << 20;
+/** What one operation holds: parts of sums, or the side of a product in float16, of which the head's gradient is the largest. */
+const WORKSPACE_BYTES = 384 << 20;
 
 /** Kernels in WGSL on a graphics card. */
 export function createWebGpuKernels(gpu: GpuDevice): Kernels {
