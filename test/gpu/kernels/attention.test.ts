@@ -2,6 +2,7 @@ import { afterAll, describe, expect, it } from "vitest";
 import {
   type Attention,
   type AttentionBackward,
+  type AttentionPaged,
   type F32,
   type Kernels,
   slice,
@@ -15,6 +16,7 @@ import {
 import { attention } from "../../../src/local/engine/kernels/webgpu/attention.js";
 import { attentionBackward } from "../../../src/local/engine/kernels/webgpu/attention-backward.js";
 import { tilesFor } from "../../../src/local/engine/kernels/webgpu/attention-tiles.js";
+import { attentionPaged, partsFor } from "../../../src/local/engine/kernels/webgpu/paged-attention.js";
 import type { GpuContext } from "../../../src/local/engine/kernels/webgpu/webgpu-kernels.js";
 import { compare, ints, openKernels } from "../gpus.js";
 
@@ -109,7 +111,12 @@ function backward(on: Kernels, shape: Case): F32[] {
  * The rows of a case with their keys and values in pages, whose order is no order: of each sequence only the last
  * rows, from `from` on, as if the others had been computed before.
  */
-function paged(on: Kernels, shape: Case, from: (length: number) => number): F32[] {
+function paged(
+  on: Kernels,
+  shape: Case,
+  from: (length: number) => number,
+  run = (operation: AttentionPaged) => on.attentionPaged(operation),
+): F32[] {
   const { heads, kvHeads, headDim, gap = 0, size = 1 } = shape;
   const width = kvHeads * headDim;
   const lengths: number[] = [];
@@ -150,7 +157,7 @@ function paged(on: Kernels, shape: Case, from: (length: number) => number): F32[
     pageSize: PAGE_SIZE,
     shape: { heads, kvHeads, headDim, scale: 1 / Math.sqrt(headDim) },
   };
-  on.attentionPaged(operation);
+  run(operation);
   return [out];
 }
 
@@ -278,8 +285,8 @@ describe("attentionPaged", () => {
     ["all rows", HEADS_OF_6, () => 0],
     [
       "the rows of a long prompt from the middle on",
-      { ...HEADS_OF_16, lengths: [260, 17] },
-      (length: number) => length >> 1,
+      { ...HEADS_OF_16, lengths: [530, 17] },
+      (length: number) => length - 9,
     ],
     [
       "one row of four heads that share keys",
@@ -302,13 +309,29 @@ describe("attentionPaged", () => {
     await compare(kernels, 1e-3, (on) => paged(on, { ...HEADS_OF_16, size: 3000 }, () => 0));
   });
 
+  it("computes the same in other parts", async () => {
+    const { device, info } = context.gpu;
+    const shape: Case = { lengths: [300, 20], heads: 2, kvHeads: 1, headDim: 32 };
+    const parts = partsFor({ ...shape, scale: 1 }, device);
+    expect(parts.length).toBeGreaterThan(1);
+    for (const part of info.isSoftware ? parts.slice(0, 1) : parts)
+      await compare(kernels, 5e-6, (on) =>
+        paged(
+          on,
+          shape,
+          (length) => length - 1,
+          on === kernels ? (operation) => attentionPaged(context, operation, part) : undefined,
+        ),
+      );
+  });
+
   it("gives a row the same bits alone and among others, twice", async () => {
-    const all = { ...HEADS_OF_16, lengths: [140, 17, 150] };
+    const all = { ...HEADS_OF_16, lengths: [60, 17, 600] };
     const width = all.heads * all.headDim;
     const last = (length: number) => length - 1;
     const [first] = paged(kernels, all, last);
     const [second] = paged(kernels, all, last);
-    const [alone] = paged(kernels, { ...all, lengths: [140] }, last);
+    const [alone] = paged(kernels, { ...all, lengths: [60] }, last);
     await expectSameBits([first!], [second!]);
     await expectSameBits([slice(first!, 0, width)], [alone!]);
   });

@@ -1,4 +1,4 @@
-import { type AttentionPaged, from, slice } from "../kernels.js";
+import { type AttentionPaged, type AttentionShape, from, slice } from "../kernels.js";
 import {
   each,
   elementOf,
@@ -9,15 +9,29 @@ import {
   strideOf,
   UNSEEN,
 } from "./attention-tiles.js";
+import type { GpuDevice } from "./gpu-device.js";
+import { reduceCode, teamSumCode } from "./reductions.js";
 import { defineShader, shaderVariants } from "./shader.js";
 import type { GpuContext } from "./webgpu-kernels.js";
 
-const THREADS = 128;
-/** Query heads that a workgroup can serve with the keys that it reads; each has 16 threads for its softmax. */
+/** How a workgroup reads a row's keys. */
+export interface PagedPart {
+  threads: number;
+  /** Keys of a workgroup, whatever else is in the call: a row's bits depend on its own keys alone. */
+  keys: number;
+}
+
+/** Best first: a row of a few hundred keys in one part needs no second shader. Powers of two. */
+const PARTS: readonly PagedPart[] = [
+  { threads: 512, keys: 512 },
+  { threads: 256, keys: 256 },
+  { threads: 128, keys: 128 },
+  { threads: 64, keys: 64 },
+];
+/** Query heads that a workgroup can serve with the keys that it reads. */
 const MAX_HEADS = 8;
-const SOFTMAX_THREADS = THREADS / MAX_HEADS;
-/** Keys of a workgroup, whatever else is in the call: a row's bits depend on its own keys alone. */
-const PART_KEYS = 128;
+/** Loads of a thread that are under way at once. */
+const LOADS = 8;
 /** Floats of results that wait to be combined. */
 const MAX_PARTIAL = 1 << 24;
 const MAX_ROWS = 65_535;
@@ -26,7 +40,7 @@ interface PagedVariant extends HeadLayout {
   /** Query heads of a workgroup. */
   heads: number;
   pageSize: number;
-  partKeys: number;
+  part: PagedPart;
   /** The results of a row's parts are to be combined; otherwise it has one part only. */
   isPartial: boolean;
 }
@@ -35,23 +49,60 @@ const powerOfTwo = (least: number) => 2 ** Math.ceil(Math.log2(least));
 /** Of a head: its values, the largest score and the sum of weights, in vec4. */
 const partialWidth = (headDim: number) => Math.ceil(headDim / 4) + 1;
 
-const PAGED = shaderVariants((variant: PagedVariant) => {
-  const { headDim, isVector, heads, pageSize, partKeys, isPartial } = variant;
+/** The numbers that follow from a variant; widths of heads are in vec4. */
+function measure({ headDim, heads, part }: Pick<PagedVariant, "headDim" | "heads" | "part">) {
   const width = Math.ceil(headDim / 4);
   // For the scores a few threads share a key, so that they read neighbouring values, and take several keys at once.
   const lanes = Math.min(8, powerOfTwo(width));
-  const keys = THREADS / lanes;
-  const turns = Math.min(4, Math.ceil(16 / heads), Math.ceil(partKeys / keys));
   const steps = Math.ceil(width / lanes);
+  const keys = part.threads / lanes;
+  const turns = Math.max(1, Math.min(Math.floor(LOADS / steps), Math.ceil(16 / heads), part.keys / keys));
   // For the sums there is a thread for each four values of a head, several times.
   const columns = powerOfTwo(width);
-  const shares = THREADS / columns;
+  const shares = part.threads / columns;
+  const unrolled = Math.max(1, Math.min(LOADS, part.keys / shares));
+  const floats =
+    4 * heads * lanes * steps + heads * turns * part.threads + heads * part.keys + 7 * part.threads;
+  return { width, lanes, steps, keys, turns, columns, shares, unrolled, bytes: 4 * floats };
+}
+
+/** Those of the parts that the device has room for, best first. */
+export function partsFor({ headDim, heads, kvHeads }: AttentionShape, { limits }: GPUDevice, parts = PARTS) {
+  return parts.filter(
+    (part) =>
+      part.threads <= limits.maxComputeInvocationsPerWorkgroup &&
+      part.threads >= headDim / 4 &&
+      measure({ headDim, heads: headsTogether(heads / kvHeads), part }).bytes <=
+        limits.maxComputeWorkgroupStorageSize,
+  );
+}
+
+/** The best of them; on software, where threads take turns, the one with the fewest. */
+function choosePart(shape: AttentionShape, { device, info }: GpuDevice): PagedPart {
+  const part = partsFor(shape, device).at(info.isSoftware ? -1 : 0);
+  if (!part) throw new Error(`a workgroup of this GPU has no room for heads of ${shape.headDim} values`);
+  return part;
+}
+
+const PAGED = shaderVariants((variant: PagedVariant) => {
+  const { headDim, isVector, heads, pageSize, part, isPartial } = variant;
+  const { width, lanes, steps, keys, turns, columns, shares, unrolled } = measure(variant);
+  const { threads, keys: partKeys } = part;
+  const team = 2 ** Math.floor(Math.log2(threads / heads));
+  const pages = Math.ceil(partKeys / pageSize) + 1;
   const element = elementOf(variant);
-  const product = (turn: number, step: number) => /* wgsl */ `
-      if (key${turn} < count && lane_column + ${step * lanes}u < ${width}u) {
-        let values = load_key_pages(stored${turn}, kv_head, lane_column + ${step * lanes}u);
-        ${each(heads, (head) => `product${turn}_${head} += dot(values, queries[${head}][lane_column + ${step * lanes}u]);`)}
-      }`;
+  const stepColumn = (step: number) => `lane_column + ${step * lanes}u`;
+  const loadKey = (turn: number, step: number) =>
+    width % lanes === 0
+      ? `let values${turn}_${step} = load_key_pages(stored${turn}, kv_head, ${stepColumn(step)});`
+      : /* wgsl */ `
+    var values${turn}_${step} = vec4<f32>();
+    if (${stepColumn(step)} < ${width}u) { values${turn}_${step} = load_key_pages(stored${turn}, kv_head, ${stepColumn(step)}); }`;
+  const multiply = (step: number, head: number) => /* wgsl */ `
+    {
+      let query = queries[${head}][${stepColumn(step)}];
+      ${each(turns, (turn) => `product${turn}_${head} += dot(values${turn}_${step}, query);`)}
+    }`;
   const storePartial = (column: string, values: string) =>
     isVector
       ? `out[partial_start + ${column}] = ${values};`
@@ -85,22 +136,19 @@ const PAGED = shaderVariants((variant: PagedVariant) => {
     },
     code: /* wgsl */ `
 var<workgroup> queries: array<array<vec4<f32>, ${lanes * steps}>, ${heads}>;
-var<workgroup> products: array<array<array<f32, ${THREADS}>, ${turns}>, ${heads}>;
+var<workgroup> products: array<array<array<f32, ${threads}>, ${turns}>, ${heads}>;
 var<workgroup> weights: array<array<f32, ${partKeys}>, ${heads}>;
-var<workgroup> partial: array<array<f32, ${SOFTMAX_THREADS}>, ${MAX_HEADS}>;
-var<workgroup> largest: array<f32, ${MAX_HEADS}>;
-var<workgroup> total: array<f32, ${MAX_HEADS}>;
-var<workgroup> sums: array<vec4<f32>, ${THREADS}>;
+var<workgroup> largest: array<f32, ${heads}>;
+var<workgroup> total: array<f32, ${heads}>;
+var<workgroup> sums: array<vec4<f32>, ${threads}>;
+var<workgroup> pages: array<u32, ${pages}>;
 var<workgroup> row_length: u32;
 ${["query", "key_pages", "value_pages"].map((name) => loader(variant, name)).join("\n")}
 ${isPartial ? "" : storer(variant, "out")}
+${reduceCode({ name: "team_max", type: "f32", threads, team, join: "max(a, b)" })}
+${teamSumCode(threads, team)}
 
-fn stored_row(row: u32, key: u32) -> u32 {
-  let page = u32(page_tables[p.page_tables_at + row * p.pages_per_row + key / ${pageSize}u]);
-  return page * ${pageSize}u + key % ${pageSize}u;
-}
-
-@compute @workgroup_size(${THREADS})
+@compute @workgroup_size(${threads})
 fn main(
   @builtin(workgroup_id) group: vec3u,
   @builtin(num_workgroups) parts: vec3u,
@@ -113,9 +161,14 @@ fn main(
   if (lane == 0u) { row_length = u32(lengths[p.lengths_at + row]); }
   let length = workgroupUniformLoad(&row_length);
   if (first_key >= length) { return; }
-  let count = min(length - first_key, ${partKeys}u);
-
-  for (var index = lane; index < ${heads * width}u; index += ${THREADS}u) {
+  let last_key = min(length - first_key, ${partKeys}u) - 1u;
+  let first_page = first_key / ${pageSize}u;
+  // Beyond the row's table there is only what nobody reads.
+  for (var page = lane; page < ${pages}u; page += ${threads}u) {
+    let at = min(first_page + page, p.pages_per_row - 1u);
+    pages[page] = u32(page_tables[p.page_tables_at + row * p.pages_per_row + at]);
+  }
+  for (var index = lane; index < ${heads * width}u; index += ${threads}u) {
     queries[index / ${width}u][index % ${width}u] =
       load_query(row, first_head + index / ${width}u, index % ${width}u) * p.scale;
   }
@@ -123,68 +176,64 @@ fn main(
 
   let lane_key = lane / ${lanes}u;
   let lane_column = lane % ${lanes}u;
-  for (var turn = 0u; turn < count; turn += ${turns * keys}u) {
+  for (var turn = 0u; turn <= last_key; turn += ${turns * keys}u) {
     ${each(
       turns,
       (index) => /* wgsl */ `
-    let key${index} = turn + ${index * keys}u + lane_key;
-    let stored${index} = stored_row(row, first_key + min(key${index}, count - 1u));
+    let stored${index} = stored_row(first_key + min(turn + ${index * keys}u + lane_key, last_key), first_page);
     ${each(heads, (head) => `var product${index}_${head} = 0.0;`)}`,
     )}
-    ${each(steps, (step) => each(turns, (index) => product(index, step)))}
+    ${each(steps, (step) => each(turns, (index) => loadKey(index, step)))}
+    ${each(steps, (step) => each(heads, (head) => multiply(step, head)))}
     workgroupBarrier();
     ${each(turns, (index) => each(heads, (head) => `products[${head}][${index}][lane_column * ${keys}u + lane_key] = product${index}_${head};`))}
     workgroupBarrier();
-    for (var index = lane; index < ${turns * keys}u; index += ${THREADS}u) {
-      if (turn + index < count) {
-        ${each(
-          heads,
-          (head) => /* wgsl */ `
-        {
-          var score = products[${head}][index / ${keys}u][index % ${keys}u];
-          for (var part = 1u; part < ${lanes}u; part++) { score += products[${head}][index / ${keys}u][part * ${keys}u + index % ${keys}u]; }
-          weights[${head}][turn + index] = score;
-        }`,
-        )}
-      }
+    for (var index = lane; index < ${turns * keys}u; index += ${threads}u) {
+      ${each(
+        heads,
+        (head) => /* wgsl */ `
+      {
+        var score = products[${head}][index / ${keys}u][index % ${keys}u];
+        ${each(lanes - 1, (other) => `score += products[${head}][index / ${keys}u][${(other + 1) * keys}u + index % ${keys}u];`)}
+        if (turn + index <= last_key) { weights[${head}][turn + index] = score; }
+      }`,
+      )}
     }
   }
   workgroupBarrier();
 
-  let soft_head = lane / ${SOFTMAX_THREADS}u;
-  let soft_lane = lane % ${SOFTMAX_THREADS}u;
-  if (soft_head < ${heads}u) {
-    var found = ${UNSEEN};
-    for (var key = soft_lane; key < count; key += ${SOFTMAX_THREADS}u) { found = max(found, weights[soft_head][key]); }
-    partial[soft_head][soft_lane] = found;
-  }
-  workgroupBarrier();
+  let team_head = lane / ${team}u;
+  let member = lane % ${team}u;
   var found = ${UNSEEN};
+  if (team_head < ${heads}u) {
+    for (var key = member; key <= last_key; key += ${team}u) { found = max(found, weights[team_head][key]); }
+  }
+  found = team_max(found, lane);
   var weight_sum = 0.0;
-  if (soft_head < ${heads}u) {
-    for (var other = 0u; other < ${SOFTMAX_THREADS}u; other++) { found = max(found, partial[soft_head][other]); }
-    for (var key = soft_lane; key < count; key += ${SOFTMAX_THREADS}u) {
-      let weight = exp(weights[soft_head][key] - found);
-      weights[soft_head][key] = weight;
+  if (team_head < ${heads}u) {
+    for (var key = member; key < ${partKeys}u; key += ${team}u) {
+      let weight = select(0.0, exp(weights[team_head][key] - found), key <= last_key);
+      weights[team_head][key] = weight;
       weight_sum += weight;
     }
   }
-  workgroupBarrier();
-  if (soft_head < ${heads}u) { partial[soft_head][soft_lane] = weight_sum; }
-  workgroupBarrier();
-  if (soft_head < ${heads}u && soft_lane == 0u) {
-    for (var other = 1u; other < ${SOFTMAX_THREADS}u; other++) { weight_sum += partial[soft_head][other]; }
-    largest[soft_head] = found;
-    total[soft_head] = weight_sum;
+  weight_sum = team_sum(weight_sum, lane);
+  if (team_head < ${heads}u && member == 0u) {
+    largest[team_head] = found;
+    total[team_head] = weight_sum;
   }
 
   let column = lane % ${columns}u;
   let share = lane / ${columns}u;
   ${each(heads, (head) => `var sum${head} = vec4<f32>();`)}
   if (column < ${width}u) {
-    for (var key = share; key < count; key += ${shares}u) {
-      let values = load_value_pages(stored_row(row, first_key + key), kv_head, column);
-      ${each(heads, (head) => `sum${head} += weights[${head}][key] * values;`)}
+    for (var first = share; first <= last_key; first += ${unrolled * shares}u) {
+      ${each(
+        unrolled,
+        (index) =>
+          `let values${index} = load_value_pages(stored_row(first_key + min(first + ${index * shares}u, last_key), first_page), kv_head, column);`,
+      )}
+      ${each(unrolled, (index) => each(heads, (head) => `sum${head} += weights[${head}][first + ${index * shares}u] * values${index};`))}
     }
   }
   ${each(
@@ -199,6 +248,10 @@ fn main(
     ${storeHead(head)}
   }`,
   )}
+}
+
+fn stored_row(key: u32, first_page: u32) -> u32 {
+  return pages[key / ${pageSize}u - first_page] * ${pageSize}u + key % ${pageSize}u;
 }`,
   };
 });
@@ -241,22 +294,26 @@ function headsTogether(group: number): number {
 }
 
 /** A workgroup for each row, head of keys and part of the row's keys; then the parts of each row are put together, in order. */
-export function attentionPaged(context: GpuContext, operation: AttentionPaged, partKeys = PART_KEYS): void {
+export function attentionPaged(
+  context: GpuContext,
+  operation: AttentionPaged,
+  part: PagedPart = choosePart(operation.shape, context.gpu),
+): void {
   const { out, query, keyPages, valuePages, pageTables, lengths, rows, pagesPerRow, pageSize, shape } =
     operation;
   const { heads, kvHeads, headDim, scale } = shape;
   const { queue } = context;
-  const parts = Math.ceil((pagesPerRow * pageSize) / partKeys);
+  const group = heads / kvHeads;
+  const parts = Math.ceil((pagesPerRow * pageSize) / part.keys);
   const isPartial = parts > 1;
   const outRows = { data: out, stride: heads * headDim };
   const [keys, values] = [keyPages, valuePages].map((data) => ({ data, stride: kvHeads * headDim }));
-  const group = heads / kvHeads;
   const variant: PagedVariant = {
     headDim,
     isVector: isAligned(headDim, [outRows, query, keys!, values!]),
     heads: headsTogether(group),
     pageSize,
-    partKeys,
+    part,
     isPartial,
   };
   const partialFloats = parts * heads * 4 * partialWidth(headDim);
@@ -295,7 +352,7 @@ export function attentionPaged(context: GpuContext, operation: AttentionPaged, p
     const floats = count * heads * headDim;
     queue.run(COMBINE, {
       buffers: { out: outHere, partial, lengths: lengthsHere },
-      params: { heads, head_dim: headDim, parts, part_keys: partKeys, count: floats },
+      params: { heads, head_dim: headDim, parts, part_keys: part.keys, count: floats },
       workgroups: Math.ceil(floats / 128),
     });
   }
