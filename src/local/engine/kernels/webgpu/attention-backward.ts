@@ -10,7 +10,6 @@ import {
   loader,
   measure,
   scores,
-  shareWeights,
   storer,
   storeSums,
   strideOf,
@@ -127,8 +126,7 @@ fn main(
     )}
     ${scores(variant, "dweight", { name: "dout", ...queries }, { name: "value", ...keys })}
     ${each(rows, (row) => `score${row} *= (dweight${row} - delta${row}) * p.scale;`)}
-    ${shareWeights(variant, "score")}
-    ${addWeighted(variant, "sum", { name: "key", ...keys })}
+    ${addWeighted(variant, "sum", "score", { name: "key", ...keys })}
   }
   ${storeSums(variant, "sum", { name: "dquery", head: "head" })}
 }`,
@@ -187,12 +185,9 @@ fn main(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) la
       );`,
       )}
       ${scores(variant, "dweight", { name: "value", ...keys }, { name: "dout", ...queries })}
-      ${shareWeights(variant, "score")}
-      ${addWeighted(variant, "dv", { name: "dout", ...queries })}
-      workgroupBarrier();
+      ${addWeighted(variant, "dv", "score", { name: "dout", ...queries })}
       ${each(rows, (row) => `score${row} *= (dweight${row} - delta) * p.scale;`)}
-      ${shareWeights(variant, "score")}
-      ${addWeighted(variant, "dk", { name: "query", ...queries })}
+      ${addWeighted(variant, "dk", "score", { name: "query", ...queries })}
     }
   }
   ${storeSums(variant, "dk", { name: "dkey", head: "kv_head" })}

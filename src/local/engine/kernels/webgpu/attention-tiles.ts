@@ -13,6 +13,8 @@ export interface AttentionTile {
   rows: number;
   depth: number;
   staged: number;
+  /** What comes next is read while threads compute, into registers: the fewer threads a processor has at once, the better. */
+  isAhead: boolean;
 }
 
 /** How heads are read. */
@@ -32,14 +34,20 @@ export const UNSEEN = "-3.0e38";
 
 /** Best first. */
 const TILES: readonly AttentionTile[] = [
-  { across: 16, down: 8, rows: 8, depth: 8, staged: 16 },
-  { across: 16, down: 8, rows: 8, depth: 3, staged: 4 },
-  { across: 16, down: 8, rows: 4, depth: 4, staged: 8 },
-  { across: 8, down: 8, rows: 4, depth: 4, staged: 8 },
-  { across: 8, down: 8, rows: 4, depth: 4, staged: 4 },
+  { across: 16, down: 16, rows: 4, depth: 8, staged: 16, isAhead: true },
+  { across: 16, down: 16, rows: 4, depth: 4, staged: 8, isAhead: false },
+  { across: 16, down: 8, rows: 4, depth: 4, staged: 8, isAhead: false },
+  { across: 8, down: 8, rows: 4, depth: 4, staged: 4, isAhead: false },
 ];
 /** Where the GPU is software: little to compile. */
-const SOFTWARE_TILE: AttentionTile = { across: 8, down: 4, rows: 4, depth: 1, staged: 4 };
+const SOFTWARE_TILE: AttentionTile = {
+  across: 8,
+  down: 4,
+  rows: 4,
+  depth: 1,
+  staged: 4,
+  isAhead: false,
+};
 /** Besides the tiles: what a workgroup knows about its sequence. */
 const SPAN_BYTES = 64;
 
@@ -68,7 +76,7 @@ const bytesOf = (variant: AttentionVariant): number => {
   const { across, rows } = variant.tile;
   const vectors =
     (tileRows + tileColumns) * (depth | 1) +
-    tileRows * across +
+    tileRows * (staged / 4) +
     staged * across * columns +
     threads * (rows / 4);
   return 16 * vectors + SPAN_BYTES;
@@ -153,7 +161,7 @@ export function tileMemory(variant: AttentionVariant): string {
   return /* wgsl */ `
 var<workgroup> left: array<array<vec4<f32>, ${depth | 1}>, ${tileRows}>;
 var<workgroup> right: array<array<vec4<f32>, ${depth | 1}>, ${tileColumns}>;
-var<workgroup> weights: array<array<array<vec4<f32>, ${staged / 4}>, ${tileRows}>, ${tileColumns / staged}>;
+var<workgroup> weights: array<array<vec4<f32>, ${staged / 4}>, ${tileRows}>;
 var<workgroup> added: array<array<vec4<f32>, ${across * columns}>, ${staged}>;
 var<workgroup> partial: array<array<vec4<f32>, ${threads}>, ${rows / 4}>;
 var<workgroup> span: vec3u;
@@ -183,6 +191,81 @@ interface TileOperand {
   head: string;
 }
 
+/** Brings rows of `width` vec4 from column `column` on into workgroup memory by way of registers; rows beyond the last repeat it, columns beyond are zero. */
+interface Staging {
+  operand: TileOperand;
+  /** Rows come after the operand's first by this many. */
+  skipped?: string;
+  rows: number;
+  width: number;
+  column?: string;
+  /** Of each row in workgroup memory, by its number `r`. */
+  target: string;
+}
+
+function staging(variant: AttentionVariant, prefix: string, stage: Staging) {
+  const { threads, width: headWidth } = measure(variant);
+  const { operand, skipped = "0u", rows, width, column = "0u", target } = stage;
+  const count = rows * width;
+  const turns = Math.ceil(count / threads);
+  const at = (turn: number) => `(lane + ${turn * threads}u)`;
+  const isWhole = (turn: number) => (turn + 1) * threads <= count;
+  const from = (turn: number) => `${column} + ${at(turn)} % ${width}u`;
+  const load = (turn: number) => {
+    const row = `min(${operand.first} + ${skipped} + ${at(turn)} / ${width}u, ${operand.end} - 1u)`;
+    const loaded = (from: string) => `load_${operand.name}(${row}, ${operand.head}, ${from})`;
+    return headWidth % width === 0
+      ? `${prefix}${turn} = ${loaded(from(turn))};`
+      : /* wgsl */ `
+      ${prefix}${turn} = select(
+        vec4<f32>(),
+        ${loaded(`min(${from(turn)}, ${headWidth - 1}u)`)},
+        ${from(turn)} < ${headWidth}u,
+      );`;
+  };
+  const store = (turn: number) => /* wgsl */ `
+      { let r = ${at(turn)} / ${width}u; ${target}[${at(turn)} % ${width}u] = ${prefix}${turn}; }`;
+  const guarded = (turn: number, code: string) =>
+    isWhole(turn) ? code : `if (${at(turn)} < ${count}u) { ${code} }`;
+  return {
+    declare: each(turns, (turn) => `var ${prefix}${turn} = vec4<f32>();`),
+    load: each(turns, (turn) => guarded(turn, load(turn))),
+    store: each(turns, (turn) => guarded(turn, store(turn))),
+  };
+}
+
+/** For `index` below `count`: everything staged in, then `compute`; what comes next is read before, if the tile is ahead. */
+function stagedLoop(
+  { tile }: AttentionVariant,
+  index: string,
+  count: number,
+  stages: ReturnType<typeof staging>[],
+  compute: string,
+  store = "",
+): string {
+  const all = (part: "declare" | "load" | "store") => stages.map((stage) => stage[part]).join("\n");
+  const loop = (before: string, between: string) => /* wgsl */ `
+  {
+    ${all("declare")}
+    var ${index} = 0u;
+    ${before}
+    loop {
+      workgroupBarrier();
+      ${tile.isAhead ? "" : all("load")}
+      ${all("store")}
+      ${store}
+      workgroupBarrier();
+      ${between}
+      ${compute}
+      ${tile.isAhead ? "" : `${index}++;`}
+      if (${index} >= ${count}u) { break; }
+    }
+  }`;
+  return tile.isAhead
+    ? loop(all("load"), `${index}++; if (${index} < ${count}u) { ${all("load")} }`)
+    : loop("", "");
+}
+
 /**
  * `NAME0`.. (a vec4 of four columns for each row of the thread) = the products of the left rows with the right ones.
  * Column 4t + j of the tile is kept at j * across + t, so that neighbours in a row of threads read neighbours in memory.
@@ -193,19 +276,18 @@ export function scores(
   left: TileOperand,
   right: TileOperand,
 ): string {
-  const { chunks, depth, tileRows, tileColumns, threads, width } = measure(variant);
+  const { chunks, depth, tileRows, tileColumns } = measure(variant);
   const { across, rows } = variant.tile;
-  const stage = (memory: string, slot: string, count: number, operand: TileOperand) => /* wgsl */ `
-    for (var index = lane; index < ${count * depth}u; index += ${threads}u) {
-      let r = index / ${depth}u;
-      let c = index % ${depth}u;
-      let column = chunk * ${depth}u + c;
-      var values = vec4<f32>();
-      if (${operand.first} + r < ${operand.end}${chunks * depth > width ? ` && column < ${width}u` : ""}) {
-        values = load_${operand.name}(${operand.first} + r, ${operand.head}, column);
-      }
-      ${memory}[${slot}][c] = values;
-    }`;
+  const shared = { width: depth, column: `chunk * ${depth}u` };
+  const stages = [
+    staging(variant, "left_staged", { ...shared, operand: left, rows: tileRows, target: "left[r]" }),
+    staging(variant, "right_staged", {
+      ...shared,
+      operand: right,
+      rows: tileColumns,
+      target: `right[(r & 3u) * ${across}u + (r >> 2u)]`,
+    }),
+  ];
   const terms = (row: number, c: number) => /* wgsl */ `
       {
         let l = left[thread_row + ${row}u][${c}];
@@ -214,16 +296,9 @@ export function scores(
         ${name}${row} += l.z * z;
         ${name}${row} += l.w * w;
       }`;
-  return /* wgsl */ `
-  ${each(rows, (row) => `var ${name}${row} = vec4<f32>();`)}
-  for (var chunk = 0u; chunk < ${chunks}u; chunk++) {
-    workgroupBarrier();
-    ${stage("left", "r", tileRows, left)}
-    ${stage("right", `(r & 3u) * ${across}u + (r >> 2u)`, tileColumns, right)}
-    workgroupBarrier();
-    ${each(
-      depth,
-      (c) => /* wgsl */ `
+  const compute = each(
+    depth,
+    (c) => /* wgsl */ `
     {
       ${each(4, (j) => `let r${j} = right[${j * across}u + thread_column][${c}];`)}
       let x = vec4(r0.x, r1.x, r2.x, r3.x);
@@ -232,45 +307,41 @@ export function scores(
       let w = vec4(r0.w, r1.w, r2.w, r3.w);
       ${each(rows, (row) => terms(row, c))}
     }`,
-    )}
-  }`;
-}
-
-/** Hands the thread's `NAME0`.. to the others, as weights. */
-export function shareWeights(variant: AttentionVariant, name: string): string {
-  const quarter = measure(variant).staged / 4;
-  return each(
-    variant.tile.rows,
-    (row) =>
-      `weights[thread_column / ${quarter}u][thread_row + ${row}u][thread_column % ${quarter}u] = ${name}${row};`,
   );
+  return /* wgsl */ `
+  ${each(rows, (row) => `var ${name}${row} = vec4<f32>();`)}
+  ${stagedLoop(variant, "chunk", chunks, stages, compute)}`;
 }
 
-/** `NAME_ROW_COLUMN` += weights * rows of `operand`. */
-export function addWeighted(variant: AttentionVariant, name: string, operand: TileOperand): string {
-  const { columns, staged, tileColumns, threads, width } = measure(variant);
+/** `NAME_ROW_COLUMN` += weights * rows of `operand`; the threads' `WEIGHT0`.. are the weights, handed to the others a few columns at a time. */
+export function addWeighted(
+  variant: AttentionVariant,
+  name: string,
+  weight: string,
+  operand: TileOperand,
+): string {
+  const { columns, staged, tileColumns, width } = measure(variant);
   const { across, rows } = variant.tile;
-  return /* wgsl */ `
-  for (var part = 0u; part < ${tileColumns / staged}u; part++) {
-    workgroupBarrier();
-    for (var index = lane; index < ${staged * width}u; index += ${threads}u) {
-      let r = index / ${width}u;
-      let row = ${operand.first} + part * ${staged}u + r;
-      var values = vec4<f32>();
-      if (row < ${operand.end}) { values = load_${operand.name}(row, ${operand.head}, index % ${width}u); }
-      added[r][index % ${width}u] = values;
-    }
-    workgroupBarrier();
-    ${each(
-      staged / 4,
-      (quarter) => /* wgsl */ `
+  const quarters = staged / 4;
+  const stages = [
+    staging(variant, "staged", {
+      operand,
+      skipped: `part * ${staged}u`,
+      rows: staged,
+      width,
+      target: "added[r]",
+    }),
+  ];
+  const compute = each(
+    quarters,
+    (quarter) => /* wgsl */ `
     {
       ${each(4, (j) => each(columns, (c) => `let v${j}_${c} = added[${4 * quarter + j}][${c * across}u + thread_column];`))}
       ${each(
         rows,
         (row) => /* wgsl */ `
       {
-        let weight = weights[part][thread_row + ${row}u][${quarter}];
+        let weight = weights[thread_row + ${row}u][${quarter}];
         ${each(
           columns,
           (c) => /* wgsl */ `
@@ -282,8 +353,12 @@ export function addWeighted(variant: AttentionVariant, name: string, operand: Ti
       }`,
       )}
     }`,
-    )}
-  }`;
+  );
+  const share = /* wgsl */ `
+      if (thread_column / ${quarters}u == part) {
+        ${each(rows, (row) => `weights[thread_row + ${row}u][thread_column % ${quarters}u] = ${weight}${row};`)}
+      }`;
+  return stagedLoop(variant, "part", tileColumns / staged, stages, compute, share);
 }
 
 /** The sums of `addWeighted`, at zero. */

@@ -10,7 +10,6 @@ import {
   loader,
   measure,
   scores,
-  shareWeights,
   storer,
   storeSums,
   strideOf,
@@ -106,8 +105,7 @@ fn main(
     score${row} = exp(score${row} - largest${component(row)});
     total${component(row)} += dot(score${row}, vec4<f32>(1.0));`,
     )}
-    ${shareWeights(variant, "score")}
-    ${addWeighted(variant, "sum", { name: "value", ...keys })}
+    ${addWeighted(variant, "sum", "score", { name: "value", ...keys })}
   }
 
   workgroupBarrier();
