@@ -34,18 +34,30 @@ const range = (count: number) => Array.from({ length: count }, (_, index) => ind
 /** Values of k that a lane reads of each column before it goes on: 16 bytes of weights in two bytes, two vectors otherwise. */
 const DOT_VALUES = 8;
 
+/** Registers that a lane may hold with values that were read, but are not yet multiplied. */
+const READ_REGISTERS = 64;
+
 interface DotShader extends Dots {
   a: OperandLayout;
   b: OperandLayout;
   rows: number;
+  /** Steps along k whose values are read before the first is multiplied. */
+  unroll: number;
+  /** Lanes whose sums the card adds by itself; 1 where it cannot. */
+  subgroup: number;
 }
 
-const DOT_SHADER = shaderVariants(({ a, b, rows, lanes, teams, columns }: DotShader) => {
+const DOT_SHADER = shaderVariants((settings: DotShader) => {
+  const { a, b, rows, lanes, teams, columns, unroll, subgroup } = settings;
   const threads = lanes * teams;
+  const stride = lanes * DOT_VALUES;
+  const steps = range(unroll);
+  const teamSums = lanes / subgroup;
   const sums = range(rows).flatMap((r) => range(columns).map((c) => ({ r, c, name: `sum${r}_${c}` })));
   const halves = range(DOT_VALUES / 4);
   return {
-    name: `product-dots ${layoutName(a)} ${layoutName(b)} ${rows} rows ${lanes}x${teams}x${columns}`,
+    name: `product-dots ${layoutName(a)} ${layoutName(b)} ${rows} rows ${lanes}x${teams}x${columns} unroll ${unroll} subgroup ${subgroup}`,
+    enables: subgroup > 1 ? ["subgroups"] : [],
     buffers: {
       c: "f32",
       a: operandElement(a),
@@ -63,7 +75,7 @@ const DOT_SHADER = shaderVariants(({ a, b, rows, lanes, teams, columns }: DotSha
     code: /* wgsl */ `
 ${fourOfA(a)}
 ${eightOfB(b)}
-var<workgroup> partial: array<array<f32, ${threads + 1}>, ${sums.length}>;
+var<workgroup> partial: array<array<f32, ${threads / subgroup + 1}>, ${sums.length}>;
 
 @compute @workgroup_size(${threads})
 fn main(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) lane: u32) {
@@ -77,27 +89,30 @@ fn main(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) la
     .map((r) => `let row${r} = min(first_row + ${r}u, p.m - 1u);`)
     .join("\n  ")}
   ${sums.map(({ name }) => `var ${name} = 0.0;`).join(" ")}
-  for (var k = lane % ${lanes}u * ${DOT_VALUES}u; k < p.k; k += ${lanes * DOT_VALUES}u) {
-    ${range(columns)
-      .map((c) => `let b${c} = b_eight(column${c}, k);`)
-      .join("\n    ")}
-    ${range(rows)
-      .flatMap((r) =>
-        halves.map((h) => {
-          const inside = h === 0 ? `a_four_of(row${r}, k)` : `a_half(row${r}, k + ${4 * h}u)`;
-          return `let a${r}_${h} = ${inside};`;
-        }),
+  for (var k = lane % ${lanes}u * ${DOT_VALUES}u; k < p.k; k += ${stride * unroll}u) {
+    ${steps.flatMap((u) => range(columns).map((c) => `let b${u}_${c} = b_eight(column${c}, k + ${u * stride}u);`)).join("\n    ")}
+    ${steps
+      .flatMap((u) =>
+        range(rows).flatMap((r) =>
+          halves.map((h) => {
+            const k = `k + ${u * stride + 4 * h}u`;
+            return `let a${u}_${r}_${h} = ${h === 0 ? "a_four_of" : "a_half"}(row${r}, ${k});`;
+          }),
+        ),
       )
       .join("\n    ")}
-    ${sums.map(({ r, c, name }) => halves.map((h) => `${name} += dot(a${r}_${h}, b${c}[${h}]);`).join(" ")).join("\n    ")}
+    ${steps.flatMap((u) => sums.map(({ r, c, name }) => halves.map((h) => `${name} += dot(a${u}_${r}_${h}, b${u}_${c}[${h}]);`).join(" "))).join("\n    ")}
   }
-  ${sums.map(({ name }, index) => `partial[${index}][lane] = ${name};`).join("\n  ")}
+  ${subgroup > 1 ? sums.map(({ name }) => `${name} = subgroupAdd(${name});`).join(" ") : ""}
+  if (lane % ${subgroup}u == 0u) {
+    ${sums.map(({ name }, index) => `partial[${index}][lane / ${subgroup}u] = ${name};`).join("\n    ")}
+  }
   workgroupBarrier();
   for (var i = lane; i < ${sums.length * teams}u; i += ${threads}u) {
     let sum_index = i % ${sums.length}u;
     let team = i / ${sums.length}u;
     var sum = 0.0;
-    for (var j = 0u; j < ${lanes}u; j++) { sum += partial[sum_index][team * ${lanes}u + j]; }
+    for (var j = 0u; j < ${teamSums}u; j++) { sum += partial[sum_index][team * ${teamSums}u + j]; }
     let row = first_row + sum_index / ${columns}u;
     let column = first + team * ${columns}u + sum_index % ${columns}u;
     if (row < p.m && column < p.n) {
@@ -157,18 +172,21 @@ interface ColumnShader extends Columns {
   a: OperandLayout;
   b: OperandLayout;
   rows: number;
+  /** Steps along k whose values are read before the first is multiplied. */
+  unroll: number;
 }
 
 /** Rows whose sums are in workgroup memory at once. */
 const SUMMED_ROWS = 4;
 
-const COLUMN_SHADER = shaderVariants(({ a, b, rows, lanes, parts }: ColumnShader) => {
+const COLUMN_SHADER = shaderVariants(({ a, b, rows, lanes, parts, unroll }: ColumnShader) => {
+  const steps = range(unroll);
   const threads = lanes * parts;
   const summedRows = Math.min(rows, SUMMED_ROWS, parts);
   const element = a.isVector ? "a[p.a_at + at / 4u][at % 4u]" : "a[p.a_at + at]";
   const rounds = range(rows / summedRows);
   return {
-    name: `product-columns ${layoutName(a)} ${layoutName(b)} ${rows} rows ${lanes}x${parts}`,
+    name: `product-columns ${layoutName(a)} ${layoutName(b)} ${rows} rows ${lanes}x${parts} unroll ${unroll}`,
     buffers: {
       c: "f32",
       a: operandElement(a),
@@ -200,11 +218,10 @@ fn main(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) la
   ${range(rows)
     .map((r) => `let row${r} = min(first_row + ${r}u, p.m - 1u); var sum${r} = vec4f();`)
     .join("\n  ")}
-  for (var k = part; k < p.k; k += ${parts}u) {
-    let values = b_four(k, read_column);
-    ${range(rows)
-      .map((r) => `sum${r} += a_value(row${r}, k) * values;`)
-      .join("\n    ")}
+  for (var k = part; k < p.k; k += ${parts * unroll}u) {
+    ${steps.map((u) => `let b${u} = b_four(k + ${u * parts}u, read_column);`).join("\n    ")}
+    ${steps.flatMap((u) => range(rows).map((r) => `let a${u}_${r} = a_value(row${r}, k + ${u * parts}u);`)).join("\n    ")}
+    ${steps.flatMap((u) => range(rows).map((r) => `sum${r} += a${u}_${r} * b${u};`)).join("\n    ")}
   }
   ${rounds
     .map(
@@ -236,12 +253,28 @@ fn write_sum(row: u32, column: u32, sum: vec4f) {
 /** As many rows as a shader is made for: 1, 2, 4 or 8. */
 const shaderRows = (m: number) => 2 ** Math.ceil(Math.log2(Math.min(m, MAX_FEW_ROWS)));
 
+/** As many steps at once as have room in the registers, and come out even. */
+function unrollFor(k: number, strideK: number, registers: number): number {
+  let unroll = Math.max(1, Math.floor(READ_REGISTERS / registers));
+  while (k % (strideK * unroll) !== 0 && unroll > 1) unroll--;
+  return unroll;
+}
+
 /** A product of few rows; every `MAX_FEW_ROWS` of them read b once. */
-export function multiplyDots({ queue }: GpuContext, product: Product, plan: Dots): void {
+export function multiplyDots({ queue, gpu }: GpuContext, product: Product, plan: Dots): void {
   const { a, b } = operandsOf(product);
   const rows = shaderRows(product.m);
   const groups = Math.ceil(product.n / (plan.teams * plan.columns));
-  queue.run(DOT_SHADER({ ...plan, a: a.layout, b: b.layout, rows }), {
+  const { subgroupSize = 1 } = gpu;
+  const settings = {
+    ...plan,
+    a: a.layout,
+    b: b.layout,
+    rows,
+    unroll: unrollFor(product.k, plan.lanes * DOT_VALUES, 4 * plan.columns + 8 * rows),
+    subgroup: plan.lanes % subgroupSize === 0 ? subgroupSize : 1,
+  };
+  queue.run(DOT_SHADER(settings), {
     buffers: { c: product.c, a: a.handle, b: b.handle },
     params: fewRowParams(product, a.stride, b.stride),
     workgroups: [Math.min(groups, 65_535), Math.ceil(groups / 65_535), Math.ceil(product.m / rows)],
@@ -252,7 +285,8 @@ export function multiplyDots({ queue }: GpuContext, product: Product, plan: Dots
 export function multiplyColumns({ queue }: GpuContext, product: Product, plan: Columns): void {
   const { a, b } = operandsOf(product);
   const rows = shaderRows(product.m);
-  queue.run(COLUMN_SHADER({ ...plan, a: a.layout, b: b.layout, rows }), {
+  const unroll = unrollFor(product.k, plan.parts, 4 + rows);
+  queue.run(COLUMN_SHADER({ ...plan, a: a.layout, b: b.layout, rows, unroll }), {
     buffers: { c: product.c, a: a.handle, b: b.handle },
     params: fewRowParams(product, a.stride, b.stride),
     workgroups: [Math.ceil(product.n / (4 * plan.lanes)), 1, Math.ceil(product.m / rows)],

@@ -98,20 +98,27 @@ export function fourValues(name: "a" | "b", { dtype, isVector }: OperandLayout, 
 }`;
 }
 
-/** `write_c(start, row, column, value)`: four values of a row, added to what is there where `p.accumulate` says so. */
-export function writeFour(isVector: boolean): string {
+/** `read_c(row, column)` and `write_c(start, row, column, value)`: four values of a row, as far as they are in the matrix. */
+export function fourOfC(isVector: boolean): string {
   if (isVector) {
-    return /* wgsl */ `fn write_c(start: u32, row: u32, column: u32, value: vec4f) {
-  if (column >= p.n) { return; }
-  let at = p.c_at + (start + row * p.c_stride + column) / 4u;
-  if (p.accumulate != 0u) { c[at] += value; } else { c[at] = value; }
+    return /* wgsl */ `fn read_c(row: u32, column: u32) -> vec4f {
+  if (row >= p.m || column >= p.n) { return vec4f(); }
+  return c[p.c_at + (row * p.c_stride + column) / 4u];
+}
+fn write_c(start: u32, row: u32, column: u32, value: vec4f) {
+  if (row < p.m && column < p.n) { c[p.c_at + (start + row * p.c_stride + column) / 4u] = value; }
 }`;
   }
-  return /* wgsl */ `fn write_c(start: u32, row: u32, column: u32, value: vec4f) {
+  return /* wgsl */ `fn read_c(row: u32, column: u32) -> vec4f {
+  var value = vec4f();
+  if (row >= p.m) { return value; }
+  let at = p.c_at + row * p.c_stride + column;
+  for (var i = 0u; i < 4u && column + i < p.n; i++) { value[i] = c[at + i]; }
+  return value;
+}
+fn write_c(start: u32, row: u32, column: u32, value: vec4f) {
+  if (row >= p.m) { return; }
   let at = p.c_at + start + row * p.c_stride + column;
-  for (var i = 0u; i < 4u; i++) {
-    if (column + i >= p.n) { return; }
-    if (p.accumulate != 0u) { c[at + i] += value[i]; } else { c[at + i] = value[i]; }
-  }
+  for (var i = 0u; i < 4u && column + i < p.n; i++) { c[at + i] = value[i]; }
 }`;
 }

@@ -1,5 +1,6 @@
 import type { F32 } from "../kernels.js";
 import {
+  fourOfC,
   fourValues,
   isVectorRows,
   layoutName,
@@ -7,9 +8,8 @@ import {
   operandElement,
   operandsOf,
   type Product,
-  writeFour,
 } from "./product-operands.js";
-import { defineShader, shaderVariants } from "./shader.js";
+import { shaderVariants } from "./shader.js";
 import type { GpuContext } from "./webgpu-kernels.js";
 
 /** How a product is cut: a workgroup computes `rows` x `columns` of c, `depth` of k at a time; a thread a part of that. */
@@ -25,6 +25,8 @@ export interface Tile {
   isPadded: boolean;
   /** Steps along k that are written out; the others are a loop. */
   unroll: number;
+  /** Threads of a workgroup that share the same part of c are so many, each with steps of its own; their sums are added. */
+  teams: number;
 }
 
 interface TileShader extends Tile {
@@ -36,26 +38,33 @@ interface TileShader extends Tile {
 }
 
 /** Lanes that run in step lie in this many columns of threads, so that their reads of staged values share banks. */
-const LANE_COLUMNS = 8;
+const LANE_COLUMNS = [8, 4, 2, 1];
 const LANES = 32;
+
+/** Few, so that small sums too are spread over the card. */
+const SUM_THREADS = 64;
 
 const range = (count: number) => Array.from({ length: count }, (_, index) => index);
 
 /** Threads in a workgroup. */
 export const tileThreads = (tile: Tile) =>
-  (tile.rows / tile.threadRows) * (tile.columns / tile.threadColumns);
+  (tile.rows / tile.threadRows) * (tile.columns / tile.threadColumns) * tile.teams;
 
 /** Workgroup memory of a tile. */
-export function tileBytes({ rows, columns, depth, buffers, isPadded }: Tile): number {
-  return buffers * depth * (rows + columns + (isPadded ? 8 : 0)) * 4;
+export function tileBytes({ rows, columns, depth, buffers, isPadded, teams }: Tile): number {
+  const sums = teams > 1 ? rows * columns : 0;
+  return 4 * (buffers * depth * (rows + columns + (isPadded ? 8 : 0)) + sums);
 }
 
 const TILE_SHADER = shaderVariants((settings: TileShader) => {
-  const { a, b, rows, columns, depth, buffers, isPadded } = settings;
+  const { a, b, rows, columns, depth, buffers, isPadded, teams } = settings;
   const threads = tileThreads(settings);
   const [threadsDown, threadsAcross] = [rows / settings.threadRows, columns / settings.threadColumns];
-  const laneColumns = Math.min(LANE_COLUMNS, threadsAcross);
-  const laneRows = LANES / laneColumns;
+  const teamThreads = threads / teams;
+  const teamSteps = depth / teams;
+  const lanes = Math.min(LANES, teamThreads);
+  const laneColumns = LANE_COLUMNS.find((count) => threadsAcross % count === 0)!;
+  const laneRows = lanes / laneColumns;
   const [quadRows, quadColumns] = [range(settings.threadRows / 4), range(settings.threadColumns / 4)];
   const padding = isPadded ? 1 : 0;
   const staged = (outer: number) =>
@@ -90,20 +99,25 @@ ${quadRows
   .join("\n")}
 }`;
   // Written out, the staged values are at constant places: no bounds checks, no address arithmetic.
+  const first = teams > 1 ? "team_step + " : "";
   const steps =
-    settings.unroll >= depth
-      ? range(depth)
-          .map((k) => step(`${k}`))
+    settings.unroll >= teamSteps
+      ? range(teamSteps)
+          .map((k) => step(`${first}${k}`))
           .join("\n")
-      : `for (var step = 0u; step < ${depth}u; step += ${settings.unroll}u) {
+      : `for (var step = 0u; step < ${teamSteps}u; step += ${settings.unroll}u) {
 ${range(settings.unroll)
-  .map((k) => step(`step + ${k}u`))
+  .map((k) => step(`${first}step + ${k}u`))
   .join("\n")}
 }`;
   const eachSum = (write: (r: number, i: string, at: number, q: number) => string) =>
     quadRows
       .flatMap((r) => ["x", "y", "z", "w"].flatMap((i, at) => quadColumns.map((q) => write(r, i, at, q))))
       .join("\n");
+
+  const rowOf = (r: number, at: number) => `first_a + 4u * (quad_row + ${r * threadsDown}u) + ${at}u`;
+  const columnOf = (q: number) => `first_b + 4u * (quad_column + ${q * threadsAcross}u)`;
+  const sumOf = (r: number, i: string, q: number) => (4 * r + "xyzw".indexOf(i)) * quadColumns.length + q;
 
   return {
     name: `product-tile ${layoutName(a)} ${layoutName(b)} ${tileName(settings)}${settings.isVectorC ? " c4" : ""}${settings.isRaggedK ? " ragged" : ""}`,
@@ -129,10 +143,11 @@ ${fourValues("a", a, a.contiguous === "k" ? "p.k" : "p.m")}
 ${fourValues("b", b, b.contiguous === "k" ? "p.k" : "p.n")}
 ${loadBlock("a", settings, rows, "p.m")}
 ${loadBlock("b", settings, columns, "p.n")}
-${writeFour(settings.isVectorC)}
+${fourOfC(settings.isVectorC)}
 
 var<workgroup> staged_a: ${staged(rows)};
 var<workgroup> staged_b: ${staged(columns)};
+${teams > 1 ? `var<workgroup> sums: array<array<vec4f, ${teamThreads}>, ${(rows * columns) / 4 / teamThreads}>;` : ""}
 ${storeBlock("a", settings, rows)}
 ${storeBlock("b", settings, columns)}
 
@@ -140,10 +155,17 @@ ${storeBlock("b", settings, columns)}
 fn main(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) lane: u32) {
   let first_a = group.x * ${rows}u;
   let first_b = group.y * ${columns}u;
-  let team = lane / ${LANES}u;
-  let quad_column = lane % ${laneColumns}u + ${laneColumns}u * (team % ${threadsAcross / laneColumns}u);
-  let quad_row = lane / ${laneColumns}u % ${laneRows}u + ${laneRows}u * (team / ${threadsAcross / laneColumns}u);
+  let member = lane % ${teamThreads}u;
+  let team = lane / ${teamThreads}u;
+  let team_step = team * ${teamSteps}u;
+  let block = member / ${lanes}u;
+  let quad_column = member % ${laneColumns}u + ${laneColumns}u * (block % ${threadsAcross / laneColumns}u);
+  let quad_row = member / ${laneColumns}u % ${laneRows}u + ${laneRows}u * (block / ${threadsAcross / laneColumns}u);
   ${eachSum((r, i, _, q) => `var c${r}${i}${q} = vec4f();`)}
+  // What is added to is read in front, so that all of it is under way while the first values are staged.
+  if (p.accumulate != 0u && team == 0u) {
+    ${eachSum((r, i, at, q) => `c${r}${i}${q} = read_c(${rowOf(r, at)}, ${columnOf(q)});`)}
+  }
   ${slots.map((slot) => `var stage${slot}: mat4x4f;`).join("\n")}
 
   var k = group.z * p.part_k;
@@ -169,13 +191,19 @@ fn main(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) la
     now = into;
   }
 
+  ${
+    teams > 1
+      ? `for (var other = 1u; other < ${teams}u; other++) {
+    if (team == other) { ${eachSum((r, i, _, q) => `sums[${sumOf(r, i, q)}][member] = c${r}${i}${q};`)} }
+    workgroupBarrier();
+    if (team == 0u) { ${eachSum((r, i, _, q) => `c${r}${i}${q} += sums[${sumOf(r, i, q)}][member];`)} }
+    workgroupBarrier();
+  }
+  if (team > 0u) { return; }`
+      : ""
+  }
   let start = group.z * p.part_stride;
-  ${eachSum(
-    (r, i, at, q) => `{
-    let row = first_a + 4u * (quad_row + ${r * threadsDown}u) + ${at}u;
-    if (row < p.m) { write_c(start, row, first_b + 4u * (quad_column + ${q * threadsAcross}u), c${r}${i}${q}); }
-  }`,
-  )}
+  ${eachSum((r, i, at, q) => `write_c(start, ${rowOf(r, at)}, ${columnOf(q)}, c${r}${i}${q});`)}
 }`,
   };
 });
@@ -228,23 +256,27 @@ function storeBlock(side: "a" | "b", settings: TileShader, outerSize: number): s
 
 /** A tile in short, for names and tables. */
 export const tileName = (tile: Tile) =>
-  `${tile.rows}x${tile.columns}x${tile.depth}/${tile.threadRows}x${tile.threadColumns}${tile.buffers === 2 ? " double" : ""}${tile.isPadded ? " padded" : ""}${tile.unroll < tile.depth ? ` unroll ${tile.unroll}` : ""}`;
+  `${tile.rows}x${tile.columns}x${tile.depth}/${tile.threadRows}x${tile.threadColumns}${tile.buffers === 2 ? " double" : ""}${tile.isPadded ? " padded" : ""}${tile.unroll < tile.depth / tile.teams ? ` unroll ${tile.unroll}` : ""}${tile.teams > 1 ? ` teams ${tile.teams}` : ""}`;
 
-const SUM_PARTS = defineShader({
-  name: "product-sum-parts",
-  buffers: { c: "f32", partial: "f32" },
-  params: { size: "u32", n: "u32", c_stride: "u32", parts: "u32", accumulate: "u32" },
-  code: /* wgsl */ `
-@compute @workgroup_size(256)
+const SUM_PARTS = shaderVariants((isVector: boolean) => {
+  const element = isVector ? "vec4<f32>" : "f32";
+  return {
+    name: `product-sum-parts ${element}`,
+    buffers: { c: element, partial: element },
+    /** Sizes in elements. */
+    params: { size: "u32", n: "u32", c_stride: "u32", parts: "u32", accumulate: "u32" },
+    code: /* wgsl */ `
+@compute @workgroup_size(${SUM_THREADS})
 fn main(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) lane: u32) {
-  let index = flat(group) * 256u + lane;
+  let index = flat(group) * ${SUM_THREADS}u + lane;
   if (index >= p.size) { return; }
   let at = p.c_at + index / p.n * p.c_stride + index % p.n;
-  var sum = 0.0;
+  var sum = ${element}();
   if (p.accumulate != 0u) { sum = c[at]; }
   for (var part = 0u; part < p.parts; part++) { sum += partial[p.partial_at + part * p.size + index]; }
   c[at] = sum;
 }`,
+  };
 });
 
 /** A product in tiles; with more than one part, k is cut and the parts are added in order. */
@@ -286,10 +318,19 @@ export function multiplyTiles(context: GpuContext, product: Product, tile: Tile,
   const mark = context.mark();
   const partial = context.scratch(usedParts * m * n);
   run(partial, n, false);
-  context.queue.run(SUM_PARTS, {
+  const isVector = isVectorRows(c, n, ldc);
+  const width = isVector ? 4 : 1;
+  const size = (m * n) / width;
+  context.queue.run(SUM_PARTS(isVector), {
     buffers: { c, partial },
-    params: { size: m * n, n, c_stride: ldc, parts: usedParts, accumulate: accumulate ? 1 : 0 },
-    workgroups: Math.ceil((m * n) / 256),
+    params: {
+      size,
+      n: n / width,
+      c_stride: ldc / width,
+      parts: usedParts,
+      accumulate: accumulate ? 1 : 0,
+    },
+    workgroups: Math.ceil(size / SUM_THREADS),
   });
   context.release(mark);
 }
