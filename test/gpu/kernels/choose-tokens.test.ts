@@ -165,10 +165,10 @@ describe("top-k and top-p", () => {
 
   it("keep the first of equal tokens at the limit, with zeros of both signs among them", async () => {
     const vocabSize = 3000;
-    const logits = new Float32Array(vocabSize).fill(-50);
-    for (const token of [5, 700, 2500, 2999]) logits[token] = token % 2 ? 0 : -0;
-    logits[900] = 1;
-    const drawn = async (choice: object) => {
+    const few = new Float32Array(vocabSize).fill(-50);
+    for (const token of [5, 700, 2500, 2999]) few[token] = token % 2 ? 0 : -0;
+    few[900] = 1;
+    const drawn = async (choice: object, logits = few) => {
       const draws = Array.from({ length: 200 }, (_, index) => ({
         ...free,
         ...choice,
@@ -183,6 +183,9 @@ describe("top-k and top-p", () => {
     expect(await drawn({ topK: 2, topP: 0.99 })).toEqual([5, 900]);
     expect(await drawn({ topK: 5, topP: 0.7 })).toEqual([5, 700, 900]);
     expect(await drawn({ topP: 0.999_999 })).toEqual([5, 700, 900, 2500, 2999]);
+    const equal = new Float32Array(vocabSize).fill(2);
+    expect(await drawn({ topK: 6, topP: 0.7 }, equal)).toEqual([0, 1, 2, 3, 4]);
+    expect(await drawn({ topP: 0.001 }, equal)).toEqual([0, 1, 2]);
   });
 
   it("leave all of many equal tokens where top-p wants almost everything", async () => {

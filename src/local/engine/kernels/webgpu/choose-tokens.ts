@@ -68,7 +68,17 @@ const LIMITS = shaderVariants((threads: number) => ({
 ${COMMON}
 const ALL_WEIGHT = 1073741824.0;
 
-struct Measure { by_weight: bool, wanted: u32, largest: f32, sharpness: f32, scale: f32, least: f32 }
+/** Tokens above the floor count, each as one or by its weight; those at the floor have one amount together. */
+struct Measure {
+  wanted: u32,
+  floor: u32,
+  floor_amount: u32,
+  by_weight: bool,
+  largest: f32,
+  sharpness: f32,
+  scale: f32,
+  least: f32,
+}
 struct Found { key: u32, wanted: u32, present: u32 }
 
 var<workgroup> asked: Distribution;
@@ -91,10 +101,13 @@ fn find(lane: u32, start: u32, measure: Measure) -> Found {
     let shift = 24u - 8u * byte;
     for (var bin = lane; bin < 256u; bin += ${threads}u) { atomicStore(&bins[bin], 0u); }
     let so_far = workgroupUniformLoad(&found);
+    if (lane == 0u && (measure.floor & mask) == so_far.key) {
+      atomicAdd(&bins[(measure.floor >> shift) & 255u], measure.floor_amount);
+    }
     for (var token = lane; token < p.vocab_size; token += ${threads}u) {
       let logit = logits[start + token];
       let key = key_of(logit);
-      if ((key & mask) == so_far.key) {
+      if (key > measure.floor && (key & mask) == so_far.key) {
         let amount = amount_of(logit, measure);
         if (amount > 0u) { atomicAdd(&bins[(key >> shift) & 255u], amount); }
       }
@@ -191,7 +204,7 @@ fn main(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) la
   var kept = 0u;
   var present = 0u;
   if (limits.top_k > 0u) {
-    let limit = find(lane, limits.start, Measure(false, limits.top_k, 0.0, 0.0, 0.0, 0.0));
+    let limit = find(lane, limits.start, Measure(limits.top_k, 0u, 0u, false, 0.0, 0.0, 0.0, 0.0));
     key = limit.key;
     kept = limit.wanted;
     present = limit.present;
@@ -203,13 +216,17 @@ fn main(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) la
     // Tokens lighter than the least weigh less than 1 - topP together, so none of them is left.
     let least = max(0.5, (1.0 - limits.top_p) * ALL_WEIGHT / f32(p.vocab_size));
     let wanted = max(1u, u32(max(0.0, limits.top_p) * ALL_WEIGHT));
-    let measure = Measure(true, wanted, largest, limits.sharpness, ALL_WEIGHT / total, least);
+    var measure = Measure(wanted, key, 0u, true, largest, limits.sharpness, ALL_WEIGHT / total, least);
+    if (kept > 0u) { measure.floor_amount = kept * amount_of(logit_of(key), measure); }
     let limit = find(lane, limits.start, measure);
     let unit = max(1u, amount_of(logit_of(limit.key), measure));
     let needed = (limit.wanted + unit - 1u) / unit;
-    kept = select(needed, min(needed, kept), limit.key == key);
-    key = limit.key;
-    present = limit.present / unit;
+    if (limit.key == key) { kept = min(needed, kept); }
+    else {
+      key = limit.key;
+      kept = needed;
+      present = limit.present / unit;
+    }
   }
   var last_tie = 0xffffffffu;
   if (kept < present) { last_tie = last_tie_of(lane, limits.start, key, kept); }
