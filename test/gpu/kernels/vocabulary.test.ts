@@ -39,6 +39,23 @@ describe("logSoftmaxGather and logitsGradient", () => {
     await compare(kernels, 2e-6, bothWays(rows, vocabSize, perRow, skip));
   });
 
+  it.each([7, 64])("never hide that one of %i logits is not finite", async (vocabSize) => {
+    const values = randomFloats(4 * vocabSize, 3);
+    values.fill(Number.NaN, 0, vocabSize);
+    values[2 * vocabSize - 1] = Number.NaN;
+    values[2 * vocabSize + 3] = Number.POSITIVE_INFINITY;
+    const logits = put(kernels, values);
+    const targets = ints(kernels, [0, 1, 2, 3]);
+    const [logprobs, logSumExp] = [kernels.alloc(4), kernels.alloc(4)];
+    const shared = { logits, logSumExp, targets, rows: 4, vocabSize, targetsPerRow: 1 };
+    kernels.logSoftmaxGather({ ...shared, logprobs });
+    kernels.logitsGradient({ ...shared, coefficients: put(kernels, new Float32Array(4).fill(1)) });
+    const finite = (numbers: Float32Array) => Array.from(numbers, Number.isFinite);
+    expect(finite(await kernels.download(logSumExp))).toEqual([false, false, false, true]);
+    const gradients = finite(await kernels.download(logits));
+    expect([0, 1, 2, 3].map((row) => gradients[row * vocabSize + 3])).toEqual([false, false, false, true]);
+  });
+
   it("have the same bits again", () => compareTwice(kernels, bothWays(2, 20_004, 5, 0)));
 
   it("give a row the same bits alone and among others", async () => {

@@ -29,6 +29,10 @@ fn join(a: vec2f, b: vec2f) -> vec2f {
   return vec2f(highest, a.y * exp_below(a.x - highest) + b.y * exp_below(b.x - highest));
 }`;
 
+/** Of what is not finite only the bits tell for sure: comparisons, `max` and `log` may lose it. */
+const IS_FINITE = /* wgsl */ `
+fn is_finite(value: f32) -> bool { return (bitcast<u32>(value) & 0x7fffffffu) < 0x7f800000u; }`;
+
 const joinAllCode = (threads: number, team: number) =>
   reduceCode({ name: "join_all", type: "vec2f", threads, team, join: "join(a, b)" });
 
@@ -38,6 +42,7 @@ const SOFTMAX_PARTS = shaderVariants(({ width, threads }: PartVariant) => ({
   params: { count: "u32", vocab: "u32", row_parts: "u32" } as const,
   code: /* wgsl */ `${valueCode(width)}
 ${JOIN}
+${IS_FINITE}
 ${joinAllCode(threads, threads)}
 
 @compute @workgroup_size(${threads})
@@ -52,7 +57,8 @@ fn main(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) la
   for (var i = first + lane; i < end; i += ${threads}u) {
     let v = logits[row_at + i];
     let highest = ${width === 4 ? "max(max(v.x, v.y), max(v.z, v.w))" : "v"};
-    let sum = total(exp(max(v - highest, Value(-200.0))));
+    let quarters = total(0.25 * v);
+    let sum = select(quarters, total(exp(max(v - highest, Value(-200.0)))), is_finite(quarters));
     so_far = join(so_far, vec2f(highest, sum));
   }
   let all = join_all(so_far, lane);
@@ -69,6 +75,7 @@ const JOIN_PARTS = shaderVariants((team: number) => ({
   params: { rows: "u32", vocab: "u32", row_parts: "u32", row_targets: "u32" } as const,
   code: /* wgsl */ `
 ${JOIN}
+${IS_FINITE}
 ${joinAllCode(JOIN_THREADS, team)}
 
 @compute @workgroup_size(${JOIN_THREADS})
@@ -82,7 +89,7 @@ fn main(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) la
   }
   let all = join_all(so_far, lane);
   if (row >= p.rows) { return; }
-  let log_sum = all.x + log(all.y);
+  let log_sum = select(all.y, all.x + log(all.y), is_finite(all.y));
   if (member == 0u) { log_sum_exp[p.log_sum_exp_at + row] = log_sum; }
   for (var i = member; i < p.row_targets; i += ${team}u) {
     let at = row * p.row_targets + i;
@@ -119,6 +126,7 @@ const LOGITS_GRADIENT = shaderVariants(({ width, threads }: PartVariant) => ({
   buffers: { logits: valueType(width), log_sum_exp: "f32", targets: "i32", coefficients: "f32" } as const,
   params: { count: "u32", vocab: "u32", row_parts: "u32", row_targets: "u32" } as const,
   code: /* wgsl */ `${valueCode(width)}
+${IS_FINITE}
 @compute @workgroup_size(${threads})
 fn main(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) lane: u32) {
   let part = flat(group);
@@ -133,8 +141,9 @@ fn main(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) la
     sum += coefficients[p.coefficients_at + j];
   }
   let log_sum = log_sum_exp[p.log_sum_exp_at + row];
+  let factor = select(log_sum, -sum, is_finite(log_sum));
   for (var i = first + lane; i < end; i += ${threads}u) {
-    logits[row_at + i] = -sum * exp(max(logits[row_at + i] - log_sum, Value(-200.0)));
+    logits[row_at + i] = factor * exp(max(logits[row_at + i] - log_sum, Value(-200.0)));
   }
   storageBarrier();
   // One thread alone: a token can be the target several times.
