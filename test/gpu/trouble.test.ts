@@ -94,8 +94,10 @@ describe("a device that is lost", () => {
     expect(await logprobsOf(again)).toEqual(before);
 
     const sampler = await service.createSamplingClient({ modelPath });
-    const sample = async () =>
-      (await sampler.sample({ prompt, numSamples: 1, samplingParams })).sequences[0]!;
+    const sample = async () => {
+      const { sequences } = await sampler.sample({ prompt, numSamples: 1, samplingParams });
+      return sequences[0]!.logprobs;
+    };
     const sampled = await sample();
     const endless = sampler.sample({ prompt, numSamples: 8, samplingParams: { maxTokens: 100 } });
     const failed = expect(endless).rejects.toThrow(/The GPU was lost: .*asked for again/);
@@ -110,8 +112,7 @@ describe("a device that is lost", () => {
     const { service, lose, starts } = await losableBackend();
     const training = await service.createLoraTrainingClient({ baseModel: MODEL, rank: 4, seed: 1 });
     lose();
-    const { lossFnOutputs } = await training.forward([datum], "cross_entropy");
-    expect(lossFnOutputs).toHaveLength(1);
+    await training.saveState("as created");
     expect(starts()).toBe(2);
   });
 });
