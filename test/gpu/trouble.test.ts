@@ -112,7 +112,7 @@ describe("a device that is lost", () => {
     const { service, lose, starts } = await losableBackend();
     const training = await service.createLoraTrainingClient({ baseModel: MODEL, rank: 4, seed: 1 });
     lose();
-    await training.saveState("as created");
+    await training.saveState("fresh");
     expect(starts()).toBe(2);
   });
 });
