@@ -27,7 +27,7 @@ export function addDeviceOptions(command: Command): Command {
 
 /** What the person at the terminal hears of it. */
 export function describeDevice({ name, note }: EngineDevice): string {
-  return `Computing on ${name}${note === undefined ? "" : ` (${note})`}.`;
+  return `Computing on ${name}${note === undefined ? "" : `; ${note}`}.`;
 }
 
 /** Whether anything but the defaults is wanted. */

@@ -167,6 +167,9 @@ function anyAddress(host: string): boolean {
 }
 
 async function engineFor(options: LocalBackendOptions, clock: Clock): Promise<Engine> {
+  const { device = "auto", precision = "exact" } = options;
+  checkChoice("device", device, ["auto", "cpu", "gpu"]);
+  checkChoice("precision", precision, ["exact", "fast"]);
   const logger = options.logger ?? console;
   const models = await Promise.all(
     (options.models ?? [defaultModel]).map((source) => resolveModel(source, hubOptions(options, logger))),
@@ -177,12 +180,17 @@ async function engineFor(options: LocalBackendOptions, clock: Clock): Promise<En
   }
   const engineOptions = {
     models: models.map(({ name, path }) => ({ name, path })),
-    ...(options.device === undefined ? {} : { device: options.device }),
-    ...(options.precision === undefined ? {} : { precision: options.precision }),
+    device,
+    precision,
     ...(options.threads === undefined ? {} : { threads: options.threads }),
     ...(options.relaxedSimd === undefined ? {} : { relaxedSimd: options.relaxedSimd }),
   };
   return startEngine(engineOptions, clock);
+}
+
+function checkChoice<T extends string>(option: string, given: T, choices: readonly T[]): void {
+  if (choices.includes(given)) return;
+  throw new TinkerError(`${option} must be one of ${choices.join(", ")}, got ${JSON.stringify(given)}.`);
 }
 
 /** A download of gigabytes is announced; a model this engine cannot run is not downloaded. */

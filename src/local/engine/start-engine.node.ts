@@ -10,6 +10,7 @@ import {
   type DeviceSetting,
   type Engine,
   type EngineDevice,
+  EngineInputError,
   EngineLostError,
   type EngineOptions,
   type OnLost,
@@ -19,10 +20,10 @@ import {
 import { EngineCore } from "./engine-core.js";
 import { folderModel } from "./folder-model.node.js";
 import { createWasmKernels } from "./kernels/wasm-kernels.node.js";
-import { isGpuInstalled, openMachineGpu } from "./kernels/webgpu/dawn.node.js";
+import { isGpuInstalled, NOT_INSTALLED, openMachineGpu } from "./kernels/webgpu/dawn.node.js";
 import { createWebGpuKernels } from "./kernels/webgpu/webgpu-kernels.js";
 import { LastingEngine } from "./lasting-engine.js";
-import { checkModel, countParameters, type ModelRoom } from "./model/base-model.js";
+import { checkModel, countParameters } from "./model/base-model.js";
 import { openModelFolder } from "./model/model-folder.node.js";
 import {
   type EngineAnswer,
@@ -50,10 +51,12 @@ export async function startEngine(options: EngineOptions, clock: Clock = systemC
 /** The engine in this thread. */
 export async function createEngineCore(options: EngineOptions): Promise<ReplaceableEngine> {
   const { device, precision, gpuMemoryBytes: memoryBytes, threads, relaxedSimd } = options;
-  const parameters = Math.max(...options.models.map(({ name, path }) => parametersOf(name, path)));
+  const configs = options.models.map(({ name, path }) => ({ name, config: readConfig(path) }));
+  const parameters = Math.max(...configs.map(({ name, config }) => countParameters(config, name)));
   const { gpu, note } = await chooseDevice({ device, precision, parameters }, () =>
     openMachineGpu({ ...(precision && { precision }), ...(memoryBytes && { memoryBytes }) }),
   );
+  if (!gpu) for (const { name, config } of configs) checkForCpu(config, name, note);
   const kernels = gpu
     ? createWebGpuKernels(gpu)
     : createWasmKernels({
@@ -74,20 +77,28 @@ export async function createEngineCore(options: EngineOptions): Promise<Replacea
   });
 }
 
-function parametersOf(name: string, path: string): number {
-  const files = openModelFolder(path);
+function readConfig(folder: string): unknown {
+  const files = openModelFolder(folder);
   files.close();
-  return countParameters(files.config, name);
+  return files.config;
+}
+
+/** Refuses a model that the CPU cannot hold, and says what keeps it from a card. */
+function checkForCpu(config: unknown, name: string, whyNoCard: string | undefined): void {
+  try {
+    checkModel(config, name);
+  } catch (error) {
+    if (!(error instanceof EngineInputError) || whyNoCard === undefined) throw error;
+    throw new EngineInputError(`${error.message}, and ${whyNoCard}`);
+  }
 }
 
 /** Refuses a model by its `config.json` where this machine could not hold it on such a device, before it is downloaded. */
 export function modelCheck(device: DeviceSetting = "auto"): (config: unknown, name: string) => void {
+  if (device === "cpu") return checkModel;
+  if (!isGpuInstalled()) return (config, name) => checkForCpu(config, name, NOT_INSTALLED);
   // How much a card holds is known when it is opened.
-  const room: ModelRoom =
-    device !== "cpu" && isGpuInstalled()
-      ? { device: "gpu", memoryBytes: Number.POSITIVE_INFINITY }
-      : { device: "cpu" };
-  return (config, name) => checkModel(config, name, room);
+  return (config, name) => checkModel(config, name, { device: "gpu", memoryBytes: Number.POSITIVE_INFINITY });
 }
 
 /** Run from sources (in tests), the worker is the compiled one; it has to be built first. */

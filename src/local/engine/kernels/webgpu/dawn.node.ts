@@ -11,8 +11,8 @@ import {
 } from "./gpu-device.js";
 import { budgetOf } from "./gpu-memory.js";
 
-/** What gives the way to a graphics card where it is not there yet. */
-const INSTALL_COMMAND = "npm install webgpu";
+/** What people hear where there is no way to a card. */
+export const NOT_INSTALLED = "the package webgpu is not installed: npm install webgpu";
 
 /** For good: where one is collected, even after all that it gave was destroyed, Dawn ends the process. */
 const OPENED = new Map<string, GPU>();
@@ -86,7 +86,7 @@ export async function inspectMachineGpu(): Promise<GpuInfo & { memoryBytes: numb
 
 async function machineGpu(precision: GpuPrecision, toggles?: DawnToggles): Promise<GPU> {
   const gpu = await dawnGpu(precision, toggles);
-  if (!gpu) throw new Error(`the package webgpu is not installed: ${INSTALL_COMMAND}`);
+  if (!gpu) throw new Error(NOT_INSTALLED);
   return gpu;
 }
 
