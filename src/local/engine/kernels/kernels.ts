@@ -323,6 +323,8 @@ export interface Kernels {
   readonly reservedBytes: number;
   /** Bytes that may still be taken, where that is known. */
   readonly freeBytes?: number;
+  /** The largest buffer that there can be, where less than all memory. */
+  readonly maxBufferBytes?: number;
   upload(buffer: F32, data: Float32Array): void;
   uploadInts(buffer: I32, data: Int32Array): void;
   download(buffer: F32): Promise<Float32Array>;

@@ -52,6 +52,13 @@ describe("pages of keys and values", () => {
     expect(() => pool.take()).toThrow("no memory left for keys and values");
   });
 
+  it("has no more pages than the largest buffer holds of one layer", () => {
+    const maxBufferBytes = (3.5 * pageBytes) / (2 * config.layers);
+    const kernels = Object.assign(createReferenceKernels(), { maxBufferBytes });
+    expect(new PagePool(kernels, config, 100 * pageBytes).maxPages).toBe(3);
+    expect(new PagePool(kernels, config, 2 * pageBytes).maxPages).toBe(2);
+  });
+
   it("does not grow for cached prefixes alone, but for sequences that are held", () => {
     const kernels = createReferenceKernels();
     const pool = new PagePool(kernels, config, 4096 * pageBytes);

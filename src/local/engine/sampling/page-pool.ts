@@ -36,7 +36,9 @@ export class PagePool {
     this.#kernels = kernels;
     this.#layers = config.layers;
     this.#width = attentionWidths(config).key;
-    this.maxPages = Math.max(1, Math.floor(maxBytes / (2 * 4 * config.layers * PAGE_SIZE * this.#width)));
+    const { maxBufferBytes = Number.POSITIVE_INFINITY } = kernels;
+    const ofLayer = Math.min(maxBytes / (2 * config.layers), maxBufferBytes);
+    this.maxPages = Math.max(1, Math.floor(ofLayer / (4 * PAGE_SIZE * this.#width)));
   }
 
   keys(layer: number): F32 {

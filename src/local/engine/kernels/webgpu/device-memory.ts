@@ -51,8 +51,15 @@ export class DeviceMemory {
     return this.#budgetBytes - this.reservedBytes;
   }
 
+  /** A larger one could not be bound as a whole, as most operations bind it. */
+  get maxBlockBytes(): number {
+    const { maxBufferSize, maxStorageBufferBindingSize } = this.#device.limits;
+    return Math.min(maxBufferSize, maxStorageBufferBindingSize);
+  }
+
   /** A block of its own, zero-filled. */
   alloc(byteLength: number): Block {
+    checkSize(byteLength, this.maxBlockBytes);
     // What no step is using is better used.
     if (aligned(byteLength) > this.freeBytes && this.#top === 0) this.dropScratch();
     const block = this.#create(byteLength);
@@ -122,12 +129,7 @@ export class DeviceMemory {
 
   #create(byteLength: number): Block {
     const bytes = aligned(byteLength);
-    const { maxBufferSize } = this.#device.limits;
-    if (bytes > maxBufferSize) {
-      throw new RangeError(
-        `the GPU gives at most ${mebibytes(maxBufferSize)} MiB in one piece, not ${mebibytes(bytes)}`,
-      );
-    }
+    checkSize(bytes, this.#device.limits.maxBufferSize);
     if (bytes > this.freeBytes) {
       throw new RangeError(
         `the GPU has ${mebibytes(Math.max(0, this.freeBytes))} of ${mebibytes(this.#budgetBytes)} MiB left, not ${mebibytes(bytes)}`,
@@ -142,3 +144,10 @@ const MIN_SCRATCH_BYTES = 16 << 20;
 const aligned = (bytes: number) =>
   Math.max(BINDING_ALIGNMENT, Math.ceil(bytes / BINDING_ALIGNMENT) * BINDING_ALIGNMENT);
 const mebibytes = (bytes: number) => Math.ceil(bytes / 2 ** 20);
+
+function checkSize(bytes: number, maxBytes: number): void {
+  if (bytes <= maxBytes) return;
+  throw new RangeError(
+    `the GPU gives at most ${mebibytes(maxBytes)} MiB in one piece, not ${mebibytes(bytes)}`,
+  );
+}

@@ -158,6 +158,10 @@ class WebGpuKernels implements Kernels, GpuContext {
     throw refused ?? new RangeError(`the GPU is out of memory: ${failure?.message}`);
   }
 
+  get maxBufferBytes(): number {
+    return this.#memory.maxBlockBytes;
+  }
+
   get freeBytes(): number {
     return this.#memory.freeBytes;
   }
