@@ -1,6 +1,6 @@
 // `npm run test:gpu`: the tests of test/gpu on the machine's graphics card, or on SwiftShader, a driver that computes on
-// the CPU; then some seeds of the fuzz. Installs what is missing: the optional peer `webgpu`, and by apt a Vulkan loader
-// and Chromium, which has SwiftShader in it. What follows `--` goes to vitest, and leaves the fuzz out.
+// the CPU. Installs what is missing: the optional peer `webgpu`, and by apt a Vulkan loader and Chromium, which has
+// SwiftShader in it. What follows `--` goes to vitest.
 import { spawnSync } from "node:child_process";
 import { existsSync } from "node:fs";
 import { fileURLToPath } from "node:url";
@@ -8,7 +8,6 @@ import { fileURLToPath } from "node:url";
 const root = fileURLToPath(new URL("..", import.meta.url));
 const SWIFTSHADER = "/usr/lib/chromium/vk_swiftshader_icd.json";
 const WEBGPU = "webgpu@0.6.2";
-const FUZZ_SEEDS = "24";
 
 function run(command, args, options = {}) {
   return spawnSync(command, args, { cwd: root, stdio: "inherit", ...options }).status === 0;
@@ -46,7 +45,7 @@ function nodeGpu() {
   const install = ["install", "--no-save", "--ignore-scripts", "--no-audit", "--no-fund", WEBGPU];
   if (!hasPackage() && !run("npm", install)) return { missing: `${WEBGPU} cannot be installed` };
   const own = adapterName({});
-  if (own !== "") return { name: own, environment: {} };
+  if (own !== "") return { name: own, environment: { TINKERTS_TEST_GPU: "card" } };
   const environment = { VK_DRIVER_FILES: SWIFTSHADER };
   let name = existsSync(SWIFTSHADER) ? adapterName(environment) : "";
   if (name === "" && installPackages("libvulkan1", "chromium")) name = adapterName(environment);
@@ -63,15 +62,8 @@ else console.log(`In Node: ${node.name}.`);
 if (!browser) console.log("In Chromium: skipped, there is none and it cannot be installed.");
 if (node.missing && !browser) process.exit(0);
 
-const chosen = process.argv.slice(2);
-const vitest = ["node_modules/vitest/vitest.mjs", "run", "-c", "vitest.gpu.config.ts"];
 // The tests in a browser need nothing of Node's.
-const files = node.missing ? ["test/gpu/browser"] : chosen;
+const files = node.missing ? ["test/gpu/browser"] : process.argv.slice(2);
 const left = browser ? [] : ["--exclude", "test/gpu/browser*"];
-const options = { env: { ...process.env, ...node.environment } };
-const passed =
-  run(process.execPath, [...vitest, ...files, ...left], options) &&
-  (node.missing !== undefined ||
-    chosen.length > 0 ||
-    run(process.execPath, ["scripts/fuzz-gpu.mjs", "--seeds", FUZZ_SEEDS], options));
-process.exit(passed ? 0 : 1);
+const vitest = ["node_modules/vitest/vitest.mjs", "run", "-c", "vitest.gpu.config.ts", ...files, ...left];
+process.exit(run(process.execPath, vitest, { env: { ...process.env, ...node.environment } }) ? 0 : 1);

@@ -16,10 +16,16 @@ import {
 
 const SWIFTSHADER = "/usr/lib/chromium/vk_swiftshader_icd.json";
 
+/** For programs that use the machine's card, which `npm run test:gpu` looks for, or else SwiftShader. */
+export function gpuEnvironment(): NodeJS.ProcessEnv {
+  const isChosen = process.env["VK_DRIVER_FILES"] || process.env["TINKERTS_TEST_GPU"] === "card";
+  if (isChosen || !existsSync(SWIFTSHADER)) return process.env;
+  return { ...process.env, VK_DRIVER_FILES: SWIFTSHADER };
+}
+
 /** Kernels on the machine's card, or on SwiftShader where there is none. */
 export async function openKernels(options: GpuDeviceOptions = {}): Promise<Kernels> {
-  if (!process.env["VK_DRIVER_FILES"] && existsSync(SWIFTSHADER))
-    process.env["VK_DRIVER_FILES"] = SWIFTSHADER;
+  Object.assign(process.env, gpuEnvironment());
   const gpu = await dawnGpu(options.precision ?? "exact");
   const device = gpu && (await openGpuDevice(gpu, options));
   if (!device)
