@@ -1,5 +1,6 @@
 import { type DeviceSetting, EngineInputError } from "./engine.js";
-import type { GpuDevice, GpuPrecision } from "./kernels/webgpu/gpu-device.js";
+import type { GpuPrecision } from "./kernels/kernels.js";
+import type { GpuDevice } from "./kernels/webgpu/gpu-device.js";
 
 /** Smaller models run faster on the CPU: the card would wait for commands most of the time. */
 export const MIN_GPU_PARAMETERS = 30_000_000;

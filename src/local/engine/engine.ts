@@ -1,6 +1,5 @@
 import type { LossFnConfig, PublishedLoss } from "../../wire/training/losses.js";
-import { EngineLostError } from "./kernels/kernels.js";
-import type { GpuPrecision } from "./kernels/webgpu/gpu-device.js";
+import { EngineLostError, type GpuPrecision } from "./kernels/kernels.js";
 
 export { EngineLostError, type GpuPrecision };
 

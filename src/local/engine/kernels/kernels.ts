@@ -268,6 +268,9 @@ export interface TopTokens {
   columns: number;
 }
 
+/** How exact products are: float32 throughout, or tensor cores, which multiply in float16 and add in float32. */
+export type GpuPrecision = "exact" | "fast";
+
 /** How much work suits one step on this device. */
 export interface StepSizes {
   /** Tokens in a training step, unless a single sequence has more. */

@@ -1,12 +1,12 @@
 import { createRequire } from "node:module";
 import { totalmem } from "node:os";
+import type { GpuPrecision } from "../kernels.js";
 import {
   describeAdapter,
   findAdapter,
   type GpuDevice,
   type GpuDeviceOptions,
   type GpuInfo,
-  type GpuPrecision,
   openGpuDevice,
 } from "./gpu-device.js";
 import { budgetOf } from "./gpu-memory.js";

@@ -1,7 +1,5 @@
+import type { GpuPrecision } from "../kernels.js";
 import { budgetOf } from "./gpu-memory.js";
-
-/** How exact products are: float32 throughout, or tensor cores, which multiply in float16 and add in float32. */
-export type GpuPrecision = "exact" | "fast";
 
 /** What a graphics card says of itself. */
 export interface GpuInfo {
