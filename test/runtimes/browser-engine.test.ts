@@ -2,32 +2,14 @@ import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import type { Browser } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { PigLatin } from "../../examples/browser/pig-latin.js";
-import { defaultModel } from "../../src/local/default-model.js";
-import { folderModel } from "../../src/local/engine/folder-model.node.js";
-import { createEngineCore } from "../../src/local/engine/start-engine.node.js";
-import { readTokenizer } from "../../src/local/tokenizer.js";
 import { findChromium, launchChromium } from "../support/chromium.js";
-import { askPage, servePigLatinPage, trainPage, visit } from "../support/pig-latin-page.js";
+import { askPage, lossesInNode, servePigLatinPage, trainPage, visit } from "../support/pig-latin-page.js";
 
 const isMissing = findChromium() === undefined;
 if (isMissing) console.warn("the tests of the engine in a page are skipped: no Chromium on this machine");
 const axeSource = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 const STEPS = 12;
 const BATCH_SIZE = 8;
-
-/** The same training in this process: its last loss. */
-async function lossInNode(): Promise<number> {
-  const engine = await createEngineCore({ models: [defaultModel], device: "cpu", threads: 2 });
-  const { encode, decode } = readTokenizer(defaultModel.path)!;
-  const model = folderModel(defaultModel);
-  const pigLatin = new PigLatin(engine, { ...model, tokenizer: { ...model.tokenizer!, encode, decode } });
-  let loss = Number.NaN;
-  const settings = { device: "cpu", steps: STEPS, batchSize: BATCH_SIZE, words: 1 } as const;
-  for await (const { lossPerWord } of pigLatin.train(settings)) loss = lossPerWord;
-  await engine.close();
-  return loss;
-}
 
 describe.skipIf(isMissing)("the engine in a page, on WebAssembly", () => {
   let site: Awaited<ReturnType<typeof servePigLatinPage>>;
@@ -49,7 +31,7 @@ describe.skipIf(isMissing)("the engine in a page, on WebAssembly", () => {
       status: "Trained.",
       device: "Computes on the CPU (WebAssembly) (the browser shows no graphics card)",
       step: `${STEPS} of ${STEPS}`,
-      loss: (await lossInNode()).toFixed(3),
+      loss: (await lossesInNode(STEPS, BATCH_SIZE)).at(-1)!.toFixed(3),
     });
     expect(shown.losses.last).toBeLessThan(shown.losses.first / 3);
     expect(Number(shown.speed.replace(",", ""))).toBeGreaterThan(0);

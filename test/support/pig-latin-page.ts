@@ -5,6 +5,11 @@ import { tmpdir } from "node:os";
 import { extname, join } from "node:path";
 import type { Browser, Page } from "playwright-core";
 import { build, type InlineConfig } from "vite";
+import { PigLatin } from "../../examples/browser/pig-latin.js";
+import { defaultModel } from "../../src/local/default-model.js";
+import { folderModel } from "../../src/local/engine/folder-model.node.js";
+import { createEngineCore } from "../../src/local/engine/start-engine.node.js";
+import { readTokenizer } from "../../src/local/tokenizer.js";
 import { requireBuild } from "./newcomer.js";
 
 const CONTENT_TYPES: Readonly<Record<string, string>> = {
@@ -39,6 +44,19 @@ export async function servePigLatinPage(): Promise<{ origin: string } & AsyncDis
       rmSync(folder, { recursive: true, force: true });
     },
   };
+}
+
+/** What the page should show: the losses of the same training in this process, on the CPU. */
+export async function lossesInNode(steps: number, batchSize: number): Promise<number[]> {
+  const engine = await createEngineCore({ models: [defaultModel], device: "cpu", threads: 2 });
+  const { encode, decode } = readTokenizer(defaultModel.path)!;
+  const model = folderModel(defaultModel);
+  const pigLatin = new PigLatin(engine, { ...model, tokenizer: { ...model.tokenizer!, encode, decode } });
+  const losses: number[] = [];
+  for await (const { lossPerWord } of pigLatin.train({ device: "cpu", steps, batchSize, words: 1 }))
+    losses.push(lossPerWord);
+  await engine.close();
+  return losses;
 }
 
 /** A visit, and what the browser had to say about the page. */
