@@ -2,7 +2,7 @@ import { afterAll, describe, expect, it } from "vitest";
 import { type FloatDtype, fromFloat32, toFloat32 } from "../../../src/checkpoints/safetensors.js";
 import type { F32, Frozen, Kernels } from "../../../src/local/engine/kernels/kernels.js";
 import { put, randomFloats } from "../../../src/local/engine/kernels/test-support.js";
-import type { GpuPrecision } from "../../../src/local/engine/kernels/webgpu/gpu-device.js";
+import type { GpuPrecision } from "../../../src/local/engine/kernels/kernels.js";
 import { packHalf } from "../../../src/local/engine/kernels/webgpu/half-operand.js";
 import type { Product } from "../../../src/local/engine/kernels/webgpu/product-operands.js";
 import { matmul } from "../../../src/local/engine/kernels/webgpu/products.js";
