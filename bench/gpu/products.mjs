@@ -142,8 +142,8 @@ const NARROW = [
   tile("128x32x32/8x4", { teams: 4 }),
   tile("64x96x32/8x8", { teams: 2 }),
 ];
-const dots = (lanes, teams, columns) => ({ kind: "dots", lanes, teams, columns });
-const columns = (lanes, parts) => ({ kind: "columns", lanes, parts });
+const dots = (lanes, teams, columns, unroll = 4) => ({ kind: "dots", lanes, teams, columns, unroll });
+const columns = (lanes, parts, unroll = 8) => ({ kind: "columns", lanes, parts, unroll });
 const DOTS = [
   dots(32, 4, 1),
   dots(32, 4, 2),
@@ -154,6 +154,8 @@ const DOTS = [
   dots(128, 1, 1),
   dots(128, 1, 2),
   dots(128, 2, 4),
+  dots(32, 4, 1, 1),
+  dots(64, 2, 2, 1),
 ];
 
 /** The ways that are tried for a group of shapes, and for which of their rows. */
@@ -186,7 +188,10 @@ const WAYS = {
     ],
   },
   few: { ways: DOTS, rows: [1, 8] },
-  "few-head": { ways: [...DOTS.slice(1, 4), dots(32, 4, 8), dots(64, 2, 4), T16_32], rows: [1, 8] },
+  "few-head": {
+    ways: [...DOTS.slice(1, 4), dots(32, 4, 8, 1), dots(32, 4, 4, 1), dots(64, 2, 4, 1), T16_32],
+    rows: [1, 8],
+  },
   "few-lora": { ways: [columns(4, 64), columns(8, 32), columns(8, 16), columns(2, 128)], rows: [1] },
   medium: {
     ways: [
@@ -210,7 +215,7 @@ const WAYS = {
       T64_32,
       T32,
       T16_32,
-      dots(32, 4, 4),
+      dots(32, 4, 4, 1),
     ],
     rows: [16, 64],
   },

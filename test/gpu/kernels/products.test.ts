@@ -166,10 +166,10 @@ describe("every way to compute a product", () => {
     { ...tile, rows: 32, columns: 96, depth: 16, unroll: 16, parts: 2 },
     { ...tile, rows: 64, columns: 32, threadRows: 8, threadColumns: 8, depth: 16, unroll: 1, teams: 8 },
     { ...tile, rows: 16, columns: 16, depth: 32, unroll: 2, teams: 16, isPadded: true, buffers: 2, parts: 2 },
-    { kind: "columns", lanes: 4, parts: 32 },
-    { kind: "columns", lanes: 16, parts: 4 },
-    { kind: "dots", lanes: 32, teams: 2, columns: 4 },
-    { kind: "dots", lanes: 2, teams: 32, columns: 1 },
+    { kind: "columns", lanes: 4, parts: 32, unroll: 1 },
+    { kind: "columns", lanes: 16, parts: 4, unroll: 2 },
+    { kind: "dots", lanes: 32, teams: 2, columns: 4, unroll: 1 },
+    { kind: "dots", lanes: 2, teams: 32, columns: 1, unroll: 2 },
   ];
   it.each(plans.map((plan) => [JSON.stringify(plan), plan] as const))("%s", async (_, plan) => {
     const isByColumn = plan.kind === "dots";

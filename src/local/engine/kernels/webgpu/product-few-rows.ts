@@ -19,6 +19,8 @@ export interface Dots {
   teams: number;
   /** Columns of c that a team computes. */
   columns: number;
+  /** Steps along k whose values are read before the first is multiplied, at most: so many that they come out even. */
+  unroll: number;
 }
 
 /** Each lane has four columns, and parts of the workgroup every so many k; for a `b` whose columns are next to each other. */
@@ -27,6 +29,8 @@ export interface Columns {
   lanes: number;
   /** Lanes along k. */
   parts: number;
+  /** As for dots. */
+  unroll: number;
 }
 
 const range = (count: number) => Array.from({ length: count }, (_, index) => index);
@@ -34,15 +38,10 @@ const range = (count: number) => Array.from({ length: count }, (_, index) => ind
 /** Values of k that a lane reads of each column before it goes on: 16 bytes of weights in two bytes, two vectors otherwise. */
 const DOT_VALUES = 8;
 
-/** Registers that a lane may hold with values that were read, but are not yet multiplied. */
-const READ_REGISTERS = 64;
-
 interface DotShader extends Dots {
   a: OperandLayout;
   b: OperandLayout;
   rows: number;
-  /** Steps along k whose values are read before the first is multiplied. */
-  unroll: number;
   /** Lanes whose sums the card adds by itself; 1 where it cannot. */
   subgroup: number;
 }
@@ -172,8 +171,6 @@ interface ColumnShader extends Columns {
   a: OperandLayout;
   b: OperandLayout;
   rows: number;
-  /** Steps along k whose values are read before the first is multiplied. */
-  unroll: number;
 }
 
 /** Rows whose sums are in workgroup memory at once. */
@@ -253,10 +250,9 @@ fn write_sum(row: u32, column: u32, sum: vec4f) {
 /** As many rows as a shader is made for: 1, 2, 4 or 8. */
 const shaderRows = (m: number) => 2 ** Math.ceil(Math.log2(Math.min(m, MAX_FEW_ROWS)));
 
-/** As many steps at once as have room in the registers, and come out even. */
-function unrollFor(k: number, strideK: number, registers: number): number {
-  let unroll = Math.max(1, Math.floor(READ_REGISTERS / registers));
-  while (k % (strideK * unroll) !== 0 && unroll > 1) unroll--;
+function evenUnroll(k: number, strideK: number, most: number): number {
+  let unroll = most;
+  while (unroll > 1 && k % (strideK * unroll) !== 0) unroll--;
   return unroll;
 }
 
@@ -271,7 +267,7 @@ export function multiplyDots({ queue, gpu }: GpuContext, product: Product, plan:
     a: a.layout,
     b: b.layout,
     rows,
-    unroll: unrollFor(product.k, plan.lanes * DOT_VALUES, 4 * plan.columns + 8 * rows),
+    unroll: evenUnroll(product.k, plan.lanes * DOT_VALUES, plan.unroll),
     subgroup: plan.lanes % subgroupSize === 0 ? subgroupSize : 1,
   };
   queue.run(DOT_SHADER(settings), {
@@ -285,7 +281,7 @@ export function multiplyDots({ queue, gpu }: GpuContext, product: Product, plan:
 export function multiplyColumns({ queue }: GpuContext, product: Product, plan: Columns): void {
   const { a, b } = operandsOf(product);
   const rows = shaderRows(product.m);
-  const unroll = unrollFor(product.k, plan.parts, 4 + rows);
+  const unroll = evenUnroll(product.k, plan.parts, plan.unroll);
   queue.run(COLUMN_SHADER({ ...plan, a: a.layout, b: b.layout, rows, unroll }), {
     buffers: { c: product.c, a: a.handle, b: b.handle },
     params: fewRowParams(product, a.stride, b.stride),

@@ -1,5 +1,5 @@
 import type { GpuDevice } from "./gpu-device.js";
-import type { Columns, Dots } from "./product-few-rows.js";
+import { type Columns, type Dots, MAX_FEW_ROWS } from "./product-few-rows.js";
 import { operandsOf, type Product } from "./product-operands.js";
 import { type Tile, tileBytes, tileThreads } from "./product-tiles.js";
 
@@ -9,10 +9,10 @@ export type ProductPlan =
   | ({ kind: "dots" } & Dots)
   | ({ kind: "columns" } & Columns);
 
-/** Rows up to which each weight is best read once for all of them, without staging. */
-const MAX_ROWS_UNSTAGED = 8;
 /** A narrow right side of float32 is small enough to be read again for every few rows. */
-const [MAX_NARROW_ROWS, MAX_NARROW_COLUMNS] = [256, 128];
+const [MAX_NARROW_ROWS, MAX_NARROW_COLUMNS, MAX_NARROW_K] = [256, 128, 4096];
+/** Registers that a lane may hold with values that were read, but are not yet multiplied. */
+const READ_REGISTERS = 64;
 /** Columns that are many whatever the card. */
 const MANY_COLUMNS = 16_384;
 
@@ -21,22 +21,29 @@ export function planProduct(product: Product, gpu: GpuDevice): ProductPlan {
   const { m, n, k } = product;
   const { b } = operandsOf(product);
   const isByColumn = b.layout.contiguous === "k";
-  if (m <= MAX_ROWS_UNSTAGED && isByColumn) return planDots(m, n, k);
-  const isNarrow = m <= MAX_NARROW_ROWS && n <= MAX_NARROW_COLUMNS;
-  if (!isByColumn && (m <= MAX_ROWS_UNSTAGED || (isNarrow && !gpu.info.isSoftware))) {
-    return n <= MAX_NARROW_COLUMNS
-      ? { kind: "columns", lanes: 4, parts: 64 }
-      : { kind: "columns", lanes: 8, parts: 16 };
+  const { isSoftware } = gpu.info;
+  if (m <= MAX_FEW_ROWS && isByColumn) return planDots(m, n, k, gpu);
+  const isNarrow = n <= MAX_NARROW_COLUMNS;
+  const isSmall = isNarrow && m <= MAX_NARROW_ROWS && k <= MAX_NARROW_K;
+  if (!isByColumn && (m <= MAX_FEW_ROWS || (isSmall && !isSoftware))) {
+    const unroll = isSoftware ? 1 : Math.floor(READ_REGISTERS / (4 + Math.min(m, MAX_FEW_ROWS)));
+    return isNarrow && !isSoftware
+      ? { kind: "columns", lanes: 4, parts: 64, unroll }
+      : { kind: "columns", lanes: 8, parts: 16, unroll };
   }
-  if (gpu.info.isSoftware) return SOFTWARE_TILES;
+  if (isSoftware) return SOFTWARE_TILES;
   return planTiles(m, n, k, gpu);
 }
 
 /** As many lanes for a column as read it in few steps. */
-function planDots(m: number, n: number, k: number): ProductPlan {
-  if (n >= MANY_COLUMNS) return { kind: "dots", lanes: 32, teams: 4, columns: 4 };
-  const lanes = k * Math.min(m, 4) <= 2048 ? 32 : k * Math.min(m, 4) <= 4096 ? 64 : 128;
-  return { kind: "dots", lanes, teams: Math.max(1, 128 / lanes), columns: lanes > 64 && m < 4 ? 1 : 2 };
+function planDots(m: number, n: number, k: number, gpu: GpuDevice): ProductPlan {
+  if (gpu.info.isSoftware) return { kind: "dots", lanes: 32, teams: 4, columns: 1, unroll: 1 };
+  const lanes = n >= MANY_COLUMNS || k * Math.min(m, 4) <= 2048 ? 32 : k * Math.min(m, 4) <= 4096 ? 64 : 128;
+  // Without subgroups every lane's sums are in workgroup memory, which may be 16 KiB.
+  const manyColumns = m > 4 && !gpu.subgroupSize ? 2 : 4;
+  const columns = n >= MANY_COLUMNS ? manyColumns : lanes > 64 && m < 4 ? 1 : 2;
+  const unroll = Math.max(1, Math.floor(READ_REGISTERS / (4 * columns + 8 * m)));
+  return { kind: "dots", lanes, teams: 128 / lanes, columns, unroll };
 }
 
 /** On a CPU the compiler takes longer than the product: little code, one kind of tile. */
