@@ -1,6 +1,6 @@
 // Attention's shaders by the GPU's clock, with the tiles and parts given here: one line each, the best of its kind first.
 // FLOP are those that causal attention needs, bytes those of keys and values read once. Needs `npm run build`.
-// `node bench/gpu/attention.mjs [--tiny] [--only forward|backward|paged] [--tiles JSON] [--unchecked]`
+// `node bench/gpu/attention.mjs [--tiny] [--only forward|backward|prefill|paged] [--tiles JSON] [--unchecked]`
 import { parseArgs } from "node:util";
 import { create } from "webgpu";
 import { attention } from "../../dist/local/engine/kernels/webgpu/attention.js";
@@ -146,7 +146,7 @@ console.log(
   `${gpu.info.name}, ${maxComputeWorkgroupStorageSize} bytes of workgroup memory, ${maxComputeInvocationsPerWorkgroup} threads`,
 );
 
-for (const [sequences, length] of values.only === "paged" ? [] : PACKED) {
+for (const [sequences, length] of ["paged", "prefill"].includes(values.only) ? [] : PACKED) {
   const rows = sequences * length;
   const [q, kv] = [heads * headDim, kvHeads * headDim];
   const wide = (stride) => ({ data: random(rows * stride), stride });
@@ -181,6 +181,32 @@ for (const [sequences, length] of values.only === "paged" ? [] : PACKED) {
   const { out, logSumExp, query, key, value, offsets, dquery, dkey, dvalue, dout } = operation;
   for (const buffer of [out, logSumExp, offsets, dout]) kernels.free(buffer);
   for (const { data } of [query, key, value, dquery, dkey, dvalue]) kernels.free(data);
+}
+
+if (!values.only || values.only === "prefill") {
+  const rows = isTiny ? 40 : 2048;
+  const pagesPerRow = Math.ceil(rows / PAGE_SIZE);
+  const width = kvHeads * headDim;
+  const operation = {
+    out: random(rows * heads * headDim),
+    query: { data: random(rows * heads * headDim), stride: heads * headDim },
+    keyPages: random(pagesPerRow * PAGE_SIZE * width),
+    valuePages: random(pagesPerRow * PAGE_SIZE * width),
+    pageTables: ints(Array.from({ length: rows * pagesPerRow }, (_, index) => index % pagesPerRow)),
+    lengths: ints(Array.from({ length: rows }, (_, row) => row + 1)),
+    rows,
+    pagesPerRow,
+    pageSize: PAGE_SIZE,
+    shape: SHAPE,
+  };
+  await compare(
+    `prefill 1 x ${rows}`,
+    [{ spans: [{ start: 0, rows }] }, { spans: [] }],
+    ({ spans }) => attentionPaged(kernels, { ...operation, spans }),
+    (ms) => `${((2 * 2 * headDim * heads * ((rows * (rows + 1)) / 2)) / ms / 1e9).toFixed(2)} TFLOP/s`,
+  );
+  const { out, query, keyPages, valuePages, pageTables, lengths } = operation;
+  for (const buffer of [out, query.data, keyPages, valuePages, pageTables, lengths]) kernels.free(buffer);
 }
 
 for (const [sequences, length] of values.only && values.only !== "paged" ? [] : PAGED) {

@@ -5,6 +5,7 @@ import {
   type AttentionPaged,
   type F32,
   type Kernels,
+  type RowSpan,
   slice,
 } from "../../../src/local/engine/kernels/kernels.js";
 import {
@@ -37,21 +38,17 @@ interface Case {
 }
 
 const PAGE_SIZE = 16;
-const [HEADS_OF_6, HEADS_OF_16, HEADS_OF_64]: [Case, Case, Case] = [
+const [HEADS_OF_6, HEADS_OF_16, HEADS_OF_80]: [Case, Case, Case] = [
   { lengths: [17, 1, 33], heads: 2, kvHeads: 2, headDim: 6, gap: 3 },
   { lengths: [70, 2, 33], heads: 8, kvHeads: 4, headDim: 16, gap: 4 },
-  { lengths: [65, 63], heads: 2, kvHeads: 1, headDim: 64 },
+  { lengths: [33, 40], heads: 2, kvHeads: 2, headDim: 80, gap: 8 },
 ];
 const CASES: Case[] = [
-  { lengths: [1], heads: 1, kvHeads: 1, headDim: 2 },
   { lengths: [2, 0, 15, 0], heads: 2, kvHeads: 1, headDim: 6 },
   HEADS_OF_6,
   { lengths: [16, 64, 1], heads: 4, kvHeads: 1, headDim: 16 },
-  { lengths: [16, 17, 16], heads: 3, kvHeads: 3, headDim: 16, gap: 1 },
   HEADS_OF_16,
-  HEADS_OF_64,
-  { lengths: [33, 40], heads: 2, kvHeads: 2, headDim: 80, gap: 8 },
-  { lengths: [130, 5], heads: 2, kvHeads: 1, headDim: 128 },
+  HEADS_OF_80,
 ];
 const title = ({ lengths, heads, kvHeads, headDim, gap }: Case) =>
   `${lengths.join(" + ")} rows, ${heads} heads over ${kvHeads} of ${headDim}${gap ? `, ${gap} columns between` : ""}`;
@@ -121,12 +118,14 @@ function paged(
   const width = kvHeads * headDim;
   const lengths: number[] = [];
   const tables: number[][] = [];
+  const spans: RowSpan[] = [];
   let pages = 0;
   for (const length of shape.lengths) {
     const count = Math.ceil(length / PAGE_SIZE);
     const table = Array.from({ length: count }, (_, index) => pages + ((index * 3 + 1) % count));
     pages += count;
     if (count % 3 === 0) table.reverse();
+    spans.push({ start: lengths.length, rows: length - from(length) });
     for (let row = from(length); row < length; row++) {
       lengths.push(row + 1);
       tables.push(table);
@@ -156,6 +155,7 @@ function paged(
     pagesPerRow,
     pageSize: PAGE_SIZE,
     shape: { heads, kvHeads, headDim, scale: 1 / Math.sqrt(headDim) },
+    spans,
   };
   run(operation);
   return [out];
@@ -220,8 +220,8 @@ describe("attention", () => {
   });
 
   it("gives the same bits twice", async () => {
-    await expectSameBits(forward(kernels, HEADS_OF_64), forward(kernels, HEADS_OF_64));
-    await expectSameBits(backward(kernels, HEADS_OF_64), backward(kernels, HEADS_OF_64));
+    await expectSameBits(forward(kernels, HEADS_OF_16), forward(kernels, HEADS_OF_16));
+    await expectSameBits(backward(kernels, HEADS_OF_16), backward(kernels, HEADS_OF_16));
   });
 
   it("has gradients that agree with differences of a loss in float64", async () => {
@@ -258,12 +258,13 @@ describe("attention", () => {
   });
 
   it("computes the same with other tiles", async () => {
-    const shape: Case = { lengths: [140, 30], heads: 2, kvHeads: 1, headDim: 32 };
+    const shape: Case = { lengths: [40, 19], heads: 2, kvHeads: 1, headDim: 20 };
     const { device, info } = context.gpu;
     const tiles = tilesFor(shape.headDim, device);
     expect(tiles.length).toBeGreaterThan(0);
-    // Software compiles each for seconds.
-    for (const tile of info.isSoftware ? tiles.slice(0, 1) : tiles) {
+    // Software compiles each of them for ten seconds and more.
+    const small = { across: 4, down: 2, rows: 4, depth: 2, staged: 8, isAhead: true };
+    for (const tile of info.isSoftware ? [small] : tiles) {
       await compare(kernels, 2e-5, (on) => {
         const operation = operationOf(on, shape);
         if (on === kernels) {
@@ -284,21 +285,19 @@ describe("attentionPaged", () => {
     ["the last row of each sequence", HEADS_OF_16, (length: number) => length - 1],
     ["all rows", HEADS_OF_6, () => 0],
     [
-      "the rows of a long prompt from the middle on",
-      { ...HEADS_OF_16, lengths: [530, 17] },
-      (length: number) => length - 9,
+      "the rows of prompts from the middle on",
+      { ...HEADS_OF_16, lengths: [70, 9, 75] },
+      (length: number) => length >> 1,
     ],
     [
-      "one row of four heads that share keys",
-      { ...CASES[3]!, lengths: [129] },
+      "heads of two values",
+      { lengths: [1, 40], heads: 1, kvHeads: 1, headDim: 2 },
       (length: number) => length - 1,
     ],
-    ["heads of two values", { ...CASES[0]!, lengths: [1, 40] }, () => 0],
-    ["wide heads", { ...CASES.at(-1)!, gap: 4 }, (length: number) => length - 3],
-    ["heads of 80 values", CASES.at(-2)!, (length: number) => length - 5],
+    ["heads of 80 values", HEADS_OF_80, (length: number) => length - 5],
     [
       "many heads over one",
-      { lengths: [33], heads: 12, kvHeads: 1, headDim: 8 },
+      { lengths: [129], heads: 12, kvHeads: 1, headDim: 8, gap: 1 },
       (length: number) => length - 2,
     ],
   ] as const)("%s", async (_, shape, from) => {
@@ -311,10 +310,10 @@ describe("attentionPaged", () => {
 
   it("computes the same in other parts", async () => {
     const { device, info } = context.gpu;
-    const shape: Case = { lengths: [300, 20], heads: 2, kvHeads: 1, headDim: 32 };
+    const shape: Case = { lengths: [300, 20], heads: 1, kvHeads: 1, headDim: 16 };
     const parts = partsFor({ ...shape, scale: 1 }, device);
     expect(parts.length).toBeGreaterThan(1);
-    for (const part of info.isSoftware ? parts.slice(0, 1) : parts)
+    for (const part of info.isSoftware ? parts.slice(-2, -1) : parts)
       await compare(kernels, 5e-6, (on) =>
         paged(
           on,
@@ -337,7 +336,7 @@ describe("attentionPaged", () => {
   });
 
   it("agrees with attention that is not paged", async () => {
-    const operation = operationOf(kernels, { ...HEADS_OF_64, lengths: [150] });
+    const operation = operationOf(kernels, { ...HEADS_OF_16, gap: 0, lengths: [150] });
     const { shape, query, key, value } = operation;
     kernels.attention(operation);
     const rows = 150;

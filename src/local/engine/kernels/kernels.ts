@@ -187,6 +187,14 @@ export interface AttentionPaged {
   pagesPerRow: number;
   pageSize: number;
   shape: AttentionShape;
+  /** What an implementation may use to read keys once for many rows. */
+  spans?: readonly RowSpan[];
+}
+
+/** Neighbouring rows of one sequence, in order: the same page table, each one key more than the row before. */
+export interface RowSpan {
+  start: number;
+  rows: number;
 }
 
 /** `logSumExp`[row] = log sum exp(logits[row]); `logprobs`[row, j] = logits[row, targets[row, j]] - logSumExp[row]. */

@@ -1,4 +1,4 @@
-import { type I32, type Kernels, partsOf, slice } from "../kernels/kernels.js";
+import { type I32, type Kernels, partsOf, type RowSpan, slice } from "../kernels/kernels.js";
 import type { BaseModel } from "../model/base-model.js";
 import {
   type AdapterSpan,
@@ -39,7 +39,7 @@ export function pagedForward(
 ): LogitRows {
   const { config, weights } = model;
   const rows = sequences.reduce((sum, sequence) => sum + sequence.count, 0);
-  const { pagesPerRow, maxLength, ...layout } = layOut(sequences, rows);
+  const { pagesPerRow, maxLength, spans, ...layout } = layOut(sequences, rows);
   const { targets, targetsPerRow } = targetTable(sequences.flatMap(({ questions }) => questions));
   const tables = uploadTables(kernels, { ...layout, targets });
   const { slots, pageTables, lengths, logitRows } = tables;
@@ -67,6 +67,7 @@ export function pagedForward(
         pagesPerRow,
         pageSize: PAGE_SIZE,
         shape,
+        spans,
       });
     },
     activations: reusedActivations(kernels, config, rows),
@@ -113,9 +114,11 @@ function layOut(sequences: SequenceRows[], rows: number) {
   const lengths = new Int32Array(rows);
   const pageTables = new Int32Array(rows * pagesPerRow);
   const logitRows: number[] = [];
+  const spans: RowSpan[] = [];
   let row = 0;
   let maxLength = 0;
   for (const { pages, tokens: all, start, count, questions } of sequences) {
+    if (count > 1) spans.push({ start: row, rows: count });
     for (let position = start; position < start + count; position++, row++) {
       tokens[row] = all[position]!;
       positions[row] = position;
@@ -135,6 +138,7 @@ function layOut(sequences: SequenceRows[], rows: number) {
     lengths,
     pageTables,
     maxLength,
+    spans,
     logitRows: Int32Array.from(logitRows),
   };
 }

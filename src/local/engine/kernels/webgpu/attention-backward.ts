@@ -10,6 +10,7 @@ import {
   loader,
   measure,
   scores,
+  spanFinder,
   storer,
   storeSums,
   strideOf,
@@ -90,6 +91,7 @@ const DQUERY = shaderVariants((variant: AttentionVariant) => {
     params: { dquery_stride: "u32", ...STRIDES, ...SHAPE },
     code: /* wgsl */ `
 ${tileMemory(variant)}
+${spanFinder(variant)}
 ${LOADED.map((name) => loader(variant, name)).join("\n")}
 ${storer(variant, "dquery")}
 
@@ -154,6 +156,7 @@ const DKEY_DVALUE = shaderVariants((variant: AttentionVariant) => {
     params: { dkey_stride: "u32", dvalue_stride: "u32", ...STRIDES, ...SHAPE },
     code: /* wgsl */ `
 ${tileMemory(variant)}
+${spanFinder(variant)}
 ${LOADED.map((name) => loader(variant, name)).join("\n")}
 ${storer(variant, "dkey")}
 ${storer(variant, "dvalue")}

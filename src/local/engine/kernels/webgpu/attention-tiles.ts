@@ -114,19 +114,19 @@ export const strideOf = ({ isVector }: HeadLayout, { stride }: Rows): number =>
 export const each = (count: number, make: (index: number) => string): string =>
   Array.from({ length: count }, (_, index) => make(index)).join("\n");
 
-/** `load_NAME(row, head, column)`: four values of a head; nothing beyond its end. */
-export function loader({ headDim, isVector }: HeadLayout, name: string): string {
+/** `load_NAME(row, head, column)`: four values of a head, nothing beyond its end; `stored` says in WGSL where its row is. */
+export function loader({ headDim, isVector }: HeadLayout, name: string, stored = "row"): string {
   const width = Math.ceil(headDim / 4);
   if (isVector)
     return /* wgsl */ `
 fn load_${name}(row: u32, head: u32, column: u32) -> vec4<f32> {
-  return ${name}[p.${name}_at + row * p.${name}_stride + head * ${width}u + column];
+  return ${name}[p.${name}_at + ${stored} * p.${name}_stride + head * ${width}u + column];
 }`;
   const component = (index: number) =>
     `if (4u * column + ${index}u < ${headDim}u) { values[${index}] = ${name}[start + ${index}u]; }`;
   return /* wgsl */ `
 fn load_${name}(row: u32, head: u32, column: u32) -> vec4<f32> {
-  let start = p.${name}_at + row * p.${name}_stride + head * ${headDim}u + 4u * column;
+  let start = p.${name}_at + ${stored} * p.${name}_stride + head * ${headDim}u + 4u * column;
   var values = vec4<f32>();
   ${each(4, component)}
   return values;
@@ -134,27 +134,23 @@ fn load_${name}(row: u32, head: u32, column: u32) -> vec4<f32> {
 }
 
 /** `store_NAME(row, head, column, values)`. */
-export function storer({ headDim, isVector }: HeadLayout, name: string): string {
+export function storer({ headDim, isVector }: HeadLayout, name: string, stored = "row"): string {
   const width = Math.ceil(headDim / 4);
   if (isVector)
     return /* wgsl */ `
 fn store_${name}(row: u32, head: u32, column: u32, values: vec4<f32>) {
-  ${name}[p.${name}_at + row * p.${name}_stride + head * ${width}u + column] = values;
+  ${name}[p.${name}_at + ${stored} * p.${name}_stride + head * ${width}u + column] = values;
 }`;
   const component = (index: number) =>
     `if (4u * column + ${index}u < ${headDim}u) { ${name}[start + ${index}u] = values[${index}]; }`;
   return /* wgsl */ `
 fn store_${name}(row: u32, head: u32, column: u32, values: vec4<f32>) {
-  let start = p.${name}_at + row * p.${name}_stride + head * ${headDim}u + 4u * column;
+  let start = p.${name}_at + ${stored} * p.${name}_stride + head * ${headDim}u + 4u * column;
   ${each(4, component)}
 }`;
 }
 
-/**
- * The workgroup's memory, and `find_span`: a workgroup works on rows `span.x`.. of the sequence that ends at `span.y` and
- * begins at `span.z`. Sequence s owns the tiles from floor(offsets[s] / rows of a tile) + s on: enough of them, without
- * that anybody has to count; a tile that begins beyond its sequence's end has nothing to do.
- */
+/** The workgroup's memory. */
 export function tileMemory(variant: AttentionVariant): string {
   const { depth, tileRows, tileColumns, staged, columns, threads } = measure(variant);
   const { across, rows } = variant.tile;
@@ -164,6 +160,17 @@ var<workgroup> right: array<array<vec4<f32>, ${depth | 1}>, ${tileColumns}>;
 var<workgroup> weights: array<array<vec4<f32>, ${staged / 4}>, ${tileRows}>;
 var<workgroup> added: array<array<vec4<f32>, ${across * columns}>, ${staged}>;
 var<workgroup> partial: array<array<vec4<f32>, ${threads}>, ${rows / 4}>;
+`;
+}
+
+/**
+ * `find_span`: a workgroup works on rows `span.x`.. of the sequence that ends at `span.y` and begins at `span.z`.
+ * Sequence s owns the tiles from floor(offsets[s] / rows of a tile) + s on: enough of them, without that anybody has to
+ * count; a tile that begins beyond its sequence's end has nothing to do.
+ */
+export function spanFinder(variant: AttentionVariant): string {
+  const { tileRows, threads } = measure(variant);
+  return /* wgsl */ `
 var<workgroup> span: vec3u;
 
 fn find_span(tile: u32, lane: u32) -> vec3u {

@@ -10,6 +10,7 @@ import {
   loader,
   measure,
   scores,
+  spanFinder,
   storer,
   storeSums,
   strideOf,
@@ -21,36 +22,19 @@ import {
 import { shaderVariants } from "./shader.js";
 import type { GpuContext } from "./webgpu-kernels.js";
 
-const FORWARD = shaderVariants((variant: AttentionVariant) => {
+/**
+ * The entry point of attention, for rows `first_row`.. of a sequence from `start` to `end`, which `span` finds for the
+ * workgroup's `tile`: softmax as it goes along the keys. `finish` can use each row's largest score and sum of weights.
+ */
+export function attentionCode(
+  variant: AttentionVariant,
+  { span, finish = "" }: { span: string; finish?: string },
+): string {
   const { threads, tileColumns } = measure(variant);
   const { across, rows } = variant.tile;
-  const element = elementOf(variant);
-  const component = (row: number) => `${Math.floor(row / 4)}[${row % 4}]`;
   const keys = { first: "first_key", end: "end", head: "kv_head" };
-  return {
-    name: `attention-${JSON.stringify(variant)}`,
-    buffers: {
-      out: element,
-      log_sum_exp: "f32",
-      query: element,
-      key: element,
-      value: element,
-      offsets: "i32",
-    },
-    params: {
-      out_stride: "u32",
-      query_stride: "u32",
-      key_stride: "u32",
-      value_stride: "u32",
-      sequences: "u32",
-      heads: "u32",
-      group: "u32",
-      scale: "f32",
-    },
-    code: /* wgsl */ `
+  return /* wgsl */ `
 ${tileMemory(variant)}
-${["query", "key", "value"].map((name) => loader(variant, name)).join("\n")}
-${storer(variant, "out")}
 
 @compute @workgroup_size(${threads})
 fn main(
@@ -61,10 +45,8 @@ fn main(
   let head = group.x;
   let kv_head = head / p.group;
   // The tiles at the end of a sequence see the most keys, and begin first.
-  let found = find_span(groups.y - 1u - group.y, lane);
-  let first_row = found.x;
-  let end = found.y;
-  let start = found.z;
+  let tile = groups.y - 1u - group.y;
+  ${span}
   if (first_row >= end) { return; }
   let last_row = min(first_row + ${variant.tile.rows * variant.tile.down - 1}u, end - 1u);
   let thread_row = (lane / ${across}u) * ${rows}u;
@@ -119,19 +101,58 @@ fn main(
   let factor${i} = 1.0 / whole${i};`,
   )}
   ${storeSums(variant, "sum", { name: "out", head: "head", factor: (row) => `factor${component(row)}` })}
+  ${finish}
+}
+
+fn largest_of(values: vec4<f32>) -> f32 { return max(max(values.x, values.y), max(values.z, values.w)); }`;
+}
+
+const component = (row: number) => `${Math.floor(row / 4)}[${row % 4}]`;
+
+const FORWARD = shaderVariants((variant: AttentionVariant) => {
+  const element = elementOf(variant);
+  return {
+    name: `attention-${JSON.stringify(variant)}`,
+    buffers: {
+      out: element,
+      log_sum_exp: "f32",
+      query: element,
+      key: element,
+      value: element,
+      offsets: "i32",
+    },
+    params: {
+      out_stride: "u32",
+      query_stride: "u32",
+      key_stride: "u32",
+      value_stride: "u32",
+      sequences: "u32",
+      heads: "u32",
+      group: "u32",
+      scale: "f32",
+    },
+    code: /* wgsl */ `
+${spanFinder(variant)}
+${["query", "key", "value"].map((name) => loader(variant, name)).join("\n")}
+${storer(variant, "out")}
+${attentionCode(variant, {
+  span: /* wgsl */ `
+  let found = find_span(tile, lane);
+  let first_row = found.x;
+  let end = found.y;
+  let start = found.z;`,
+  finish: /* wgsl */ `
   if (thread_column == 0u) {
     ${each(
-      rows,
+      variant.tile.rows,
       (row) => /* wgsl */ `
     if (first_row + thread_row + ${row}u < end) {
       log_sum_exp[p.log_sum_exp_at + (first_row + thread_row + ${row}u) * p.heads + head] =
         largest${component(row)} + log(whole${component(row)});
     }`,
     )}
-  }
-}
-
-fn largest_of(values: vec4<f32>) -> f32 { return max(max(values.x, values.y), max(values.z, values.w)); }`,
+  }`,
+})}`,
   };
 });
 

@@ -1,4 +1,4 @@
-import { type AttentionPaged, type AttentionShape, from, slice } from "../kernels.js";
+import { type AttentionPaged, type AttentionShape, from, type RowSpan, slice } from "../kernels.js";
 import {
   each,
   elementOf,
@@ -10,6 +10,7 @@ import {
   UNSEEN,
 } from "./attention-tiles.js";
 import type { GpuDevice } from "./gpu-device.js";
+import { minPrefillRows, prefillAttention } from "./paged-prefill.js";
 import { reduceCode, teamSumCode } from "./reductions.js";
 import { defineShader, shaderVariants } from "./shader.js";
 import type { GpuContext } from "./webgpu-kernels.js";
@@ -293,14 +294,35 @@ function headsTogether(group: number): number {
   return heads;
 }
 
-/** A workgroup for each row, head of keys and part of the row's keys; then the parts of each row are put together, in order. */
+/** The spans that are long enough go in tiles, all rows between them one by one. */
 export function attentionPaged(
   context: GpuContext,
   operation: AttentionPaged,
   part: PagedPart = choosePart(operation.shape, context.gpu),
 ): void {
-  const { out, query, keyPages, valuePages, pageTables, lengths, rows, pagesPerRow, pageSize, shape } =
-    operation;
+  let done = 0;
+  const attendUntil = (start: number) => {
+    if (start > done) attendRows(context, operation, { start: done, rows: start - done }, part);
+  };
+  const { spans = [], shape } = operation;
+  const minRows = spans.length > 0 ? minPrefillRows(shape.headDim, context.gpu) : 0;
+  for (const span of spans) {
+    if (span.rows < minRows) continue;
+    attendUntil(span.start);
+    prefillAttention(context, operation, span);
+    done = span.start + span.rows;
+  }
+  attendUntil(operation.rows);
+}
+
+/** A workgroup for each row, head of keys and part of the row's keys; then the parts of each row are put together, in order. */
+function attendRows(
+  context: GpuContext,
+  operation: AttentionPaged,
+  { start, rows }: RowSpan,
+  part: PagedPart,
+): void {
+  const { out, query, keyPages, valuePages, pageTables, lengths, pagesPerRow, pageSize, shape } = operation;
   const { heads, kvHeads, headDim, scale } = shape;
   const { queue } = context;
   const group = heads / kvHeads;
@@ -323,8 +345,8 @@ export function attentionPaged(
   );
   const mark = context.mark();
   const partial = isPartial ? context.scratch(Math.min(rows, rowsAtOnce) * partialFloats) : out;
-  for (let first = 0; first < rows; first += rowsAtOnce) {
-    const count = Math.min(rowsAtOnce, rows - first);
+  for (let first = start; first < start + rows; first += rowsAtOnce) {
+    const count = Math.min(rowsAtOnce, start + rows - first);
     const outHere = slice(out, first * outRows.stride, count * outRows.stride);
     const lengthsHere = slice(lengths, first, count);
     queue.run(PAGED(variant), {
