@@ -6,25 +6,16 @@ const PANEL_COLUMNS = 8;
 
 /**
  * Where products find a frozen matrix: for every 256 inputs, panels of 8 outputs, in which the 8 weights of an input are
- * neighbours; behind all of them the outputs left over, input by input. Calls `visit` for every run of an output's weights
- * with its first input, how many there are, where the first lies, and how far apart they are.
+ * neighbours; behind all of them the outputs left over, input by input. The weights of an output for one block of inputs
+ * are `step` apart from each other, and the first of them is `at`.
  */
-function forEachRun(
-  { inputs, outputs }: Frozen,
-  output: number,
-  visit: (input: number, count: number, at: number, step: number) => void,
-): void {
+function blockOf({ inputs, outputs }: Frozen, output: number, input: number) {
+  const end = Math.min(inputs, input + BLOCK_STEPS);
   const rest = outputs % PANEL_COLUMNS;
   const whole = outputs - rest;
-  if (output >= whole) {
-    visit(0, inputs, whole * inputs + output - whole, rest);
-    return;
-  }
+  if (output >= whole) return { end, at: whole * inputs + input * rest + output - whole, step: rest };
   const lane = output % PANEL_COLUMNS;
-  for (let input = 0; input < inputs; input += BLOCK_STEPS) {
-    const count = Math.min(BLOCK_STEPS, inputs - input);
-    visit(input, count, input * whole + (output - lane) * count + lane, PANEL_COLUMNS);
-  }
+  return { end, at: input * whole + (output - lane) * (end - input) + lane, step: PANEL_COLUMNS };
 }
 
 /** Puts the weights of one output into their places of `panels`, the whole matrix. */
@@ -34,9 +25,10 @@ export function writePanels(
   output: number,
   weights: Float32Array,
 ): void {
-  forEachRun(matrix, output, (input, count, at, step) => {
-    for (let i = 0; i < count; i++) panels[at + i * step] = weights[input + i]!;
-  });
+  for (let input = 0; input < matrix.inputs; ) {
+    const { end, at, step } = blockOf(matrix, output, input);
+    for (let place = at; input < end; input++, place += step) panels[place] = weights[input]!;
+  }
 }
 
 /** The weights of one output, one after another. */
@@ -46,7 +38,8 @@ export function readPanels(
   matrix: Frozen,
   output: number,
 ): void {
-  forEachRun(matrix, output, (input, count, at, step) => {
-    for (let i = 0; i < count; i++) weights[input + i] = panels[at + i * step]!;
-  });
+  for (let input = 0; input < matrix.inputs; ) {
+    const { end, at, step } = blockOf(matrix, output, input);
+    for (let place = at; input < end; input++, place += step) weights[input] = panels[place]!;
+  }
 }
