@@ -6,7 +6,8 @@
 import { parseArgs } from "node:util";
 import { dawnGpu } from "../../dist/local/engine/kernels/webgpu/dawn.node.js";
 import { openGpuDevice } from "../../dist/local/engine/kernels/webgpu/gpu-device.js";
-import { multiply, planProduct } from "../../dist/local/engine/kernels/webgpu/products.js";
+import { planProduct } from "../../dist/local/engine/kernels/webgpu/product-plan.js";
+import { multiply } from "../../dist/local/engine/kernels/webgpu/products.js";
 import {
   multiplyOnTensorCores,
   planTensorProduct,
