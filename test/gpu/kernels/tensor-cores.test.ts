@@ -2,10 +2,6 @@ import { afterAll, describe, expect, it } from "vitest";
 import { type FloatDtype, fromFloat32, toFloat32 } from "../../../src/checkpoints/safetensors.js";
 import type { F32, Frozen, GpuPrecision, Kernels } from "../../../src/local/engine/kernels/kernels.js";
 import { put, randomFloats } from "../../../src/local/engine/kernels/test-support.js";
-<<<<<<< HEAD
-import type { GpuPrecision } from "../../../src/local/engine/kernels/kernels.js";
-=======
->>>>>>> 223c23a (A test takes the precision from where it is named)
 import { packHalf } from "../../../src/local/engine/kernels/webgpu/half-operand.js";
 import type { Product } from "../../../src/local/engine/kernels/webgpu/product-operands.js";
 import { matmul } from "../../../src/local/engine/kernels/webgpu/products.js";
