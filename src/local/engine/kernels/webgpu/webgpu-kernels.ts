@@ -94,7 +94,9 @@ class WebGpuKernels implements Kernels, GpuContext {
     });
     device.onuncapturederror = ({ error }) => {
       const isOutOfMemory = error.constructor.name === "GPUOutOfMemoryError";
-      this.queue.fail(`The GPU ${isOutOfMemory ? "ran out of memory" : "failed"}: ${error.message}`);
+      this.queue.fail(
+        isOutOfMemory ? `The GPU ran out of memory: ${error.message}` : `The GPU failed: ${error.message}`,
+      );
     };
   }
 
