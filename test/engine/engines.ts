@@ -25,12 +25,14 @@ export const adam: AdamSettings = {
 };
 
 export function openEngine(
-  options: { threads?: number; kernels?: Kernels; cacheBytes?: number } = {},
+  options: { threads?: number; kernels?: Kernels; cacheBytes?: number; model?: string } = {},
 ): Promise<Engine> {
   let seeds = 1000;
   return EngineCore.create({
     kernels: options.kernels ?? createWasmKernels({ threads: options.threads ?? 1 }),
-    models: goldenModels.map((name) => folderModel({ name, path: fixture(name) })),
+    models: options.model
+      ? [folderModel({ name: "model", path: options.model })]
+      : goldenModels.map((name) => folderModel({ name, path: fixture(name) })),
     cacheBytes: options.cacheBytes ?? 1 << 24,
     freshSeed: () => seeds++,
     now: () => performance.now(),

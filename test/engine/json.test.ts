@@ -1,5 +1,4 @@
-import { copyFileSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { Ajv2020 } from "ajv/dist/2020.js";
 import addFormats from "ajv-formats";
@@ -12,51 +11,30 @@ import {
   type JsonConstraint,
   type SampleCall,
 } from "../../src/local/engine/engine.js";
-import { createWasmKernels } from "../../src/local/engine/kernels/wasm-kernels.node.js";
 import { createEngineCore } from "../../src/local/engine/start-engine.node.js";
-import { FullTrainer } from "../../src/local/engine/training/full-trainer.node.js";
 import { readTokenizer } from "../../src/local/tokenizer.js";
 import { sampleCall } from "./engines.js";
 import { randomSchema } from "./json-schemas.js";
+import { END, randomModel } from "./random-model.js";
 
-const END = 511;
 const NANO = defaultModel.path;
 const tokenizer = readTokenizer(NANO)!;
 const folders: string[] = [];
+const newModel = async (seed: number) => {
+  const folder = await randomModel(seed);
+  folders.push(folder);
+  return folder;
+};
 let engine: Engine;
 
 const ajv = new Ajv2020({ strict: false, allErrors: true, ownProperties: true });
 addFormats.default(ajv);
 
-/** Nothing in it pushes towards JSON: it has nano's tokens, and weights by chance. */
-async function randomModel(seed: number): Promise<string> {
-  const folder = mkdtempSync(join(tmpdir(), "json-"));
-  folders.push(folder);
-  const kernels = createWasmKernels({ threads: 1 });
-  const shape = {
-    model_type: "qwen3",
-    hidden_size: 32,
-    num_hidden_layers: 1,
-    num_attention_heads: 2,
-    num_key_value_heads: 1,
-    head_dim: 16,
-    intermediate_size: 64,
-    vocab_size: 512,
-    max_position_embeddings: 2048,
-    tie_word_embeddings: true,
-    eos_token_id: END,
-  };
-  await FullTrainer.create(kernels, shape, { seed, deviation: 0.3 }).save(folder);
-  await kernels.close();
-  copyFileSync(join(NANO, "tokenizer.json"), join(folder, "tokenizer.json"));
-  return folder;
-}
-
 beforeAll(async () => {
   engine = await createEngineCore({
     models: [
-      { name: "random", path: await randomModel(1) },
-      { name: "other", path: await randomModel(2) },
+      { name: "random", path: await newModel(1) },
+      { name: "other", path: await newModel(2) },
       { name: "nano", path: NANO },
     ],
     threads: 1,
@@ -290,7 +268,7 @@ describe("JSON output", () => {
   });
 
   it("needs a tokenizer whose tokens are bytes", async () => {
-    const folder = await randomModel(3);
+    const folder = await newModel(3);
     rmSync(join(folder, "tokenizer.json"));
     const lacking = await createEngineCore({ models: [{ name: "m", path: folder }], threads: 1 });
     const call = sampleCall(prompt, { baseModel: "m", constraint: { type: "json_object" } });

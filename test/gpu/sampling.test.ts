@@ -1,9 +1,6 @@
+import { rmSync } from "node:fs";
 import { afterAll, describe, expect, it, vi } from "vitest";
-import { defaultModel } from "../../src/local/default-model.js";
-import { CancelledError, type Engine, type SampleCall } from "../../src/local/engine/engine.js";
-import { EngineCore } from "../../src/local/engine/engine-core.js";
-import { folderModel } from "../../src/local/engine/folder-model.node.js";
-import { createWasmKernels } from "../../src/local/engine/kernels/wasm-kernels.node.js";
+import { CancelledError, type SampleCall } from "../../src/local/engine/engine.js";
 import { readTokenizer } from "../../src/local/tokenizer.js";
 import {
   adam,
@@ -17,6 +14,7 @@ import {
   trainingData,
 } from "../engine/engines.js";
 import { goldenModels } from "../engine/golden.js";
+import { END, randomModel } from "../engine/random-model.js";
 import { openKernels } from "./gpus.js";
 
 const kernels = await openKernels();
@@ -53,7 +51,7 @@ describe("sampling on the GPU", () => {
       adapterId: model,
       baseModel: model,
       temperature: 0,
-      maxTokens: 8,
+      maxTokens: 4,
       promptLogprobs: true,
       topkPromptLogprobs: 3,
       topkSampleLogprobs: 70,
@@ -73,7 +71,7 @@ describe("sampling on the GPU", () => {
 
   it("gives the logprobs that the trainer gives for the same sequence", async () => {
     const prompt = randomTokens(18, 2);
-    const call = sampleCall(prompt, { adapterId: "qwen3", maxTokens: 24, promptLogprobs: true });
+    const call = sampleCall(prompt, { adapterId: "qwen3", maxTokens: 10, promptLogprobs: true });
     const { sequences, promptLogprobs } = await gpu.sample(call);
     const all = Int32Array.from([...prompt, ...sequences[0]!.tokens]);
     const datum = { tokens: all.slice(0, -1), targetTokens: all.slice(1), targetsPerToken: 1 };
@@ -106,13 +104,13 @@ describe("sampling on the GPU", () => {
 
   it("advances 256 samples at once, with one small download a step", async () => {
     const download = vi.spyOn(kernels, "download");
-    const call = sampleCall(randomTokens(12, 7), { numSamples: 256, maxTokens: 4 });
+    const call = sampleCall(randomTokens(12, 7), { numSamples: 256, maxTokens: 3 });
     const [expected, actual] = await both(call);
     const downloads = await Promise.all(
       download.mock.results.map(({ value }) => value as Promise<Float32Array>),
     );
     download.mockRestore();
-    expect(downloads).toHaveLength(4);
+    expect(downloads).toHaveLength(3);
     // A draw has a token, a logprob, a sum and a target; each of these parts is a little longer than 256.
     for (const { length } of downloads) expect(length).toBeLessThan(4 * (256 + 64));
     const same = actual!.sequences.filter(
@@ -125,15 +123,14 @@ describe("sampling on the GPU", () => {
   it("keeps to top-k and top-p", async () => {
     const call = sampleCall(randomTokens(7, 8), {
       numSamples: 16,
-      maxTokens: 5,
+      maxTokens: 4,
       topK: 3,
       topP: 0.9,
       topkSampleLogprobs: 3,
     });
     for (const { tokens, topk } of (await gpu.sample(call)).sequences) {
       tokens.forEach((token, position) => {
-        const [first, ...others] = topk!.tokens.slice(3 * position, 3 * position + 3);
-        expect([first, ...others]).toContain(token);
+        expect(topk!.tokens.slice(3 * position, 3 * position + 3)).toContain(token);
       });
     }
   });
@@ -160,17 +157,9 @@ describe("sampling on the GPU", () => {
 });
 
 it("writes JSON that fits its schema on the GPU, token for token as the CPU does", async () => {
-  const tokenizer = readTokenizer(defaultModel.path)!;
-  const nano = async (on: typeof kernels): Promise<Engine> =>
-    EngineCore.create({
-      kernels: on,
-      models: [folderModel({ name: "nano", path: defaultModel.path })],
-      cacheBytes: 1 << 24,
-      freshSeed: () => 1,
-      now: () => performance.now(),
-      pause: () => new Promise((resolve) => setImmediate(resolve)),
-    });
-  const engines = [await nano(createWasmKernels({ threads: 1 })), await nano(await openKernels())];
+  const model = await randomModel(1);
+  const tokenizer = readTokenizer(model)!;
+  const engines = [await openEngine({ model }), await openEngine({ model, kernels: await openKernels() })];
   const schema = {
     type: "object",
     properties: { good: { type: "boolean" }, size: { enum: ["small", "large"] } },
@@ -178,12 +167,12 @@ it("writes JSON that fits its schema on the GPU, token for token as the CPU does
     additionalProperties: false,
   };
   const call = sampleCall(Int32Array.from(tokenizer.encode("Write JSON: ")), {
-    baseModel: "nano",
-    numSamples: 3,
+    baseModel: "model",
+    numSamples: 2,
     maxTokens: 40,
     temperature: 0,
     constraint: { type: "json_schema", schema },
-    stopTokens: undefined,
+    stopTokens: [END],
   });
   const [expected, actual] = await Promise.all(engines.map((engine) => engine.sample({ ...call })));
   for (const [index, { tokens, logprobs, stopReason }] of actual!.sequences.entries()) {
@@ -194,4 +183,5 @@ it("writes JSON that fits its schema on the GPU, token for token as the CPU does
     expectClose(logprobs, expected!.sequences[index]!.logprobs);
   }
   for (const engine of engines) await engine.close();
+  rmSync(model, { recursive: true });
 });
