@@ -218,17 +218,19 @@ export class BatchSampler {
   #planPrompts(): PlannedRows[] {
     const planned: PlannedRows[] = [];
     const { promptRows, promptLogits } = this.#kernels.sizes;
-    let budget = promptRows;
+    let rowsLeft = promptRows;
+    let scoredRowsLeft = Math.max(1, Math.floor(promptLogits / this.#model.config.vocabSize));
     const unread = this.#active.filter(({ settled, computed, length }) => !settled && computed < length);
     for (const request of inTurns(unread, ({ lane }) => lane, this.#turn)) {
       if (request.settled) continue;
       const start = request.computed;
-      let count = Math.min(budget, request.length - start);
+      let count = Math.min(rowsLeft, request.length - start);
       if (request.logitsFrom < request.length - 1) {
-        count = Math.min(count, Math.max(1, Math.floor(promptLogits / this.#model.config.vocabSize)));
+        count = Math.min(count, scoredRowsLeft);
+        scoredRowsLeft -= count;
       }
-      if (count === 0) break;
-      budget -= count;
+      if (count === 0) continue;
+      rowsLeft -= count;
       if (!this.#takePages(request, request.pages, start + count)) continue;
       const { adapter } = request;
       const tokens = request.call.prompt;
