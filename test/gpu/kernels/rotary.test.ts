@@ -61,3 +61,53 @@ describe("normRope and its gradients", () => {
     await compareTwice(kernels, bothWays({ rows: 70, heads: 4, headDim: 64, before: 0, isNormed: true }));
   });
 });
+
+describe("rotateIntoPages", () => {
+  it.each([
+    [1, 2, 1, 8, true],
+    [5, 4, 2, 16, true],
+    [7, 3, 3, 6, false],
+  ])(
+    "of %i rows, %i heads, %i of keys, size %i, normed: %s",
+    async (rows, heads, kvHeads, headDim, isNormed) => {
+      const width = (heads + 2 * kvHeads) * headDim;
+      const slotRows = 3 * rows;
+      await compare(kernels, 2e-6, (on) => {
+        const qkv = random(on, rows * width, 1);
+        const [cos, sin] = [random(on, 40 * (headDim / 2), 2), random(on, 40 * (headDim / 2), 3)];
+        const positions = ints(
+          on,
+          Array.from({ length: rows }, (_, row) => (row * 7) % 40),
+        );
+        const slots = ints(
+          on,
+          Array.from({ length: rows }, (_, row) => slotRows - 1 - 2 * row),
+        );
+        const query = { data: on.alloc(rows * heads * headDim), stride: heads * headDim };
+        const [keyPages, valuePages] = [4, 5].map((seed) => random(on, slotRows * kvHeads * headDim, seed));
+        on.rotateIntoPages({
+          query,
+          keyPages: keyPages!,
+          valuePages: valuePages!,
+          slots,
+          projected: {
+            query: { data: qkv, stride: width },
+            key: { data: from(qkv, heads * headDim), stride: width },
+            value: { data: from(qkv, (heads + kvHeads) * headDim), stride: width },
+          },
+          rotation: {
+            queryNorm: isNormed ? random(on, headDim, 6) : undefined,
+            keyNorm: isNormed ? random(on, headDim, 7) : undefined,
+            angles: { cos, sin, positions },
+            rows,
+            heads,
+            kvHeads,
+            headDim,
+            eps: 1e-5,
+          },
+        });
+        return [query.data, keyPages!, valuePages!];
+      });
+    },
+  );
+});

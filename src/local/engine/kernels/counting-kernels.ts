@@ -79,6 +79,7 @@ export class CountingKernels implements Kernels {
   attention(): void {}
   attentionBackward(): void {}
   attentionPaged(): void {}
+  rotateIntoPages(): void {}
   logSoftmaxGather(): void {}
   logitsGradient(): void {}
   tokenGradients(): void {}

@@ -136,6 +136,35 @@ export interface NormRopeBackward {
   headDim: number;
 }
 
+/** How queries and keys are normed and turned: weights of the norms where the model has them, and angles for every row. */
+export interface Rotation {
+  queryNorm: F32 | undefined;
+  keyNorm: F32 | undefined;
+  angles: RotaryAngles;
+  rows: number;
+  heads: number;
+  kvHeads: number;
+  headDim: number;
+  eps: number;
+}
+
+/** Queries, keys and values as they were projected; in one buffer side by side. */
+export interface ProjectedHeads {
+  query: Rows;
+  key: Rows;
+  value: Rows;
+}
+
+/** Queries are rotated into `query`, keys into row slots[r] of the pages, and values go to theirs as they are. */
+export interface RotateIntoPages {
+  query: Rows;
+  keyPages: F32;
+  valuePages: F32;
+  slots: I32;
+  projected: ProjectedHeads;
+  rotation: Rotation;
+}
+
 /** How queries, keys and values are cut into heads. */
 export interface AttentionShape {
   heads: number;
@@ -372,6 +401,7 @@ export interface Kernels {
   attention(operation: Attention): void;
   attentionBackward(operation: AttentionBackward): void;
   attentionPaged(operation: AttentionPaged): void;
+  rotateIntoPages(operation: RotateIntoPages): void;
 
   // --- vocabulary -----------------------------------------------------------------------------------------------
   logSoftmaxGather(operation: LogSoftmaxGather): void;

@@ -18,8 +18,10 @@ import {
   type NormRopeBackward,
   type RmsNorm,
   type RmsNormBackward,
+  type RotateIntoPages,
   type Rows,
 } from "./kernels.js";
+import { rotateIntoPages } from "./rotate-into-pages.js";
 
 const fround = Math.fround;
 
@@ -297,6 +299,10 @@ export class ReferenceKernels extends CpuMemory implements Kernels {
         }
       }
     }
+  }
+
+  rotateIntoPages(operation: RotateIntoPages): void {
+    rotateIntoPages(this, operation);
   }
 
   attentionPaged(operation: AttentionPaged): void {

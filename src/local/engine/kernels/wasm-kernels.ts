@@ -17,9 +17,11 @@ import {
   type NormRopeBackward,
   type RmsNorm,
   type RmsNormBackward,
+  type RotateIntoPages,
   type Rows,
 } from "./kernels.js";
 import { readPanels, writePanels } from "./panels.js";
+import { rotateIntoPages } from "./rotate-into-pages.js";
 import { WasmMemory } from "./wasm-memory.js";
 
 /** What the wasm modules export; pointers and strides are in bytes. The sources in wasm/ say what each one does. */
@@ -315,6 +317,10 @@ export class WasmKernels extends CpuMemory implements Kernels {
     expectRows("key", key, rows, kvHeads * headDim);
     expectRows("value", value, rows, kvHeads * headDim);
     return longest;
+  }
+
+  rotateIntoPages(operation: RotateIntoPages): void {
+    rotateIntoPages(this, operation);
   }
 
   attentionPaged(operation: AttentionPaged): void {

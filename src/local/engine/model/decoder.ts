@@ -1,4 +1,12 @@
-import { type F32, from, type I32, type Kernels, type Rows } from "../kernels/kernels.js";
+import {
+  type F32,
+  from,
+  type I32,
+  type Kernels,
+  type ProjectedHeads,
+  type Rotation,
+  type Rows,
+} from "../kernels/kernels.js";
 import type { DecoderModel } from "./base-model.js";
 import { type LinearName, mapLinears } from "./decoder-weights.js";
 import { type AdaptedRows, linearForward } from "./linear.js";
@@ -12,7 +20,7 @@ export interface LayerActivations {
   normedInput: F32;
   qkv: F32;
   /** The parts of `qkv`: queries and keys as they were projected, and the values. */
-  projected: { query: Rows; key: Rows; value: Rows };
+  projected: ProjectedHeads;
   /** Queries and keys, normed and rotated. */
   query: Rows;
   key: Rows;
@@ -48,8 +56,8 @@ export interface DecoderPass {
   /** All positions are below this. */
   maxLength: number;
   adapters: AdapterSpan[];
-  /** Reads a layer's query, key and value, and writes `attended`. */
-  attend(layer: number, activations: LayerActivations): void;
+  /** From the queries, keys and values that a layer projected to `attended`. */
+  attend(layer: number, activations: LayerActivations, rotation: Rotation): void;
   /** Where a layer writes. */
   activations(layer: number, input: F32): LayerActivations;
 }
@@ -108,38 +116,15 @@ export function blockActivations(
   const { hiddenSize: cols, heads, kvHeads, headDim, intermediateSize, rmsEps: eps } = model.config;
   const layer = model.weights.layers[index]!;
   const linear = blockLinear(kernels, model, pass, index, activations);
-  const { cos, sin } = model.rope.upTo(pass.maxLength);
-  const angles = { cos, sin, positions };
 
-  const { input, inputRstd, normedInput, qkv, projected, query, key } = activations;
+  const { input, inputRstd, normedInput, qkv } = activations;
   kernels.rmsNorm({ out: normedInput, rstd: inputRstd, x: input, weight: layer.inputNorm, rows, cols, eps });
   if (layer.qkvBias) kernels.gatherRows(qkv, layer.qkvBias, pass.zeros, rows, layer.qkvBias.length);
   linear("qkv", qkv, normedInput, layer.qkvBias !== undefined);
-  const { queryRstd, keyRstd } = activations;
-  // Spelled out twice: spreading a shared part would take longer than the operation when there is one row.
-  kernels.normRope({
-    out: query,
-    rstd: queryRstd,
-    x: projected.query,
-    weight: layer.queryNorm,
-    angles,
-    rows,
-    heads,
-    headDim,
-    eps,
-  });
-  kernels.normRope({
-    out: key,
-    rstd: keyRstd,
-    x: projected.key,
-    weight: layer.keyNorm,
-    angles,
-    rows,
-    heads: kvHeads,
-    headDim,
-    eps,
-  });
-  pass.attend(index, activations);
+  const { cos, sin } = model.rope.upTo(pass.maxLength);
+  const angles = { cos, sin, positions };
+  const { queryNorm, keyNorm } = layer;
+  pass.attend(index, activations, { queryNorm, keyNorm, angles, rows, heads, kvHeads, headDim, eps });
 
   const { attended, middle, middleRstd, normedMiddle, gateUp, activated } = activations;
   if (layer.outputBias) {
@@ -286,7 +271,7 @@ export function finalNorm(
 }
 
 /** The columns of queries, keys and values inside rows of all three. */
-export function splitQkv(qkv: F32, config: ModelConfig): { query: Rows; key: Rows; value: Rows } {
+export function splitQkv(qkv: F32, config: ModelConfig): ProjectedHeads {
   const width = attentionWidths(config);
   return {
     query: { data: qkv, stride: width.qkv },

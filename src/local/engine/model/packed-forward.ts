@@ -1,4 +1,4 @@
-import type { F32, I32, Kernels } from "../kernels/kernels.js";
+import type { F32, I32, Kernels, Rotation } from "../kernels/kernels.js";
 import type { DecoderModel } from "./base-model.js";
 import {
   attentionShape,
@@ -77,9 +77,10 @@ export function packedForward(
   const pass: DecoderPass = {
     ...packed,
     adapters: [{ lora, start: 0, rows }],
-    attend: (_, { attended, logSumExp, query, key, projected }) => {
-      const { value } = projected;
-      kernels.attention({ out: attended, logSumExp, query, key, value, offsets, shape });
+    attend: (_, activations, rotation) => {
+      rotateHeads(kernels, activations, rotation);
+      const { attended, logSumExp, query, key, projected } = activations;
+      kernels.attention({ out: attended, logSumExp, query, key, value: projected.value, offsets, shape });
     },
     activations:
       keep === "all"
@@ -96,4 +97,11 @@ export function packedForward(
     return activations;
   };
   return { packed, layer, output, outputRstd: rstd, hidden };
+}
+
+function rotateHeads(kernels: Kernels, activations: LayerActivations, rotation: Rotation): void {
+  const { query, key, queryRstd, keyRstd, projected } = activations;
+  const { queryNorm, keyNorm, heads, kvHeads, ...shared } = rotation;
+  kernels.normRope({ out: query, rstd: queryRstd, x: projected.query, weight: queryNorm, heads, ...shared });
+  kernels.normRope({ out: key, rstd: keyRstd, x: projected.key, weight: keyNorm, heads: kvHeads, ...shared });
 }

@@ -44,7 +44,6 @@ export function pagedForward(
   const tables = uploadTables(kernels, { ...layout, targets });
   const { slots, pageTables, lengths, logitRows } = tables;
   const shape = attentionShape(config);
-  const keyWidth = shape.kvHeads * shape.headDim;
   const { output } = decoderForward(kernels, model, {
     rows,
     tokens: tables.tokens,
@@ -52,10 +51,9 @@ export function pagedForward(
     zeros: tables.zeros,
     maxLength,
     adapters: adapterSpans(sequences, (sequence) => sequence.count),
-    attend: (layer, { attended, query, key, projected }) => {
+    attend: (layer, { attended, query, projected }, rotation) => {
       const [keyPages, valuePages] = [pool.keys(layer), pool.values(layer)];
-      kernels.scatterRows(keyPages, key, slots, rows, keyWidth);
-      kernels.scatterRows(valuePages, projected.value, slots, rows, keyWidth);
+      kernels.rotateIntoPages({ query, keyPages, valuePages, slots, projected, rotation });
       kernels.attentionPaged({
         out: attended,
         query,

@@ -18,12 +18,14 @@ import type {
   NormRopeBackward,
   RmsNorm,
   RmsNormBackward,
+  RotateIntoPages,
   Rows,
   StepSizes,
   StoredTensor,
   TokenGradients,
   TopTokens,
 } from "../kernels.js";
+import { rotateIntoPages as rotateOneByOne } from "../rotate-into-pages.js";
 import { attention } from "./attention.js";
 import { attentionBackward } from "./attention-backward.js";
 import { chooseTokens, topTokens } from "./choose-tokens.js";
@@ -36,6 +38,7 @@ import type { GpuDevice } from "./gpu-device.js";
 import { attentionPaged } from "./paged-attention.js";
 import { matmul } from "./products.js";
 import { normRope, normRopeBackward } from "./rotary.js";
+import { ROTATED_BUFFERS, rotateIntoPages } from "./rotate-into-pages.js";
 import { rmsNorm, rmsNormBackward, swiglu, swigluBackward } from "./rows.js";
 import { tokenGradients } from "./token-gradients.js";
 import { logitsGradient, logSoftmaxGather } from "./vocabulary.js";
@@ -256,6 +259,12 @@ class WebGpuKernels implements Kernels, GpuContext {
 
   attentionBackward(operation: AttentionBackward): void {
     attentionBackward(this, operation);
+  }
+
+  rotateIntoPages(operation: RotateIntoPages): void {
+    const isOneRun = this.gpu.device.limits.maxStorageBuffersPerShaderStage >= ROTATED_BUFFERS;
+    if (isOneRun) rotateIntoPages(this, operation);
+    else rotateOneByOne(this, operation);
   }
 
   attentionPaged(operation: AttentionPaged): void {
