@@ -215,6 +215,46 @@ for (const [count, perRow] of [
   });
 }
 
+for (const count of [1, 64, 256]) {
+  const shared = () => {
+    // As a model's are: a few tokens weigh most.
+    const logits = floats(count * vocabSize);
+    const row = Float32Array.from({ length: vocabSize }, (_, token) => 14 * Math.sin(token * token) ** 9 - 6);
+    for (let start = 0; start < logits.length; start += vocabSize) {
+      kernels.upload({ ...logits, offset: logits.offset + 4 * start, length: vocabSize }, row);
+    }
+    return { logits, logSumExp: floats(count), vocabSize };
+  };
+  const of = (name) => `${name} [${count}, ${vocabSize}]`;
+  for (const [name, choice] of Object.entries({
+    "chooseTokens freely": {},
+    "chooseTokens, likeliest": { temperature: 0 },
+    "chooseTokens, top-k 50": { topK: 50 },
+    "chooseTokens, top-p 0.9": { topP: 0.9 },
+    "chooseTokens, both": { topK: 50, topP: 0.9 },
+  })) {
+    await measure(of(name), count * vocabSize, () => {
+      const draws = range(count, (row) => ({
+        row,
+        temperature: 1,
+        topK: -1,
+        topP: 1,
+        random: 0.7,
+        ...choice,
+      }));
+      const operation = { ...shared(), tokens: ints(range(count, () => 0)), logprobs: floats(count), draws };
+      return () => kernels.chooseTokens(operation);
+    });
+  }
+  for (const columns of [5, 20]) {
+    await measure(of(`topTokens, ${columns} columns`), count * vocabSize, () => {
+      const tokens = ints(range(count * columns, () => 0));
+      const operation = { ...shared(), tokens, logprobs: floats(count * columns), rows: count, columns };
+      return () => kernels.topTokens(operation);
+    });
+  }
+}
+
 for (const length of [40_000_000 / shrink, 4_000_000 / shrink]) {
   if (only && !"sumSquares".includes(only)) continue;
   const x = kernels.alloc(length);

@@ -1,6 +1,7 @@
-import type { ChooseTokens, Draw, F32, I32, TopTokens } from "../kernels.js";
+import type { ChooseTokens, Draw, TopTokens } from "../kernels.js";
 import { MAX_GREEDY_TEMPERATURE } from "../token-choice.js";
-import { defineShader, shaderVariants } from "./shader.js";
+import { defineShader } from "./shader.js";
+import { DISTRIBUTION_WORDS, DISTRIBUTIONS, findLimits, NO_LIMIT } from "./token-limits.js";
 import type { GpuContext } from "./webgpu-kernels.js";
 
 /** Tokens whose weights one workgroup adds up. */
@@ -10,233 +11,6 @@ const SUM_LANES = 64;
 const MAX_BLOCKS = 1024;
 /** Lanes that share the one block from which a token is drawn. */
 const PICK_LANES = 32;
-/** Words of a distribution in the table that the shaders read: see `drawTable`. */
-const WORDS = 6;
-/** What holds for a distribution without limits: every logit is above the lowest key. */
-const [NO_KEY, NO_TIE] = [0, -1];
-
-/**
- * `key_of` has the order of the logits in whole numbers. A distribution keeps the tokens above a key, and of those that have
- * this very key the ones up to a token, its last tie.
- */
-const COMMON = /* wgsl */ `
-const LOWEST = -3.4e38;
-
-fn key_of(logit: f32) -> u32 {
-  let bits = bitcast<u32>(select(logit, 0.0, logit == 0.0));
-  return select(bits | 0x80000000u, ~bits, bits >= 0x80000000u);
-}
-
-fn logit_of(key: u32) -> f32 {
-  return bitcast<f32>(select(~key, key & 0x7fffffffu, key >= 0x80000000u));
-}
-
-fn weight_of(logit: f32, largest: f32, sharpness: f32) -> f32 {
-  let exponent = (logit - largest) * sharpness;
-  return select(exp(exponent), 0.0, exponent < -45.0);
-}
-
-struct Distribution { row: u32, start: u32, sharpness: f32, top_k: u32, top_p: f32, lowest_key: u32, last_tie: u32 }
-
-fn distribution_of(index: u32) -> Distribution {
-  let at = p.table_at + index * ${WORDS}u;
-  return Distribution(
-    table[at],
-    p.logits_at + table[at] * p.vocab_size,
-    bitcast<f32>(table[at + 1u]),
-    table[at + 2u],
-    bitcast<f32>(table[at + 3u]),
-    table[at + 4u],
-    table[at + 5u],
-  );
-}
-
-fn keeps(distribution: Distribution, logit: f32, token: u32) -> bool {
-  let key = key_of(logit);
-  return key > distribution.lowest_key || (key == distribution.lowest_key && token <= distribution.last_tie);
-}`;
-
-/**
- * Finds the lowest key that top-k, then top-p leave, by its bytes from the highest on: bins of how many tokens, or
- * how much of their weight, each value of the byte has. Weights are whole numbers there, so that they can be added in any order.
- */
-const LIMITS = shaderVariants((threads: number) => ({
-  name: `choose-tokens limits ${threads}`,
-  buffers: { table: "u32", logits: "f32" },
-  params: { distributions: "u32", vocab_size: "u32", columns: "u32" },
-  code: /* wgsl */ `
-${COMMON}
-const ALL_WEIGHT = 1073741824.0;
-
-/** Tokens above the floor count, each as one or by its weight; those at the floor have one amount together. */
-struct Measure {
-  wanted: u32,
-  floor: u32,
-  floor_amount: u32,
-  by_weight: bool,
-  largest: f32,
-  sharpness: f32,
-  scale: f32,
-  least: f32,
-}
-struct Found { key: u32, wanted: u32, present: u32 }
-
-var<workgroup> asked: Distribution;
-var<workgroup> found: Found;
-var<workgroup> bins: array<atomic<u32>, 256>;
-var<workgroup> partial: array<f32, ${threads}>;
-var<workgroup> counts: array<u32, ${threads}>;
-
-fn amount_of(logit: f32, measure: Measure) -> u32 {
-  if (!measure.by_weight) { return 1u; }
-  let amount = weight_of(logit, measure.largest, measure.sharpness) * measure.scale;
-  return select(u32(amount + 0.5), 0u, amount < measure.least);
-}
-
-/** The key at which what is wanted is reached, how much of that key is wanted, and how much there is. */
-fn find(lane: u32, start: u32, measure: Measure) -> Found {
-  if (lane == 0u) { found = Found(0u, measure.wanted, 0u); }
-  var mask = 0u;
-  for (var byte = 0u; byte < 4u; byte++) {
-    let shift = 24u - 8u * byte;
-    for (var bin = lane; bin < 256u; bin += ${threads}u) { atomicStore(&bins[bin], 0u); }
-    let so_far = workgroupUniformLoad(&found);
-    if (lane == 0u && (measure.floor & mask) == so_far.key) {
-      atomicAdd(&bins[(measure.floor >> shift) & 255u], measure.floor_amount);
-    }
-    for (var token = lane; token < p.vocab_size; token += ${threads}u) {
-      let logit = logits[start + token];
-      let key = key_of(logit);
-      if (key > measure.floor && (key & mask) == so_far.key) {
-        let amount = amount_of(logit, measure);
-        if (amount > 0u) { atomicAdd(&bins[(key >> shift) & 255u], amount); }
-      }
-    }
-    workgroupBarrier();
-    if (lane == 0u) {
-      var wanted = so_far.wanted;
-      var digit = 0u;
-      var present = 0u;
-      var is_reached = false;
-      for (var down = 0u; down < 256u; down++) {
-        let amount = atomicLoad(&bins[255u - down]);
-        if (amount > 0u) {
-          digit = 255u - down;
-          present = amount;
-          is_reached = amount >= wanted;
-          if (is_reached) { break; }
-          wanted -= amount;
-        }
-      }
-      // Rounded weights may fall short of what is wanted by a little: then everything is.
-      found = Found(so_far.key | (digit << shift), select(present, wanted, is_reached), present);
-    }
-    mask |= 255u << shift;
-  }
-  return workgroupUniformLoad(&found);
-}
-
-fn largest_of(lane: u32, start: u32) -> f32 {
-  var largest = LOWEST;
-  for (var token = lane; token < p.vocab_size; token += ${threads}u) { largest = max(largest, logits[start + token]); }
-  partial[lane] = largest;
-  for (var width = ${threads / 2}u; width > 0u; width /= 2u) {
-    workgroupBarrier();
-    if (lane < width) { partial[lane] = max(partial[lane], partial[lane + width]); }
-  }
-  return workgroupUniformLoad(&partial[0]);
-}
-
-fn weight_above(lane: u32, start: u32, key: u32, largest: f32, sharpness: f32) -> f32 {
-  var sum = 0.0;
-  for (var token = lane; token < p.vocab_size; token += ${threads}u) {
-    let logit = logits[start + token];
-    if (key_of(logit) > key) { sum += weight_of(logit, largest, sharpness); }
-  }
-  partial[lane] = sum;
-  for (var width = ${threads / 2}u; width > 0u; width /= 2u) {
-    workgroupBarrier();
-    if (lane < width) { partial[lane] += partial[lane + width]; }
-  }
-  return workgroupUniformLoad(&partial[0]);
-}
-
-/** The token that is number \`count\` among those with this key. */
-fn last_tie_of(lane: u32, start: u32, key: u32, count: u32) -> u32 {
-  let part = (p.vocab_size + ${threads - 1}u) / ${threads}u;
-  let end = min(p.vocab_size, (lane + 1u) * part);
-  var ties = 0u;
-  for (var token = lane * part; token < end; token++) { ties += u32(key_of(logits[start + token]) == key); }
-  counts[lane] = ties;
-  workgroupBarrier();
-  if (lane == 0u) {
-    var before = 0u;
-    var at = 0u;
-    while (at < ${threads - 1}u && before + counts[at] < count) {
-      before += counts[at];
-      at++;
-    }
-    found = Found(at, count - before, 0u);
-  }
-  let place = workgroupUniformLoad(&found);
-  var token = place.key * part;
-  var left = place.wanted;
-  loop {
-    if (token >= p.vocab_size) { break; }
-    left -= u32(key_of(logits[start + token]) == key);
-    if (left == 0u) { break; }
-    token++;
-  }
-  return token;
-}
-
-@compute @workgroup_size(${threads})
-fn main(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) lane: u32) {
-  let index = flat(group);
-  if (index >= p.distributions) { return; }
-  if (lane == 0u) {
-    if (p.columns > 0u) { asked = Distribution(index, p.logits_at + index * p.vocab_size, 0.0, p.columns, 1.0, 0u, 0u); }
-    else { asked = distribution_of(index); }
-  }
-  let limits = workgroupUniformLoad(&asked);
-  if (limits.top_k == 0u && limits.top_p >= 1.0) { return; }
-  var key = 0u;
-  var kept = 0u;
-  var present = 0u;
-  if (limits.top_k > 0u) {
-    let limit = find(lane, limits.start, Measure(limits.top_k, 0u, 0u, false, 0.0, 0.0, 0.0, 0.0));
-    key = limit.key;
-    kept = limit.wanted;
-    present = limit.present;
-  }
-  if (limits.top_p < 1.0) {
-    let largest = largest_of(lane, limits.start);
-    var total = weight_above(lane, limits.start, key, largest, limits.sharpness);
-    if (kept > 0u) { total += f32(kept) * weight_of(logit_of(key), largest, limits.sharpness); }
-    // Tokens lighter than the least weigh less than 1 - topP together, so none of them is left.
-    let least = max(0.5, (1.0 - limits.top_p) * ALL_WEIGHT / f32(p.vocab_size));
-    let wanted = max(1u, u32(max(0.0, limits.top_p) * ALL_WEIGHT));
-    var measure = Measure(wanted, key, 0u, true, largest, limits.sharpness, ALL_WEIGHT / total, least);
-    if (kept > 0u) { measure.floor_amount = kept * amount_of(logit_of(key), measure); }
-    let limit = find(lane, limits.start, measure);
-    let unit = max(1u, amount_of(logit_of(limit.key), measure));
-    let needed = (limit.wanted + unit - 1u) / unit;
-    if (limit.key == key) { kept = min(needed, kept); }
-    else {
-      key = limit.key;
-      kept = needed;
-      present = limit.present / unit;
-    }
-  }
-  var last_tie = 0xffffffffu;
-  if (kept < present) { last_tie = last_tie_of(lane, limits.start, key, kept); }
-  if (lane == 0u) {
-    let at = p.table_at + index * ${WORDS}u;
-    table[at + 4u] = key;
-    table[at + 5u] = last_tie;
-  }
-}`,
-}));
 
 /** The largest logit of each block that a distribution keeps, and the sum of its weights in relation to that. */
 const BLOCK_SUMS = defineShader({
@@ -244,7 +18,7 @@ const BLOCK_SUMS = defineShader({
   buffers: { largest_logits: "f32", sums: "f32", table: "u32", logits: "f32" },
   params: { distributions: "u32", blocks: "u32", vocab_size: "u32" },
   code: /* wgsl */ `
-${COMMON}
+${DISTRIBUTIONS}
 var<workgroup> partial: array<f32, ${SUM_LANES}>;
 
 @compute @workgroup_size(${SUM_LANES})
@@ -306,9 +80,8 @@ const PICK = defineShader({
   },
   params: { distributions: "u32", draws: "u32", blocks: "u32", vocab_size: "u32" },
   code: /* wgsl */ `
-${COMMON}
+${DISTRIBUTIONS}
 const LANES = ${PICK_LANES}u;
-const PART = ${BLOCK_TOKENS / PICK_LANES}u;
 struct Place { at: u32, before: f32, threshold: f32 }
 
 var<workgroup> block_weights: array<f32, ${MAX_BLOCKS}>;
@@ -328,7 +101,7 @@ fn token_weight(distribution: Distribution, token: u32, largest: f32) -> f32 {
 fn main(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) lane: u32) {
   let index = flat(group);
   if (index >= p.draws) { return; }
-  let at = p.table_at + p.distributions * ${WORDS}u + 2u * index;
+  let at = p.table_at + p.distributions * ${DISTRIBUTION_WORDS}u + 2u * index;
   let distribution = distribution_of(table[at]);
   let blocks_at = table[at] * p.blocks;
 
@@ -364,9 +137,11 @@ fn main(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) la
   }
   workgroupBarrier();
 
-  let first = block.at * ${BLOCK_TOKENS}u + lane * PART;
+  let block_start = block.at * ${BLOCK_TOKENS}u;
+  let part_length = (min(${BLOCK_TOKENS}u, p.vocab_size - block_start) + LANES - 1u) / LANES;
+  let first = block_start + lane * part_length;
   var sum = 0.0;
-  for (var i = 0u; i < PART; i++) { sum += token_weight(distribution, first + i, largest); }
+  for (var i = 0u; i < part_length; i++) { sum += token_weight(distribution, first + i, largest); }
   part_weights[lane] = sum;
   workgroupBarrier();
   if (lane == 0u) {
@@ -384,7 +159,7 @@ fn main(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) la
   if (lane != part.at) { return; }
   var token = first;
   var running = part.before;
-  for (var i = 0u; i < PART; i++) {
+  for (var i = 0u; i < part_length; i++) {
     let weight = token_weight(distribution, first + i, largest);
     if (weight > 0.0) {
       token = first + i;
@@ -411,7 +186,7 @@ const LIST = defineShader({
   },
   params: { rows: "u32", vocab_size: "u32", columns: "u32" },
   code: /* wgsl */ `
-${COMMON}
+${DISTRIBUTIONS}
 var<workgroup> count: atomic<u32>;
 
 @compute @workgroup_size(256)
@@ -459,15 +234,15 @@ export function chooseTokens(context: GpuContext, operation: ChooseTokens): void
   const table = context.scratchInts(words.length);
   context.uploadInts(table, words);
   if (isLimited) findLimits(context, { table, logits, distributions, vocabSize, columns: 0 });
-  const largest_logits = context.scratch(distributions * blocks);
+  const largestLogits = context.scratch(distributions * blocks);
   const sums = context.scratch(distributions * blocks);
   context.queue.run(BLOCK_SUMS, {
-    buffers: { largest_logits, sums, table, logits },
+    buffers: { largest_logits: largestLogits, sums, table, logits },
     params: { distributions, blocks, vocab_size: vocabSize },
     workgroups: distributions * blocks,
   });
   context.queue.run(PICK, {
-    buffers: { tokens, logprobs, largest_logits, sums, table, logits, log_sum_exp: logSumExp },
+    buffers: { tokens, logprobs, largest_logits: largestLogits, sums, table, logits, log_sum_exp: logSumExp },
     params: { distributions, draws: draws.length, blocks, vocab_size: vocabSize },
     workgroups: draws.length,
   });
@@ -479,7 +254,7 @@ export function topTokens(context: GpuContext, operation: TopTokens): void {
   const { tokens, logprobs, logits, logSumExp, rows, vocabSize, columns } = operation;
   if (rows === 0 || columns === 0) return;
   const mark = context.mark();
-  const table = context.scratchInts(rows * WORDS);
+  const table = context.scratchInts(rows * DISTRIBUTION_WORDS);
   findLimits(context, { table, logits, distributions: rows, vocabSize, columns });
   const gathered = context.scratchInts(rows * columns);
   context.queue.run(LIST, {
@@ -490,30 +265,7 @@ export function topTokens(context: GpuContext, operation: TopTokens): void {
   context.release(mark);
 }
 
-interface LimitSearch {
-  table: I32;
-  logits: F32;
-  distributions: number;
-  vocabSize: number;
-  /** Where not 0, this many tokens of every row are wanted, and the table is only written. */
-  columns: number;
-}
-
-function findLimits({ queue, gpu }: GpuContext, search: LimitSearch): void {
-  const { table, logits, distributions, vocabSize, columns } = search;
-  const { maxComputeInvocationsPerWorkgroup, maxComputeWorkgroupSizeX } = gpu.device.limits;
-  const isWide = Math.min(maxComputeInvocationsPerWorkgroup, maxComputeWorkgroupSizeX) >= 1024;
-  queue.run(LIMITS(isWide ? 1024 : 256), {
-    buffers: { table, logits },
-    params: { distributions, vocab_size: vocabSize, columns },
-    workgroups: distributions,
-  });
-}
-
-/**
- * First the distributions: row, 1 / temperature (0: the likeliest token), top-k and top-p where they leave something out, and
- * their limit. Then for each draw its distribution, which neighbours share, and its random number.
- */
+/** First the distributions, which neighbours share; then for each draw its distribution and its random number. */
 function drawTable(
   draws: readonly Draw[],
   vocabSize: number,
@@ -539,14 +291,14 @@ function drawTable(
       const limitK = !isGreedy && topK > 0 && topK < vocabSize ? topK : 0;
       const limitP = isGreedy ? 1 : Math.min(1, topP);
       isLimited ||= limitK > 0 || limitP < 1;
-      table.push(row, bitsOf(isGreedy ? 0 : 1 / temperature), limitK, bitsOf(limitP), NO_KEY, NO_TIE);
+      table.push(row, bitsOf(isGreedy ? 0 : 1 / temperature), limitK, bitsOf(limitP), ...NO_LIMIT);
     }
-    picks[2 * index] = table.length / WORDS - 1;
+    picks[2 * index] = table.length / DISTRIBUTION_WORDS - 1;
     picks[2 * index + 1] = bitsOf(isGreedy ? 0 : Math.min(random, 1 - 2 ** -24));
   });
   return {
     words: Int32Array.from([...table, ...picks]),
-    distributions: table.length / WORDS,
+    distributions: table.length / DISTRIBUTION_WORDS,
     isLimited,
   };
 }
