@@ -14,7 +14,8 @@ import { answerQuestions, type LogitAnswer } from "./logit-answers.js";
 import { PAGE_SIZE, PagePool, type PrefixNode } from "./page-pool.js";
 import { PageReservations } from "./page-reservations.js";
 import { pagedForward, type SequenceRows } from "./paged-forward.js";
-import { type NextToken, SampleProgress, type UnfinishedSample } from "./sample-progress.js";
+import { SampleProgress, type UnfinishedSample } from "./sample-progress.js";
+import type { NextToken } from "./sequence-record.js";
 import type { Decode } from "./stop-condition.js";
 
 /** What a sampler needs beside its model. */

@@ -3,9 +3,7 @@ import {
   type OnToken,
   type SampleCall,
   type SampledSequence,
-  type SampledToken,
   type SampleResult,
-  type TopTokens,
 } from "../engine.js";
 import { chooseToken } from "../kernels/token-choice.js";
 import type { ModelConfig } from "../model/model-config.js";
@@ -15,14 +13,12 @@ import { type JsonCursor, type JsonVocabulary, jsonStart } from "./json/json-sam
 import type { Lane } from "./lanes.js";
 import type { LogitAnswer, LogitQuestion } from "./logit-answers.js";
 import { PAGE_SIZE, type PrefixNode } from "./page-pool.js";
+import { emptyTopTokens, type NextToken, SequenceRecord, writeTopTokens } from "./sequence-record.js";
 import { type Decode, StopCondition } from "./stop-condition.js";
 
 /** Streams of random numbers: the fourth word of the counter. */
 const SAMPLE_STREAM = 0;
 const ALTERNATIVE_STREAM = 1;
-
-/** A token that a sample goes on with. */
-export type NextToken = Pick<SampledToken, "token" | "logprob" | "topk">;
 
 /** One sample of a request, as far as it has come. */
 export interface UnfinishedSample {
@@ -270,61 +266,4 @@ export class SampleProgress {
     this.settled = true;
     this.#reject(error);
   }
-}
-
-/** Logprobs and tokens of one sample while it grows. */
-export class SequenceRecord {
-  readonly generated: number[] = [];
-  /** Where it is in the JSON that it has to be. */
-  readonly json: JsonCursor | undefined;
-  readonly #logprobs: number[] = [];
-  readonly #topk: { tokens: number[]; logprobs: number[] } | undefined;
-  readonly #columns: number;
-
-  constructor(topkColumns: number, json?: JsonCursor) {
-    this.json = json;
-    this.#columns = topkColumns;
-    this.#topk = topkColumns > 0 ? { tokens: [], logprobs: [] } : undefined;
-  }
-
-  push({ token, logprob, topk }: NextToken): void {
-    this.generated.push(token);
-    this.json?.take(token);
-    this.#logprobs.push(logprob);
-    this.#topk?.tokens.push(...(topk?.tokens ?? []));
-    this.#topk?.logprobs.push(...(topk?.logprobs ?? []));
-  }
-
-  finish(stopReason: "stop" | "length"): SampledSequence {
-    const topk: { topk?: TopTokens } = this.#topk
-      ? {
-          topk: {
-            columns: this.#columns,
-            tokens: Int32Array.from(this.#topk.tokens),
-            logprobs: Float32Array.from(this.#topk.logprobs),
-          },
-        }
-      : {};
-    return {
-      tokens: Int32Array.from(this.generated),
-      logprobs: Float32Array.from(this.#logprobs),
-      stopReason,
-      ...topk,
-    };
-  }
-}
-
-/** An empty table: token 0 with logprob -99999 marks a cell without an entry. */
-function emptyTopTokens(rows: number, columns: number): TopTokens {
-  return {
-    columns,
-    tokens: new Int32Array(rows * columns),
-    logprobs: new Float32Array(rows * columns).fill(-99999),
-  };
-}
-
-/** Writes one row of a table; what the answer does not have stays empty. */
-function writeTopTokens(table: TopTokens, row: number, { tokens, logprobs }: LogitAnswer["top"]): void {
-  table.tokens.set(tokens, row * table.columns);
-  table.logprobs.set(logprobs, row * table.columns);
 }
