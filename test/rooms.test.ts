@@ -76,7 +76,6 @@ const OTHER_FORMATS: Readonly<Record<string, string>> = {
   "cookbook/runs/settings.ts": "the Python cookbook's config.json",
   "cookbook/supervised/cross-entropy-step.ts": "the Python cookbook's names of metrics",
   "dashboard/page/curve-data.ts": "the Python cookbook's names of metrics",
-  "local/engine/kernels/webgpu/choose-tokens.ts": "WGSL's names",
   "local/engine/model/lora.ts": "PEFT's tensor names (base_model.model...)",
   "local/server/chat/anthropic-messages.ts": "Anthropic's answers",
   "local/server/chat/anthropic-request.ts": "Anthropic's requests",
