@@ -146,12 +146,13 @@ if (parts.includes("products")) {
     const cublas = peer?.products?.[row.shape];
     return {
       ...row,
-      ...(Array.isArray(fast) ? fast[index] : { fastError: fast.error }),
+      ...(Array.isArray(fast) && fast[index]),
       cublasF32: cublas?.f32,
       cublasTf32: cublas?.tf32,
       ratio: ratio(row.exact, cublas?.f32),
     };
   });
+  figures.fastProductsError = fast.error;
   const large = figures.products.filter((row) => row.error || sizeOf(row.shape) >= MIN_PRODUCT);
   const met = large.map((row) => atLeast(row, 0.6));
   bars["products at 0.6 of cuBLAS f32 from 2048x4096x1024 up"] = met.includes(null)
