@@ -1,3 +1,4 @@
+import { execFile } from "node:child_process";
 import { afterEach, describe, expect, it } from "vitest";
 import { RestClient, ServiceClient } from "../../src/index.js";
 import { chooseDevice, MIN_GPU_PARAMETERS } from "../../src/local/engine/choose-device.js";
@@ -114,6 +115,31 @@ describe("a device that is lost", () => {
     lose();
     await training.saveState("fresh");
     expect(starts()).toBe(2);
+  });
+});
+
+describe("a program that ends in the middle of training", () => {
+  it("ends as it said, and not in the driver", async () => {
+    // Which finds the driver.
+    await (await openKernels()).close();
+    const program = `
+      import { ServiceClient } from "tinkerts";
+      import { startLocalBackend } from "tinkerts/local";
+      const models = [{ name: "tiny", path: ${JSON.stringify(fixture(MODEL))} }];
+      const backend = await startLocalBackend({ models, device: "gpu", listen: false });
+      const service = new ServiceClient(backend);
+      const training = await service.createLoraTrainingClient({ baseModel: "tiny", rank: 4 });
+      const datum = { modelInput: [1, 2, 3], lossFnInputs: { targetTokens: [2, 3, 4] } };
+      await training.forwardBackward([datum], "cross_entropy");
+      for (let step = 0; step < 100; step += 1) training.forwardBackward([datum], "cross_entropy");
+      setTimeout(() => process.exit(3), 500);
+    `;
+    const ended = await new Promise<{ code: unknown; stderr: string }>((resolve) => {
+      execFile(process.execPath, ["--input-type=module", "-e", program], (error, _, stderr) => {
+        resolve({ code: error?.code, stderr });
+      });
+    });
+    expect(ended).toEqual({ code: 3, stderr: "" });
   });
 });
 

@@ -1,16 +1,18 @@
 import { parentPort, workerData } from "node:worker_threads";
 import type { EngineOptions, ReplaceableEngine, SampledToken } from "./engine.js";
+import { type Standstill, standStillIfAsked } from "./standstill.js";
 import { createEngineCore } from "./start-engine.node.js";
 import { type EngineAnswer, type EngineRequest, packError, transferables } from "./worker-messages.js";
 
 const port = parentPort;
 if (!port) throw new Error("engine-worker runs in a worker thread only");
 
+const { options, standstill } = workerData as { options: EngineOptions; standstill: Standstill };
 const send = (answer: EngineAnswer) => port.postMessage(answer, transferables(answer));
 
 let engine: ReplaceableEngine;
 try {
-  engine = await createEngineCore(workerData as EngineOptions);
+  engine = await createEngineCore(options, () => standStillIfAsked(standstill));
   engine.onLost((error) => send({ kind: "lost", error: packError(error) }));
   send({ kind: "ready", device: await engine.device() });
 } catch (error) {

@@ -25,6 +25,7 @@ import { createWebGpuKernels } from "./kernels/webgpu/webgpu-kernels.js";
 import { LastingEngine } from "./lasting-engine.js";
 import { checkModel, countParameters } from "./model/base-model.js";
 import { openModelFolder } from "./model/model-folder.node.js";
+import { awaitStandstill, newStandstill } from "./standstill.js";
 import {
   type EngineAnswer,
   type EngineMethod,
@@ -48,8 +49,11 @@ export async function startEngine(options: EngineOptions, clock: Clock = systemC
   }, clock);
 }
 
-/** The engine in this thread. */
-export async function createEngineCore(options: EngineOptions): Promise<ReplaceableEngine> {
+/** The engine in this thread; `onPause` is called between its steps. */
+export async function createEngineCore(
+  options: EngineOptions,
+  onPause: () => void = () => {},
+): Promise<ReplaceableEngine> {
   const { device, precision, gpuMemoryBytes: memoryBytes, threads, relaxedSimd } = options;
   const configs = options.models.map(({ name, path }) => ({ name, config: readConfig(path) }));
   const parameters = Math.max(...configs.map(({ name, config }) => countParameters(config, name)));
@@ -73,7 +77,10 @@ export async function createEngineCore(options: EngineOptions): Promise<Replacea
     ...(options.cacheBytes !== undefined && { cacheBytes: options.cacheBytes }),
     freshSeed: () => randomInt(2 ** 48 - 1),
     now: () => performance.now(),
-    pause: () => new Promise((resolve) => setImmediate(resolve)),
+    pause: async () => {
+      await new Promise((resolve) => setImmediate(resolve));
+      onPause();
+    },
   });
 }
 
@@ -115,7 +122,8 @@ function workerFile(): string {
 /** The engine in a worker thread of its own. */
 export function startWorker(options: EngineOptions): Promise<ReplaceableEngine> {
   // Without the program's own flags: `--input-type`, for one, is an error for a worker made from a file.
-  const worker = new Worker(workerFile(), { workerData: options, execArgv: [] });
+  const standstill = newStandstill();
+  const worker = new Worker(workerFile(), { workerData: { options, standstill }, execArgv: [] });
   const pending = new Map<
     number,
     { resolve(value: unknown): void; reject(error: unknown): void; onToken?: OnToken | undefined }
@@ -133,7 +141,13 @@ export function startWorker(options: EngineOptions): Promise<ReplaceableEngine> 
     for (const { reject } of pending.values()) reject(ended);
     pending.clear();
     worker.unref();
+    process.off("exit", atExit);
   };
+  // A thread that the end of the process meets in a call into Dawn makes a crash of it.
+  const atExit = () => {
+    if (pending.size > 0 && device?.kind === "gpu") awaitStandstill(standstill);
+  };
+  process.once("exit", atExit);
   const call = <T>(method: EngineMethod, ...args: unknown[]): Promise<T> => callWith([], method, args);
   const callWith = <T>(
     transferred: ArrayBuffer[],
