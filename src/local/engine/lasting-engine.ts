@@ -23,7 +23,7 @@ const MIN_GIVEN_BACK_BYTES = 64 << 20;
 const MAX_STARTS = 3;
 const STARTS_WITHIN_MS = 10 * 60_000;
 /** A driver that begins anew needs a moment. */
-const START_AGAIN_MS = 2_000;
+const START_AGAIN_MS = 5_000;
 /** What is lost may not be able to end in good order. */
 const MAX_CLOSING_MS = 10_000;
 

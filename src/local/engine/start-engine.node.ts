@@ -121,8 +121,8 @@ function workerFile(): string {
 
 /** The engine in a worker thread of its own. */
 export function startWorker(options: EngineOptions): Promise<ReplaceableEngine> {
-  // Without the program's own flags: `--input-type`, for one, is an error for a worker made from a file.
   const standstill = newStandstill();
+  // Without the program's own flags: `--input-type`, for one, is an error for a worker made from a file.
   const worker = new Worker(workerFile(), { workerData: { options, standstill }, execArgv: [] });
   const pending = new Map<
     number,
