@@ -10,6 +10,8 @@ export class CountingKernels implements Kernels {
   readonly reservedBytes = 0;
   /** The most scratch that was taken at one time. */
   mostScratchBytes = 0;
+  /** The largest piece of it. */
+  largestPieceBytes = 0;
   #scratchBytes = 0;
 
   /** `sizes` are those of the kernels that it counts for. */
@@ -94,6 +96,7 @@ export class CountingKernels implements Kernels {
 
   #take(length: number): void {
     this.#scratchBytes += alignedBytes(4 * length);
+    this.largestPieceBytes = Math.max(this.largestPieceBytes, 4 * length);
     this.mostScratchBytes = Math.max(this.mostScratchBytes, this.#scratchBytes);
   }
 }

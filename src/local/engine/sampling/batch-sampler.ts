@@ -5,7 +5,7 @@ import {
   type SampleCall,
   type SampleResult,
 } from "../engine.js";
-import type { Kernels } from "../kernels/kernels.js";
+import type { Kernels, StepSizes } from "../kernels/kernels.js";
 import type { BaseModel } from "../model/base-model.js";
 import type { Adapter } from "../training/adapter.js";
 import type { JsonVocabulary } from "./json/json-sampling.js";
@@ -54,6 +54,7 @@ interface PlannedRows {
 /** Samples for many requests at once: every step advances each running sample by one token and prompts by a chunk. */
 export class BatchSampler {
   readonly #kernels: Kernels;
+  readonly #sizes: StepSizes;
   readonly #model: BaseModel;
   readonly #options: BatchSamplerOptions;
   readonly #pool: PagePool;
@@ -67,6 +68,7 @@ export class BatchSampler {
 
   constructor(kernels: Kernels, model: BaseModel, options: BatchSamplerOptions) {
     this.#kernels = kernels;
+    this.#sizes = sizesFor(kernels, model.config.vocabSize);
     this.#model = model;
     this.#options = options;
     this.#pool = new PagePool(kernels, model.config, options.cacheBytes);
@@ -124,7 +126,7 @@ export class BatchSampler {
     this.#admit();
     const prompts = this.#planPrompts();
     const promptRows = prompts.reduce((sum, { rows }) => sum + rows.count, 0);
-    const planned = [...prompts, ...this.#planSamples(this.#kernels.sizes.promptRows - promptRows)]
+    const planned = [...prompts, ...this.#planSamples(this.#sizes.promptRows - promptRows)]
       .filter((plan) => !plan.request.settled)
       .sort((a, b) => a.version - b.version);
     if (planned.length > 0) {
@@ -172,7 +174,7 @@ export class BatchSampler {
 
   /** The samples that this step advances: all, or as many of each lane as of any other. */
   #chosen(): RunningSample[] {
-    const { samples } = this.#kernels.sizes;
+    const { samples } = this.#sizes;
     if (this.#running.length <= samples) return this.#running;
     return inTurns(this.#running, ({ request }) => request.lane, this.#turn).slice(0, samples);
   }
@@ -218,7 +220,7 @@ export class BatchSampler {
 
   #planPrompts(): PlannedRows[] {
     const planned: PlannedRows[] = [];
-    const { promptRows, promptLogits } = this.#kernels.sizes;
+    const { promptRows, promptLogits } = this.#sizes;
     let rowsLeft = promptRows;
     let scoredRowsLeft = Math.max(1, Math.floor(promptLogits / this.#model.config.vocabSize));
     const unread = this.#active.filter(({ settled, computed, length }) => !settled && computed < length);
@@ -308,7 +310,7 @@ export class BatchSampler {
 
   /** A lane that has less than its share never waits for the others' samples to end. */
   #hasPlace(lane: Lane, taken: number, takenByLane: number): boolean {
-    const { samples } = this.#kernels.sizes;
+    const { samples } = this.#sizes;
     return taken < samples || takenByLane < this.#lanes.shareOf(lane, samples);
   }
 
@@ -437,4 +439,17 @@ export class BatchSampler {
   #failAll(error: unknown): void {
     for (const request of this.#active) if (!request.settled) request.fail(error);
   }
+}
+
+/** Less where the logits of so many rows would not fit into one buffer: half of them for samples, half for prompts. */
+function sizesFor(
+  { sizes, maxBufferBytes = Number.POSITIVE_INFINITY }: Kernels,
+  vocabSize: number,
+): StepSizes {
+  const rows = Math.max(1, Math.floor(maxBufferBytes / (8 * vocabSize)));
+  return {
+    ...sizes,
+    samples: Math.min(sizes.samples, rows),
+    promptLogits: Math.min(sizes.promptLogits, rows * vocabSize),
+  };
 }

@@ -64,15 +64,21 @@ export async function forwardBackwardStep(kernels: Kernels, step: TrainingStep):
   return logprobs;
 }
 
+/** Scratch that a step takes at most, and the largest piece of it. */
+export interface StepScratch {
+  bytes: number;
+  largestBytes: number;
+}
+
 /**
- * Floats of scratch that a step over `rows` tokens takes at most, found by running it on kernels that only count.
+ * The scratch of a step over `rows` tokens, found by running it on kernels that only count.
  * One row has no gradient: taking the others out of the activations needs more room than a step over all of them.
  */
-export async function scratchFloats(
+export async function stepScratch(
   step: Pick<TrainingStep, "model" | "lora" | "gradients" | "targetsPerToken" | "recompute">,
   sizes: Kernels["sizes"],
   rows: number,
-): Promise<number> {
+): Promise<StepScratch> {
   const kernels = new CountingKernels(sizes);
   const targets = new Int32Array(rows * step.targetsPerToken);
   const weights = new Float32Array(targets.length).fill(1);
@@ -85,5 +91,5 @@ export async function scratchFloats(
     inputs: crossEntropyInputs(weights),
     sums: { loss: 0, clippedTokens: 0 },
   });
-  return kernels.mostScratchBytes / 4;
+  return { bytes: kernels.mostScratchBytes, largestBytes: kernels.largestPieceBytes };
 }

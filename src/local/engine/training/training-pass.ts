@@ -7,11 +7,11 @@ import {
 import type { Kernels } from "../kernels/kernels.js";
 import type { LossSums } from "../kernels/token-losses.js";
 import type { Adapter } from "./adapter.js";
-import { forwardBackwardStep, scratchFloats } from "./forward-backward-step.js";
+import { forwardBackwardStep, type StepScratch, stepScratch } from "./forward-backward-step.js";
 import { gatherLossInputs } from "./loss-inputs.js";
 
 /** Scratch of steps by their shape, counted once for each: the same ones come again and again. */
-const COUNTED_FLOATS = new WeakMap<Adapter, Map<string, number>>();
+const COUNTED = new WeakMap<Adapter, Map<string, StepScratch>>();
 
 /**
  * One forward or forward-backward call, in steps short enough for sampling to run in between. `stepTokens` is asked
@@ -68,30 +68,40 @@ interface StepPlan {
  * Where a step that keeps all activations does not fit, blocks are computed again on the way back.
  */
 async function reserveStep(kernels: Kernels, adapter: Adapter, call: ForwardBackwardCall): Promise<StepPlan> {
-  const { trainingTokens, trainingBytes } = kernels.sizes;
+  const { maxBufferBytes = Number.POSITIVE_INFINITY, sizes } = kernels;
+  const { trainingTokens, trainingBytes } = sizes;
   if (call.data.length === 0) return { maxTokens: trainingTokens, recompute: false };
   const lengths = call.data.map((datum) => datum.tokens.length);
   const longest = lengths.indexOf(Math.max(...lengths));
   const total = lengths.reduce((sum, length) => sum + length, 0);
   const targetsPerToken = Math.max(...call.data.map((datum) => datum.targetsPerToken));
-  let rows = 0;
+  const { forwardOnly } = call;
   let failure: RangeError | undefined;
-  for (const recompute of call.forwardOnly ? [false] : [false, true]) {
-    const shape = { forwardOnly: call.forwardOnly, recompute };
-    const perStep =
-      4 * (await stepFloats(kernels, adapter, { ...shape, rows: trainingTokens, targetsPerToken: 1 }));
-    const maxTokens = Math.max(1, Math.floor(trainingTokens * Math.min(1, trainingBytes / perStep)));
-    rows = Math.max(lengths[longest]!, Math.min(maxTokens, total));
-    try {
-      await kernels.reserveScratch(await stepFloats(kernels, adapter, { ...shape, rows, targetsPerToken }));
-      return { maxTokens, recompute };
-    } catch (error) {
-      if (!(error instanceof RangeError)) throw error;
-      failure = error;
+  for (const recompute of forwardOnly ? [false] : [false, true]) {
+    const shape = { forwardOnly, recompute };
+    const full = await scratchOf(kernels, adapter, { ...shape, rows: trainingTokens, targetsPerToken: 1 });
+    const affordable = Math.min(1, trainingBytes / full.bytes, maxBufferBytes / full.largestBytes);
+    const maxTokens = Math.max(1, Math.floor(trainingTokens * affordable));
+    const rows = Math.max(lengths[longest]!, Math.min(maxTokens, total));
+    // Where even what seemed affordable cannot be had, one sequence at a time may.
+    for (const stepRows of new Set([rows, lengths[longest]!])) {
+      try {
+        const scratch = await scratchOf(kernels, adapter, { ...shape, rows: stepRows, targetsPerToken });
+        if (scratch.largestBytes > maxBufferBytes) {
+          throw new RangeError(
+            `${scratch.largestBytes} bytes in one piece, where there are at most ${maxBufferBytes}`,
+          );
+        }
+        await kernels.reserveScratch(scratch.bytes / 4);
+        return { maxTokens: Math.min(maxTokens, stepRows), recompute };
+      } catch (error) {
+        if (!(error instanceof RangeError)) throw error;
+        failure = error;
+      }
     }
   }
   throw new EngineInputError(
-    `no room to train on ${rows} tokens at once (data[${longest}] has ${lengths[longest]}): ${failure?.message}`,
+    `no room to train on ${lengths[longest]} tokens at once (data[${longest}] has ${lengths[longest]}): ${failure?.message}`,
   );
 }
 
@@ -102,9 +112,9 @@ interface StepShape {
   targetsPerToken: number;
 }
 
-async function stepFloats(kernels: Kernels, adapter: Adapter, shape: StepShape): Promise<number> {
-  const counted = COUNTED_FLOATS.get(adapter) ?? new Map<string, number>();
-  COUNTED_FLOATS.set(adapter, counted);
+async function scratchOf(kernels: Kernels, adapter: Adapter, shape: StepShape): Promise<StepScratch> {
+  const counted = COUNTED.get(adapter) ?? new Map<string, StepScratch>();
+  COUNTED.set(adapter, counted);
   const { forwardOnly, recompute, rows, targetsPerToken } = shape;
   const key = `${forwardOnly} ${recompute} ${rows} ${targetsPerToken}`;
   const known = counted.get(key);
@@ -112,13 +122,10 @@ async function stepFloats(kernels: Kernels, adapter: Adapter, shape: StepShape):
   const { model, weights: lora } = adapter;
   // Nothing is computed: any gradients of the right shape will do.
   const gradients = forwardOnly ? undefined : { lora };
-  const floats = await scratchFloats(
-    { model, lora, gradients, targetsPerToken, recompute },
-    kernels.sizes,
-    rows,
-  );
-  counted.set(key, floats);
-  return floats;
+  const step = { model, lora, gradients, targetsPerToken, recompute };
+  const scratch = await stepScratch(step, kernels.sizes, rows);
+  counted.set(key, scratch);
+  return scratch;
 }
 
 function joinTargets(data: EngineDatum[]): Int32Array {

@@ -67,7 +67,6 @@ export function createWebGpuKernels(gpu: GpuDevice): Kernels {
 class WebGpuKernels implements Kernels, GpuContext {
   readonly name = "webgpu";
   readonly threads = 1;
-  readonly sizes: StepSizes;
   readonly gpu: GpuDevice;
   readonly queue: CommandQueue;
   readonly #memory: DeviceMemory;
@@ -83,15 +82,6 @@ class WebGpuKernels implements Kernels, GpuContext {
       this.queue.flush();
       this.queue.forgetBindGroups();
     });
-    this.sizes = {
-      trainingTokens: 8192,
-      sharedTrainingTokens: 2048,
-      trainingBytes: Math.floor(gpu.memoryBytes / 2),
-      headLogits: Math.floor(Math.min(1 << 27, device.limits.maxStorageBufferBindingSize / 8)),
-      samples: 256,
-      promptRows: 2048,
-      promptLogits: 1 << 25,
-    };
     void device.lost.then(({ message }) => {
       if (!this.#closed) this.queue.fail(`The GPU was lost: ${message || "its driver gave no reason"}`);
     });
@@ -100,6 +90,19 @@ class WebGpuKernels implements Kernels, GpuContext {
       this.queue.fail(
         isOutOfMemory ? `The GPU ran out of memory: ${error.message}` : `The GPU failed: ${error.message}`,
       );
+    };
+  }
+
+  get sizes(): StepSizes {
+    return {
+      trainingTokens: 8192,
+      sharedTrainingTokens: 2048,
+      // Of what models and adapters leave; the rest is for keys and values.
+      trainingBytes: Math.floor((this.gpu.memoryBytes - this.#memory.allocatedBytes) / 2),
+      headLogits: Math.floor(Math.min(1 << 27, this.gpu.device.limits.maxStorageBufferBindingSize / 8)),
+      samples: 256,
+      promptRows: 2048,
+      promptLogits: 1 << 25,
     };
   }
 
