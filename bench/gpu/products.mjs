@@ -302,9 +302,10 @@ async function measure(ways, product) {
 
 const nameOf = ({ kind, ...plan }) =>
   kind === "tiles" ? `${tileName(plan)} parts ${plan.parts}` : `${kind} ${Object.values(plan).join("x")}`;
-const fits = (plan) =>
+const fits = (plan, { m, n }) =>
   plan.kind !== "tiles" ||
-  (tileBytes(plan) <= limits.maxComputeWorkgroupStorageSize &&
+  (4 * plan.parts * m * n <= limits.maxStorageBufferBindingSize &&
+    tileBytes(plan) <= limits.maxComputeWorkgroupStorageSize &&
     tileThreads(plan) <= limits.maxComputeInvocationsPerWorkgroup);
 
 for (const each of SHAPES) {
@@ -314,7 +315,7 @@ for (const each of SHAPES) {
   const product = productOf(each);
   const chosen = planProduct(product, opened);
   const { ways = [], rows = [m] } = WAYS[group] ?? {};
-  const others = options.tune && rows.includes(m) ? ways.filter(fits) : [];
+  const others = options.tune && rows.includes(m) ? ways.filter((plan) => fits(plan, each)) : [];
   const [first, ...rest] = await measure(
     [chosen, ...others.filter((plan) => nameOf(plan) !== nameOf(chosen))],
     product,

@@ -1,6 +1,7 @@
 import type { GpuDevice } from "./gpu-device.js";
 import { type Columns, type Dots, MAX_FEW_ROWS } from "./product-few-rows.js";
 import { operandsOf, type Product } from "./product-operands.js";
+import { planParts, type TileKind, type TileUse } from "./product-parts.js";
 import { type Tile, tileBytes, tileThreads } from "./product-tiles.js";
 
 /** How a product is computed; with parts, k is cut and what each part gives is added at the end. */
@@ -32,7 +33,7 @@ export function planProduct(product: Product, gpu: GpuDevice): ProductPlan {
       : { kind: "columns", lanes: 8, parts: 16, unroll };
   }
   if (isSoftware) return SOFTWARE_TILES;
-  return planTiles(m, n, k, gpu);
+  return planTiles(product, !isByColumn && b.layout.dtype === "f32", gpu);
 }
 
 /** As many lanes for a column as read it in few steps. */
@@ -63,89 +64,60 @@ const SOFTWARE_TILES: ProductPlan = {
 
 type Numbers = [rows: number, columns: number, depth: number, threadRows: number, threadColumns: number];
 
-/** A tile with all its steps written out, and the share of the card's peak that it reaches where it fills the card. */
-const tile = (sides: Numbers, buffers: 1 | 2, teams: number, speed: number) => {
+/** A tile with all its steps written out, and the TFLOP/s that it reaches where it fills a large card. */
+const tile = (sides: Numbers, buffers: 1 | 2, teams: number, teraflops: number): TileKind<Tile> => {
   const [rows, columns, depth, threadRows, threadColumns] = sides;
   const unroll = depth / teams;
   return {
-    speed,
-    tile: { rows, columns, depth, threadRows, threadColumns, buffers, isPadded: true, unroll, teams } as Tile,
+    flops: teraflops * 1e12,
+    tile: { rows, columns, depth, threadRows, threadColumns, buffers, isPadded: true, unroll, teams },
   };
 };
 const TILES = [
-  tile([128, 128, 8, 8, 8], 2, 1, 0.7),
-  tile([128, 128, 8, 8, 8], 1, 1, 0.6),
-  tile([64, 256, 8, 8, 8], 2, 1, 0.68),
-  tile([64, 64, 32, 8, 8], 1, 4, 0.5),
-  tile([64, 64, 16, 4, 4], 1, 1, 0.35),
-  tile([64, 32, 64, 8, 8], 1, 8, 0.45),
-  tile([128, 96, 16, 8, 4], 2, 1, 0.4),
-  tile([32, 32, 64, 4, 8], 1, 8, 0.35),
-  tile([32, 16, 64, 4, 4], 1, 8, 0.25),
-  tile([16, 32, 64, 4, 4], 1, 8, 0.25),
-  tile([16, 16, 64, 4, 4], 1, 16, 0.2),
+  tile([128, 128, 8, 8, 8], 2, 1, 42),
+  tile([128, 128, 8, 8, 8], 1, 1, 36),
+  tile([64, 256, 8, 8, 8], 2, 1, 40.8),
+  tile([64, 64, 32, 8, 8], 1, 4, 30),
+  tile([64, 64, 16, 4, 4], 1, 1, 21),
+  tile([64, 32, 64, 8, 8], 1, 8, 27),
+  tile([128, 96, 16, 8, 4], 2, 1, 24),
+  tile([32, 32, 64, 4, 8], 1, 8, 21),
+  tile([32, 16, 64, 4, 4], 1, 8, 15),
+  tile([16, 32, 64, 4, 4], 1, 8, 15),
+  tile([16, 16, 64, 4, 4], 1, 16, 12),
 ];
+/** The fastest where the right side is staged as it is stored: neither transposed nor unpacked. */
+const DEEP_TILE = tile([128, 128, 16, 8, 8], 1, 1, 45);
 /** For a short k, where what counts is how c is read and written. */
 const SHALLOW_TILES = [
-  tile([128, 128, 16, 8, 8], 1, 1, 0.6),
-  tile([128, 128, 8, 8, 8], 1, 1, 0.55),
-  tile([64, 64, 16, 4, 4], 1, 1, 0.4),
-  tile([32, 32, 16, 4, 4], 1, 1, 0.2),
+  tile([128, 128, 16, 8, 8], 1, 1, 36),
+  tile([128, 128, 8, 8, 8], 1, 1, 33),
+  tile([64, 64, 16, 4, 4], 1, 1, 24),
+  tile([32, 32, 16, 4, 4], 1, 1, 12),
 ];
 const MAX_SHALLOW_K = 128;
 
-/** A large card, to compare plans by: what is best there is good on smaller ones. */
-const CARD = {
-  processors: 132,
-  flops: 60e12,
-  /** Of what several workgroups read again, mostly from a cache. */
-  readBytes: 5e12,
-  /** Of what is written and read once. */
-  memoryBytes: 2.5e12,
-  /** What a workgroup needs to begin and to end, and a dispatch. */
-  groupSeconds: 1e-6,
-  dispatchSeconds: 10e-6,
-};
 /** A processor with one workgroup waits for memory now and then. */
-const ALONE = 0.7;
-/** k of one part, at least: shorter ones cost more to add up than they gain. */
-const MIN_PART_K = 128;
-const PARTS = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 14, 16, 20, 24, 28, 32];
-/** Elements that the parts of a product may take. */
-const MAX_PARTIAL = 2 ** 24;
+const USE: TileUse = { valueBytes: 4, alone: 0.7 };
 
-function planTiles(m: number, n: number, k: number, gpu: GpuDevice): ProductPlan {
+function planTiles(product: Product, isStagedAsStored: boolean, gpu: GpuDevice): ProductPlan {
+  const { m, n, k } = product;
   const known = plansOf(gpu);
-  const key = `${m} ${n} ${k}`;
-  let best = known.get(key);
-  if (best) return best;
+  const key = `${m} ${n} ${k} ${isStagedAsStored}`;
+  const before = known.get(key);
+  if (before) return before;
   const { maxComputeWorkgroupStorageSize, maxComputeInvocationsPerWorkgroup } = gpu.device.limits;
-  let leastSeconds = Number.POSITIVE_INFINITY;
-  for (const { tile, speed } of k <= MAX_SHALLOW_K ? SHALLOW_TILES : TILES) {
-    if (tileBytes(tile) > maxComputeWorkgroupStorageSize) continue;
-    if (tileThreads(tile) > maxComputeInvocationsPerWorkgroup) continue;
-    for (const parts of PARTS) {
-      if (parts > 1 && (k / parts < MIN_PART_K || parts * m * n > MAX_PARTIAL)) break;
-      const seconds = tileSeconds(m, n, k, tile, parts, speed);
-      if (seconds >= leastSeconds) continue;
-      leastSeconds = seconds;
-      best = { kind: "tiles", parts, ...tile };
-    }
-  }
+  const deep = isStagedAsStored ? [DEEP_TILE, ...TILES] : TILES;
+  const kinds = (k <= MAX_SHALLOW_K ? SHALLOW_TILES : deep).filter(
+    ({ tile }) =>
+      tileBytes(tile) <= maxComputeWorkgroupStorageSize &&
+      tileThreads(tile) <= maxComputeInvocationsPerWorkgroup,
+  );
+  const best = planParts(product, kinds, USE);
   if (!best) throw new Error("the card has too little workgroup memory for any product");
-  known.set(key, best);
-  return best;
-}
-
-function tileSeconds(m: number, n: number, k: number, tile: Tile, parts: number, speed: number): number {
-  const groups = Math.ceil(m / tile.rows) * Math.ceil(n / tile.columns) * parts;
-  const partK = Math.ceil(k / parts / tile.depth) * tile.depth;
-  const turns = Math.ceil(groups / CARD.processors);
-  const flops = (2 * tile.rows * tile.columns * partK * turns) / (turns === 1 ? ALONE : 1);
-  const computing = flops / speed / (CARD.flops / CARD.processors);
-  const reading = (4 * groups * (tile.rows + tile.columns) * partK) / CARD.readBytes;
-  const adding = parts === 1 ? 0 : CARD.dispatchSeconds + (4 * m * n * (2 * parts + 1)) / CARD.memoryBytes;
-  return Math.max(computing, reading) + turns * CARD.groupSeconds + adding;
+  const plan: ProductPlan = { kind: "tiles", parts: best.parts, ...best.tile };
+  known.set(key, plan);
+  return plan;
 }
 
 /** Plans that were found for a card. */

@@ -9,14 +9,12 @@ import {
   operandsOf,
   type Product,
 } from "./product-operands.js";
+import { sumParts, type TileSides } from "./product-parts.js";
 import { shaderVariants } from "./shader.js";
 import type { GpuContext } from "./webgpu-kernels.js";
 
-/** How a product is cut: a workgroup computes `rows` x `columns` of c, `depth` of k at a time; a thread a part of that. */
-export interface Tile {
-  rows: number;
-  columns: number;
-  depth: number;
+/** How a product is cut, and what a thread computes of a tile. */
+export interface Tile extends TileSides {
   threadRows: number;
   threadColumns: number;
   /** Staged tiles held at once: with 2, the next is written while this one is read. */
@@ -40,9 +38,6 @@ interface TileShader extends Tile {
 /** Lanes that run in step lie in this many columns of threads, so that their reads of staged values share banks. */
 const LANE_COLUMNS = [8, 4, 2, 1];
 const LANES = 32;
-
-/** Few, so that small sums too are spread over the card. */
-const SUM_THREADS = 64;
 
 const range = (count: number) => Array.from({ length: count }, (_, index) => index);
 
@@ -258,27 +253,6 @@ function storeBlock(side: "a" | "b", settings: TileShader, outerSize: number): s
 export const tileName = (tile: Tile) =>
   `${tile.rows}x${tile.columns}x${tile.depth}/${tile.threadRows}x${tile.threadColumns}${tile.buffers === 2 ? " double" : ""}${tile.isPadded ? " padded" : ""}${tile.unroll < tile.depth / tile.teams ? ` unroll ${tile.unroll}` : ""}${tile.teams > 1 ? ` teams ${tile.teams}` : ""}`;
 
-const SUM_PARTS = shaderVariants((isVector: boolean) => {
-  const element = isVector ? "vec4<f32>" : "f32";
-  return {
-    name: `product-sum-parts ${element}`,
-    buffers: { c: element, partial: element },
-    /** Sizes in elements. */
-    params: { size: "u32", n: "u32", c_stride: "u32", parts: "u32", accumulate: "u32" },
-    code: /* wgsl */ `
-@compute @workgroup_size(${SUM_THREADS})
-fn main(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) lane: u32) {
-  let index = flat(group) * ${SUM_THREADS}u + lane;
-  if (index >= p.size) { return; }
-  let at = p.c_at + index / p.n * p.c_stride + index % p.n;
-  var sum = ${element}();
-  if (p.accumulate != 0u) { sum = c[at]; }
-  for (var part = 0u; part < p.parts; part++) { sum += partial[p.partial_at + part * p.size + index]; }
-  c[at] = sum;
-}`,
-  };
-});
-
 /** A product in tiles; with more than one part, k is cut and the parts are added in order. */
 export function multiplyTiles(context: GpuContext, product: Product, tile: Tile, parts: number): void {
   const { c, m, n, k, accumulate = false } = product;
@@ -318,19 +292,6 @@ export function multiplyTiles(context: GpuContext, product: Product, tile: Tile,
   const mark = context.mark();
   const partial = context.scratch(usedParts * m * n);
   run(partial, n, false);
-  const isVector = isVectorRows(c, n, ldc);
-  const width = isVector ? 4 : 1;
-  const size = (m * n) / width;
-  context.queue.run(SUM_PARTS(isVector), {
-    buffers: { c, partial },
-    params: {
-      size,
-      n: n / width,
-      c_stride: ldc / width,
-      parts: usedParts,
-      accumulate: accumulate ? 1 : 0,
-    },
-    workgroups: Math.ceil(size / SUM_THREADS),
-  });
+  sumParts(context, product, partial, usedParts);
   context.release(mark);
 }
