@@ -33,7 +33,7 @@ export function planProduct(product: Product, gpu: GpuDevice): ProductPlan {
       : { kind: "columns", lanes: 8, parts: 16, unroll };
   }
   if (isSoftware) return SOFTWARE_TILES;
-  return planTiles(product, !isByColumn && b.layout.dtype === "f32", gpu);
+  return planTiles(product, !isByColumn && !isNarrow && b.layout.dtype === "f32", gpu);
 }
 
 /** As many lanes for a column as read it in few steps. */
@@ -86,7 +86,7 @@ const TILES = [
   tile([16, 32, 64, 4, 4], 1, 8, 15),
   tile([16, 16, 64, 4, 4], 1, 16, 12),
 ];
-/** The fastest where the right side is staged as it is stored: neither transposed nor unpacked. */
+/** The fastest where a wide right side is staged as it is stored: neither transposed nor unpacked. */
 const DEEP_TILE = tile([128, 128, 16, 8, 8], 1, 1, 45);
 /** For a short k, where what counts is how c is read and written. */
 const SHALLOW_TILES = [
@@ -100,15 +100,15 @@ const MAX_SHALLOW_K = 128;
 /** A processor with one workgroup waits for memory now and then. */
 const USE: TileUse = { valueBytes: 4, alone: 0.7 };
 
-function planTiles(product: Product, isStagedAsStored: boolean, gpu: GpuDevice): ProductPlan {
+function planTiles(product: Product, isDeep: boolean, gpu: GpuDevice): ProductPlan {
   const { m, n, k } = product;
   const known = plansOf(gpu);
-  const key = `${m} ${n} ${k} ${isStagedAsStored}`;
+  const key = `${m} ${n} ${k} ${isDeep}`;
   const before = known.get(key);
   if (before) return before;
   const { maxComputeWorkgroupStorageSize, maxComputeInvocationsPerWorkgroup } = gpu.device.limits;
-  const deep = isStagedAsStored ? [DEEP_TILE, ...TILES] : TILES;
-  const kinds = (k <= MAX_SHALLOW_K ? SHALLOW_TILES : deep).filter(
+  const long = isDeep ? [DEEP_TILE, ...TILES] : TILES;
+  const kinds = (k <= MAX_SHALLOW_K ? SHALLOW_TILES : long).filter(
     ({ tile }) =>
       tileBytes(tile) <= maxComputeWorkgroupStorageSize &&
       tileThreads(tile) <= maxComputeInvocationsPerWorkgroup,
