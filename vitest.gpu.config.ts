@@ -1,8 +1,23 @@
 import { defineConfig } from "vitest/config";
+import { BaseSequencer, type TestSpecification } from "vitest/node";
 import shared from "./vitest.config.js";
+
+/** The fuzz takes longest: begun last, it would be alone in the end. */
+class FuzzFirst extends BaseSequencer {
+  override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
+    const isFuzz = ({ moduleId }: TestSpecification) => Number(moduleId.endsWith("fuzz.test.ts"));
+    return (await super.sort(files)).sort((a, b) => isFuzz(b) - isFuzz(a));
+  }
+}
 
 /** Tests that need a GPU, or SwiftShader in place of one; `npm run test:gpu` installs what is missing. */
 export default defineConfig({
   ...shared,
-  test: { ...shared.test, include: ["test/gpu/**/*.test.ts"], exclude: [], testTimeout: 120_000 },
+  test: {
+    ...shared.test,
+    include: ["test/gpu/**/*.test.ts"],
+    exclude: [],
+    testTimeout: 120_000,
+    sequence: { sequencer: FuzzFirst },
+  },
 });
