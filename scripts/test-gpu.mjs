@@ -42,7 +42,16 @@ function adapterName(environment) {
 /** How Node reaches a GPU: the environment that it needs, or why it cannot. */
 function nodeGpu() {
   const hasPackage = () => existsSync(new URL("../node_modules/webgpu/package.json", import.meta.url));
-  const install = ["install", "--no-save", "--ignore-scripts", "--no-audit", "--no-fund", WEBGPU];
+  // As a development dependency: npm takes an optional peer for installed, whether it is there or not.
+  const install = [
+    "install",
+    "--save-dev",
+    "--no-save",
+    "--ignore-scripts",
+    "--no-audit",
+    "--no-fund",
+    WEBGPU,
+  ];
   if (!hasPackage() && !run("npm", install)) return { missing: `${WEBGPU} cannot be installed` };
   const own = adapterName({});
   if (own !== "") return { name: own, environment: { TINKERTS_TEST_GPU: "card" } };
