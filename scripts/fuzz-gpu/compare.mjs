@@ -14,41 +14,80 @@ export async function compareCase(testCase, { cpuKernels, gpuKernels, engineOf, 
     errors[what] = Math.max(errors[what] ?? 0, error);
     if (!(error <= allowed[what])) throw new Error(`${detail} is off by ${error}, allowed ${allowed[what]}`);
   };
-  const restore = prepare(gpuKernels, testCase.sizes);
+  const steps = new PreparedSteps(gpuKernels, testCase.sizes);
   try {
     const [cpu, gpu] = [await engineOf(cpuKernels), await engineOf(gpuKernels)];
     for (const engine of [cpu, gpu]) await engine.createAdapter("a", testCase.model.name, testCase.lora);
     for (const [index, call] of testCase.calls.entries()) {
+      steps.begin(call);
       await compareTraining(cpu, gpu, call, testCase.adam, (what, error, detail) =>
         check(what, error, `step ${index} (${call.lossFn}): ${detail}`),
       );
+      steps.end();
     }
     await compareMoments(cpu, gpu, check);
     await compareSamples(cpu, gpu, testCase, check);
     await gpu.removeAdapter("a");
   } finally {
-    restore();
+    steps.restore();
   }
   return errors;
 }
 
 /** Small steps, and blocks that are computed again on the way back, where the case says so. */
-function prepare(kernels, { trainingTokens, headLogits, isRecomputing }) {
-  const before = { ...kernels.sizes };
-  Object.assign(kernels.sizes, { trainingTokens, headLogits });
-  if (isRecomputing) {
-    const { reserveScratch } = kernels;
-    let isFirst = true;
-    kernels.reserveScratch = (length) => {
-      isFirst = !isFirst;
-      if (!isFirst) return Promise.reject(new RangeError("this case computes blocks again"));
-      return reserveScratch.call(kernels, length);
+class PreparedSteps {
+  #kernels;
+  #sizes;
+  #refusals = 0;
+  /** Since the last loss: forward passes of attention there are blocks that are computed again. */
+  #forward = 0;
+  #backward = 0;
+
+  constructor(kernels, sizes) {
+    this.#kernels = kernels;
+    this.#sizes = sizes;
+    const { trainingTokens, headLogits } = sizes;
+    const { attention, attentionBackward, logitsGradient, reserveScratch } = kernels;
+    const value = { ...kernels.sizes, trainingTokens, headLogits };
+    Object.defineProperty(kernels, "sizes", { configurable: true, value });
+    kernels.attention = (operation) => {
+      this.#forward += 1;
+      attention.call(kernels, operation);
+    };
+    kernels.attentionBackward = (operation) => {
+      this.#backward += 1;
+      attentionBackward.call(kernels, operation);
+    };
+    kernels.logitsGradient = (operation) => {
+      this.#forward = this.#backward = 0;
+      logitsGradient.call(kernels, operation);
+    };
+    kernels.reserveScratch = async (length) => {
+      this.#refusals -= 1;
+      if (this.#refusals >= 0) throw new RangeError("this case computes blocks again");
+      await reserveScratch.call(kernels, length);
     };
   }
-  return () => {
-    Object.assign(kernels.sizes, before);
-    delete kernels.reserveScratch;
-  };
+
+  /** Refuses the memory of steps that keep all activations: of as many sequences as may be, then of one. */
+  begin({ data }) {
+    const lengths = data.map(({ tokens }) => tokens.length);
+    const [total, longest] = [lengths.reduce((sum, length) => sum + length, 0), Math.max(...lengths)];
+    const hasSeveral = Math.min(total, this.#sizes.trainingTokens) > longest;
+    this.#refusals = !this.#sizes.isRecomputing ? 0 : hasSeveral ? 2 : 1;
+    this.#backward = 0;
+  }
+
+  /** A fuzz that does not test what it says would be worth nothing. */
+  end() {
+    if (this.#backward > 0 && this.#forward > 0 !== this.#sizes.isRecomputing)
+      throw new Error(`${this.#forward} blocks were computed again in ${JSON.stringify(this.#sizes)}`);
+  }
+
+  restore() {
+    for (const name of ["sizes", "attention", "attentionBackward", "logitsGradient", "reserveScratch"])
+      delete this.#kernels[name];
+  }
 }
 
 async function compareTraining(cpu, gpu, call, adam, check) {
