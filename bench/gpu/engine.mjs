@@ -2,6 +2,7 @@
 import { EngineCore } from "../../dist/local/engine/engine-core.js";
 import { openMachineGpu } from "../../dist/local/engine/kernels/webgpu/dawn.node.js";
 import { createWebGpuKernels } from "../../dist/local/engine/kernels/webgpu/webgpu-kernels.js";
+import { countParameters } from "../../dist/local/engine/model/base-model.js";
 import { randomModel } from "../../scripts/random-model.mjs";
 import { SHAPES } from "./shapes.mjs";
 
@@ -17,10 +18,10 @@ const ADAM = {
 };
 
 /** DAWN_ENABLE and DAWN_DISABLE name toggles of Dawn to try, with commas between them. */
-export async function openKernels({ precision }, toggles = {}) {
+export async function openKernels({ precision, modelBytes = 0 }, toggles = {}) {
   const named = (name) => process.env[name]?.split(",") ?? [];
   const gpu = await openMachineGpu(
-    { precision },
+    { precision, modelBytes },
     { enable: named("DAWN_ENABLE"), disable: [...named("DAWN_DISABLE"), ...(toggles.disable ?? [])] },
   );
   return { gpu, kernels: createWebGpuKernels(gpu) };
@@ -29,7 +30,8 @@ export async function openKernels({ precision }, toggles = {}) {
 /** @param {{ shape: keyof typeof SHAPES, precision: "exact" | "fast" }} options */
 export async function openEngine({ shape, precision }, toggles) {
   const started = performance.now();
-  const { gpu, kernels } = await openKernels({ precision }, toggles);
+  const modelBytes = 2 * countParameters(SHAPES[shape], shape);
+  const { gpu, kernels } = await openKernels({ precision, modelBytes }, toggles);
   const engine = await EngineCore.create({
     kernels,
     models: [{ name: shape, open: () => randomModel(SHAPES[shape]) }],

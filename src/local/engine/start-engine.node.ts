@@ -56,9 +56,11 @@ export async function createEngineCore(
 ): Promise<ReplaceableEngine> {
   const { device, precision, gpuMemoryBytes: memoryBytes, threads, relaxedSimd } = options;
   const configs = options.models.map(({ name, path }) => ({ name, config: readConfig(path) }));
-  const parameters = Math.max(...configs.map(({ name, config }) => countParameters(config, name)));
+  const counts = configs.map(({ name, config }) => countParameters(config, name));
+  const parameters = Math.max(...counts);
+  const modelBytes = 4 * counts.reduce((sum, count) => sum + count, 0);
   const { gpu, note } = await chooseDevice({ device, precision, parameters }, () =>
-    openMachineGpu({ ...(precision && { precision }), ...(memoryBytes && { memoryBytes }) }),
+    openMachineGpu({ modelBytes, ...(precision && { precision }), ...(memoryBytes && { memoryBytes }) }),
   );
   if (!gpu) for (const { name, config } of configs) checkForCpu(config, name, note);
   const kernels = gpu

@@ -5,7 +5,7 @@ import { MAX_GROUPS, MAX_PARAMS, type Shader } from "./shader.js";
 const [MAP_READ, COPY_DST, UNIFORM] = [0x1, 0x8, 0x40];
 const PARAM_BYTES = 4 * MAX_PARAMS;
 /** Runs in one submission: few enough for the device to begin while the next ones are recorded. */
-const MAX_RUNS = 128;
+const MAX_RUNS = 48;
 /** Bind groups of one shader that are kept for the next step, which mostly has the same ones. */
 const MAX_BIND_GROUPS = 4096;
 /** Staging buffers for downloads that are kept. */
@@ -27,7 +27,6 @@ export class CommandQueue {
   readonly #paramFloats = new Float32Array(this.#paramValues);
   readonly #paramBuffer: GPUBuffer;
   readonly #prepared = new Map<string, PreparedShader>();
-  readonly #dynamicOffset = new Uint32Array(1);
   readonly #staging: GPUBuffer[] = [];
   #encoder: GPUCommandEncoder | undefined;
   #pass: GPUComputePassEncoder | undefined;
@@ -90,8 +89,7 @@ export class CommandQueue {
     const pass = this.#passFor(shader, params);
     if (this.#passShader !== shader) pass.setPipeline(prepared.pipeline);
     this.#passShader = shader;
-    this.#dynamicOffset[0] = slot * 4;
-    pass.setBindGroup(0, groups.group, this.#dynamicOffset, 0, 1);
+    pass.setBindGroup(0, groups.group, [slot * 4]);
     pass.dispatchWorkgroups(x, y, z);
   }
 

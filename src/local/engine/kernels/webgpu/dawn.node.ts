@@ -81,7 +81,7 @@ export async function inspectMachineGpu(): Promise<GpuInfo & { memoryBytes: numb
   const gpu = await machineGpu("fast");
   const adapter = (await findAdapter(gpu)) ?? noCard();
   const info = describeAdapter(adapter);
-  return { ...info, memoryBytes: await budgetOf(gpu, info, totalmem(), []) };
+  return { ...info, memoryBytes: await budgetOf(gpu, info, { machineBytes: totalmem() }, []) };
 }
 
 async function machineGpu(precision: GpuPrecision, toggles?: DawnToggles): Promise<GPU> {

@@ -1,5 +1,5 @@
 import type { GpuPrecision } from "../kernels.js";
-import { budgetOf } from "./gpu-memory.js";
+import { type BudgetOptions, budgetOf } from "./gpu-memory.js";
 
 /** What a graphics card says of itself. */
 export interface GpuInfo {
@@ -33,12 +33,10 @@ export interface GpuDevice extends Pick<GpuInfo, "isSoftware" | "subgroupSize"> 
 }
 
 /** How a graphics card is opened. */
-export interface GpuDeviceOptions {
+export interface GpuDeviceOptions extends BudgetOptions {
   precision?: GpuPrecision;
   /** Bytes that may be used. Default: most of what the card has, as far as that can be known. */
   memoryBytes?: number;
-  /** The memory of the machine, which cards without their own share; unknown in a browser. */
-  machineBytes?: number;
 }
 
 const TENSOR_CORES = "chromium-experimental-subgroup-matrix";
@@ -123,7 +121,7 @@ export async function openGpuDevice(
     },
   });
   const keepAlive: unknown[] = [gpu, adapter];
-  const memoryBytes = options.memoryBytes ?? (await budgetOf(gpu, info, options.machineBytes, keepAlive));
+  const memoryBytes = options.memoryBytes ?? (await budgetOf(gpu, info, options, keepAlive));
   const device = await answered(wanted);
   const { isSoftware, subgroupSize } = info;
   return { device, info, isSoftware, subgroupSize, memoryBytes, precision, keepAlive };

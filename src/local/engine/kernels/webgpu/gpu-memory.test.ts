@@ -41,20 +41,35 @@ describe("the memory of a card", () => {
     [3.9 * GIBIBYTE, 2 ** 30],
   ])("of its own is found by taking it, and given back: %d bytes in pieces of %d", async (free, piece) => {
     const card = cardWith(free, piece);
-    const bytes = await budgetOf(card.gpu, { vendor: "nvidia", isSoftware: false }, 16 * GIBIBYTE, []);
+    const bytes = await budgetOf(
+      card.gpu,
+      { vendor: "nvidia", isSoftware: false },
+      { machineBytes: 16 * GIBIBYTE },
+      [],
+    );
     expect(bytes).toBeLessThanOrEqual(0.9 * free);
     expect(bytes).toBeGreaterThan(0.9 * (free - 2 ** 27));
     expect(card.taken()).toBe(0);
   });
 
+  it("is taken only as far as the models may need it", async () => {
+    const card = cardWith(139 * GIBIBYTE, 2 ** 40);
+    const options = { machineBytes: 16 * GIBIBYTE, modelBytes: GIBIBYTE };
+    const bytes = await budgetOf(card.gpu, { vendor: "nvidia", isSoftware: false }, options, []);
+    expect(bytes).toBeGreaterThanOrEqual(0.9 * 50 * GIBIBYTE);
+    expect(card.highest()).toBeLessThan(55 * GIBIBYTE);
+  });
+
   it("that it shares with programs is half of the machine's, and nothing is taken to find out", async () => {
     const card = cardWith(100 * GIBIBYTE, 2 ** 40);
-    const machine = 16 * GIBIBYTE;
-    expect(await budgetOf(card.gpu, { vendor: "apple", isSoftware: false }, machine, [])).toBe(8 * GIBIBYTE);
-    expect(await budgetOf(card.gpu, { vendor: "google", isSoftware: true }, machine, [])).toBe(8 * GIBIBYTE);
-    expect(await budgetOf(card.gpu, { vendor: "nvidia", isSoftware: false }, undefined, [])).toBe(
-      2 * GIBIBYTE,
+    const machineBytes = 16 * GIBIBYTE;
+    expect(await budgetOf(card.gpu, { vendor: "apple", isSoftware: false }, { machineBytes }, [])).toBe(
+      8 * GIBIBYTE,
     );
+    expect(await budgetOf(card.gpu, { vendor: "google", isSoftware: true }, { machineBytes }, [])).toBe(
+      8 * GIBIBYTE,
+    );
+    expect(await budgetOf(card.gpu, { vendor: "nvidia", isSoftware: false }, {}, [])).toBe(2 * GIBIBYTE);
     expect(card.highest()).toBe(0);
   });
 });

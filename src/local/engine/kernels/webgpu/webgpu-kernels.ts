@@ -98,7 +98,7 @@ class WebGpuKernels implements Kernels, GpuContext {
       trainingTokens: 8192,
       sharedTrainingTokens: 2048,
       // Of what models and adapters leave; the rest is for keys and values.
-      trainingBytes: Math.floor((this.gpu.memoryBytes - this.#memory.allocatedBytes) / 2),
+      trainingBytes: Math.floor((5 / 8) * (this.gpu.memoryBytes - this.#memory.allocatedBytes)),
       headLogits: Math.floor(Math.min(1 << 27, this.gpu.device.limits.maxStorageBufferBindingSize / 8)),
       samples: 256,
       promptRows: 2048,
