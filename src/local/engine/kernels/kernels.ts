@@ -457,16 +457,16 @@ export const from = <T extends F32 | I32>(buffer: T, start: number): T =>
 const PART_ALIGNMENT = 64;
 
 /** Where parts of these lengths begin in one buffer, and how long it is. */
-export function partsOf<Name extends string>(
-  lengths: Record<Name, number>,
-): { starts: Record<Name, number>; length: number } {
-  const starts = { ...lengths };
+export function partsOf<Lengths extends readonly number[]>(
+  lengths: readonly [...Lengths],
+): { starts: { [Part in keyof Lengths]: number }; length: number } {
   let length = 0;
-  for (const name of Object.keys(lengths) as Name[]) {
-    starts[name] = length;
-    length += Math.ceil(lengths[name] / PART_ALIGNMENT) * PART_ALIGNMENT;
-  }
-  return { starts, length };
+  const starts = lengths.map((each) => {
+    const start = length;
+    length += Math.ceil(each / PART_ALIGNMENT) * PART_ALIGNMENT;
+    return start;
+  });
+  return { starts: starts as { [Part in keyof Lengths]: number }, length };
 }
 
 /** The same memory as whole numbers. */

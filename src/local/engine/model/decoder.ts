@@ -232,28 +232,31 @@ export function reusedActivations(
   const { hiddenSize, heads, intermediateSize, qkNorm } = config;
   const width = attentionWidths(config);
   const take = (columns: number) => kernels.scratch(rows * columns);
-  const [normed, rstd, qkv] = [take(hiddenSize), take(heads), take(width.qkv)];
-  const activations: Omit<LayerActivations, "input" | "middle" | "output"> = {
-    inputRstd: rstd,
-    normedInput: normed,
-    qkv,
-    projected: splitQkv(qkv, config),
-    query: { data: take(width.query), stride: width.query },
-    key: { data: take(width.key), stride: width.key },
-    queryRstd: qkNorm ? rstd : undefined,
-    keyRstd: qkNorm ? rstd : undefined,
-    attended: take(width.query),
-    logSumExp: rstd,
-    middleRstd: rstd,
-    normedMiddle: normed,
-    gateUp: take(2 * intermediateSize),
-    activated: take(intermediateSize),
-    lowRank: mapLinears(() => undefined),
-  };
-  let ofAll: LayerActivations | undefined;
-  return (_, input) => {
-    ofAll ??= { ...activations, input, middle: input, output: input };
-    return ofAll;
+  let activations: LayerActivations | undefined;
+  return (_, residual) => {
+    if (activations) return activations;
+    const [normed, rstd, qkv] = [take(hiddenSize), take(heads), take(width.qkv)];
+    activations = {
+      input: residual,
+      inputRstd: rstd,
+      normedInput: normed,
+      qkv,
+      projected: splitQkv(qkv, config),
+      query: { data: take(width.query), stride: width.query },
+      key: { data: take(width.key), stride: width.key },
+      queryRstd: qkNorm ? rstd : undefined,
+      keyRstd: qkNorm ? rstd : undefined,
+      attended: take(width.query),
+      logSumExp: rstd,
+      middle: residual,
+      middleRstd: rstd,
+      normedMiddle: normed,
+      gateUp: take(2 * intermediateSize),
+      activated: take(intermediateSize),
+      output: residual,
+      lowRank: mapLinears(() => undefined),
+    };
+    return activations;
   };
 }
 

@@ -158,8 +158,10 @@ export class BatchSampler {
         logits,
         sequences.flatMap(({ questions }) => questions),
       );
+      let answered = 0;
       for (const { request, rows, consume } of planned) {
-        const own = answers.splice(0, rows.questions.length);
+        const own = answers.slice(answered, answered + rows.questions.length);
+        answered += own.length;
         if (own.every(({ logSumExp }) => Number.isFinite(logSumExp))) consume(own);
         else if (!request.settled) {
           const what =

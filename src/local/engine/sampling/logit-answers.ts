@@ -36,7 +36,7 @@ export function targetTable(questions: readonly LogitQuestion[]): {
   targets: Int32Array;
   targetsPerRow: number;
 } {
-  const targetsPerRow = Math.max(1, ...questions.map(({ targets }) => targets.length));
+  const targetsPerRow = questions.reduce((most, { targets }) => Math.max(most, targets.length), 1);
   const targets = new Int32Array(questions.length * targetsPerRow);
   questions.forEach((question, row) => {
     targets.set(question.targets, row * targetsPerRow);
@@ -52,23 +52,32 @@ export async function answerQuestions(
 ): Promise<LogitAnswer[]> {
   if (questions.length === 0) return [];
   const { logits, vocabSize, targets, targetsPerRow } = rows;
-  const draws = questions.flatMap((question, row) => question.draws.map((draw) => ({ ...draw, row })));
-  const columns = questions.map(({ topTokens }) => Math.min(topTokens, vocabSize));
-  const cells = columns.reduce((sum, each) => sum + each, 0);
-  const wantedRows = [...questions.keys()].filter((row) => questions[row]!.wantsLogits);
-  const report = new Report(kernels, {
-    logSumExp: questions.length,
-    targetLogprobs: targets.length,
-    drawn: draws.length,
-    drawnLogprobs: draws.length,
-    top: cells,
-    topLogprobs: cells,
-    logits: wantedRows.length * vocabSize,
+  const draws: Draw[] = [];
+  const columns: number[] = [];
+  const wantedRows: number[] = [];
+  questions.forEach((question, row) => {
+    for (const { temperature, topK, topP, random } of question.draws) {
+      draws.push({ row, temperature, topK, topP, random });
+    }
+    columns.push(Math.min(question.topTokens, vocabSize));
+    if (question.wantsLogits) wantedRows.push(row);
   });
+  const cells = columns.reduce((sum, each) => sum + each, 0);
+  const { starts, length } = partsOf([
+    questions.length,
+    targets.length,
+    draws.length,
+    draws.length,
+    cells,
+    cells,
+    wantedRows.length * vocabSize,
+  ]);
+  const [sumsAt, targetsAt, drawnAt, drawnLogprobsAt, topAt, topLogprobsAt, copiesAt] = starts;
+  const report = kernels.scratch(length);
 
-  const logSumExp = report.part("logSumExp");
+  const logSumExp = slice(report, sumsAt, questions.length);
   kernels.logSoftmaxGather({
-    logprobs: report.part("targetLogprobs"),
+    logprobs: slice(report, targetsAt, targets.length),
     logSumExp,
     logits,
     targets,
@@ -77,16 +86,16 @@ export async function answerQuestions(
     targetsPerRow,
   });
   if (draws.length > 0) {
-    const [tokens, logprobs] = [asInts(report.part("drawn")), report.part("drawnLogprobs")];
+    const tokens = asInts(slice(report, drawnAt, draws.length));
+    const logprobs = slice(report, drawnLogprobsAt, draws.length);
     kernels.chooseTokens({ tokens, logprobs, logits, logSumExp, vocabSize, draws });
   }
   let cell = 0;
   for (const { start, count, value } of runsOf(columns)) {
-    const part = (of: F32) => slice(of, cell, count * value);
     if (value > 0) {
       kernels.topTokens({
-        tokens: asInts(part(report.part("top"))),
-        logprobs: part(report.part("topLogprobs")),
+        tokens: asInts(slice(report, topAt + cell, count * value)),
+        logprobs: slice(report, topLogprobsAt + cell, count * value),
         logits: slice(logits, start * vocabSize, count * vocabSize),
         logSumExp: slice(logSumExp, start, count),
         rows: count,
@@ -97,18 +106,15 @@ export async function answerQuestions(
     cell += count * value;
   }
   wantedRows.forEach((row, index) => {
-    const copy = slice(report.part("logits"), index * vocabSize, vocabSize);
+    const copy = slice(report, copiesAt + index * vocabSize, vocabSize);
     kernels.copy(copy, slice(logits, row * vocabSize, vocabSize));
   });
 
-  const read = await report.download();
-  const [drawn, drawnLogprobs] = [read.ints("drawn"), read.floats("drawnLogprobs")];
-  const [sums, targetLogprobs] = [read.floats("logSumExp"), read.floats("targetLogprobs")];
-  const [top, topLogprobs] = [read.ints("top"), read.floats("topLogprobs")];
-  const copies = read.floats("logits");
+  const floats = await kernels.download(report);
+  const ints = new Int32Array(floats.buffer);
   const next = { draw: 0, cell: 0, copy: 0 };
-  const part = <T extends Int32Array | Float32Array>(values: T, start: number, length: number) =>
-    values.subarray(start, start + length) as T;
+  const floatsAt = (start: number, length: number) =>
+    length > 0 ? floats.subarray(start, start + length) : NO_FLOATS;
   return questions.map((question, row) => {
     const { draw, cell, copy } = next;
     const width = columns[row]!;
@@ -116,20 +122,24 @@ export async function answerQuestions(
     next.cell += width;
     next.copy += question.wantsLogits ? vocabSize : 0;
     return {
-      logSumExp: sums[row]!,
+      logSumExp: floats[sumsAt + row]!,
       draws: question.draws.map((_, index) => ({
-        token: drawn[draw + index]!,
-        logprob: drawnLogprobs[draw + index]!,
+        token: ints[drawnAt + draw + index]!,
+        logprob: floats[drawnLogprobsAt + draw + index]!,
       })),
-      targetLogprobs: part(targetLogprobs, row * targetsPerRow, question.targets.length),
-      top:
-        width > 0 ? { tokens: part(top, cell, width), logprobs: part(topLogprobs, cell, width) } : NO_TOKENS,
-      logits: question.wantsLogits ? part(copies, copy, vocabSize) : undefined,
+      targetLogprobs: floatsAt(targetsAt + row * targetsPerRow, question.targets.length),
+      top: {
+        tokens: width > 0 ? ints.subarray(topAt + cell, topAt + cell + width) : NO_INTS,
+        logprobs: floatsAt(topLogprobsAt + cell, width),
+      },
+      logits: question.wantsLogits ? floatsAt(copiesAt + copy, vocabSize) : undefined,
     };
   });
 }
 
-const NO_TOKENS = { tokens: new Int32Array(0), logprobs: new Float32Array(0) };
+/** A view of nothing costs as much as any other, and most questions ask for little. */
+const NO_FLOATS = new Float32Array(0);
+const NO_INTS = new Int32Array(0);
 
 /** Neighbours that are equal. */
 function runsOf(values: readonly number[]): { start: number; count: number; value: number }[] {
@@ -140,34 +150,4 @@ function runsOf(values: readonly number[]): { start: number; count: number; valu
     else runs.push({ start: index, count: 1, value });
   });
   return runs;
-}
-
-/** Results that one download brings. */
-class Report<Part extends string> {
-  readonly #kernels: Kernels;
-  readonly #starts: Record<Part, number>;
-  readonly #lengths: Record<Part, number>;
-  readonly #buffer: F32;
-
-  constructor(kernels: Kernels, lengths: Record<Part, number>) {
-    const { starts, length } = partsOf(lengths);
-    this.#kernels = kernels;
-    this.#starts = starts;
-    this.#lengths = lengths;
-    this.#buffer = kernels.scratch(length);
-  }
-
-  part(name: Part): F32 {
-    return slice(this.#buffer, this.#starts[name], this.#lengths[name]);
-  }
-
-  async download() {
-    const floats = await this.#kernels.download(this.#buffer);
-    const ints = new Int32Array(floats.buffer);
-    const bounds = (name: Part) => [this.#starts[name], this.#starts[name] + this.#lengths[name]] as const;
-    return {
-      floats: (name: Part) => floats.subarray(...bounds(name)),
-      ints: (name: Part) => ints.subarray(...bounds(name)),
-    };
-  }
 }

@@ -39,16 +39,25 @@ export function pagedForward(
 ): LogitRows {
   const { config, weights } = model;
   const rows = sequences.reduce((sum, sequence) => sum + sequence.count, 0);
-  const { pagesPerRow, maxLength, spans, ...layout } = layOut(sequences, rows);
-  const { targets, targetsPerRow } = targetTable(sequences.flatMap(({ questions }) => questions));
-  const tables = uploadTables(kernels, { ...layout, targets });
-  const { slots, pageTables, lengths, logitRows } = tables;
+  const layout = layOut(sequences, rows);
+  const { pagesPerRow, maxLength, spans } = layout;
+  const asked = targetTable(sequences.flatMap(({ questions }) => questions));
+  const [tokens, positions, zeros, slots, lengths, pageTables, logitRows, targets] = uploadTables(kernels, [
+    layout.tokens,
+    layout.positions,
+    layout.zeros,
+    layout.slots,
+    layout.lengths,
+    layout.pageTables,
+    layout.logitRows,
+    asked.targets,
+  ]);
   const shape = attentionShape(config);
   const { output } = decoderForward(kernels, model, {
     rows,
-    tokens: tables.tokens,
-    positions: tables.positions,
-    zeros: tables.zeros,
+    tokens,
+    positions,
+    zeros,
     maxLength,
     adapters: adapterSpans(sequences, (sequence) => sequence.count),
     attend: (layer, { attended, query, projected }, rotation) => {
@@ -85,22 +94,23 @@ export function pagedForward(
       ),
     });
   }
-  return { logits, vocabSize: config.vocabSize, targets: tables.targets, targetsPerRow };
+  return { logits, vocabSize: config.vocabSize, targets, targetsPerRow: asked.targetsPerRow };
 }
 
 /** All tables in one upload: each is a trip to the device. */
-function uploadTables<Name extends string>(
+function uploadTables<Tables extends Int32Array[]>(
   kernels: Kernels,
-  tables: Record<Name, Int32Array>,
-): Record<Name, I32> {
-  const names = Object.keys(tables) as Name[];
-  const lengths = Object.fromEntries(names.map((name) => [name, tables[name].length]));
-  const { starts, length } = partsOf(lengths as Record<Name, number>);
+  tables: [...Tables],
+): { [Table in keyof Tables]: I32 } {
+  const { starts, length } = partsOf(tables.map((table) => table.length));
   const all = new Int32Array(length);
-  for (const name of names) all.set(tables[name], starts[name]);
+  tables.forEach((table, index) => {
+    all.set(table, starts[index]);
+  });
   const buffer = scratchInts(kernels, all);
-  const parts = names.map((name) => [name, slice(buffer, starts[name], tables[name].length)]);
-  return Object.fromEntries(parts) as Record<Name, I32>;
+  return tables.map((table, index) => slice(buffer, starts[index]!, table.length)) as {
+    [Table in keyof Tables]: I32;
+  };
 }
 
 function layOut(sequences: SequenceRows[], rows: number) {
