@@ -129,11 +129,16 @@ export function decoderLayout(config: ModelConfig): DecoderLayout {
     const layer = (from: MatrixBlock) => {
       return { weight: matrix(from), inputs: from.inputs, outputs: from.outputs };
     };
+    // Matrices first: where sizes allow, they begin with a page of memory, and so do the panels that products read.
     const table = matrix(embedding);
+    const linears = matrices.map((ofLayer) => mapLinears((name) => layer(ofLayer[name])));
+    // In a flat buffer the embedding has a row for each token; frozen it is as any other matrix.
+    const transposed = table.kind === "f32";
+    const output = head ? layer(head) : { weight: table, inputs: hiddenSize, outputs: vocabSize, transposed };
     return {
       embedding: table,
       layers: vectors.map((ofLayer, index) => ({
-        ...mapLinears((name) => layer(matrices[index]![name])),
+        ...linears[index]!,
         inputNorm: vector(ofLayer.inputNorm),
         postNorm: vector(ofLayer.postNorm),
         queryNorm: optional(ofLayer.queryNorm),
@@ -142,10 +147,7 @@ export function decoderLayout(config: ModelConfig): DecoderLayout {
         outputBias: optional(ofLayer.outputBias),
       })),
       finalNorm: vector(finalNorm),
-      // In a flat buffer the embedding has a row for each token; frozen it is as any other matrix.
-      head: head
-        ? layer(head)
-        : { weight: table, inputs: hiddenSize, outputs: vocabSize, transposed: table.kind === "f32" },
+      head: output,
     };
   };
   return {
