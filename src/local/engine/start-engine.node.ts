@@ -21,7 +21,6 @@ import { EngineCore } from "./engine-core.js";
 import { folderModel } from "./folder-model.node.js";
 import { createWasmKernels } from "./kernels/wasm-kernels.node.js";
 import { isGpuInstalled, NOT_INSTALLED, openMachineGpu } from "./kernels/webgpu/dawn.node.js";
-import { createWebGpuKernels } from "./kernels/webgpu/webgpu-kernels.js";
 import { LastingEngine } from "./lasting-engine.js";
 import { checkModel, countParameters } from "./model/base-model.js";
 import { openModelFolder } from "./model/model-folder.node.js";
@@ -64,7 +63,7 @@ export async function createEngineCore(
   );
   if (!gpu) for (const { name, config } of configs) checkForCpu(config, name, note);
   const kernels = gpu
-    ? createWebGpuKernels(gpu)
+    ? (await import("./kernels/webgpu/webgpu-kernels.js")).createWebGpuKernels(gpu)
     : createWasmKernels({
         ...(threads === undefined ? {} : { threads }),
         ...(relaxedSimd === undefined ? {} : { relaxedSimd }),
