@@ -312,6 +312,28 @@ describe("training", () => {
     await kernels.close();
   });
 
+  it("has its gradients before it takes the memory of its steps, which it makes sure of before each of them", async () => {
+    const kernels = createWasmKernels({ threads: 1 });
+    const adapter = Adapter.create(kernels, await loadFixture(kernels, "qwen3"), lora);
+    const calls: string[] = [];
+    for (const name of ["alloc", "reserveScratch"] as const) {
+      const call = kernels[name].bind(kernels) as (...args: unknown[]) => never;
+      kernels[name] = (...args: unknown[]) => {
+        calls.push(name);
+        return call(...args);
+      };
+    }
+    const pass = trainingPass(kernels, adapter, crossEntropy("a", trainingData(3, 2)), () => 1);
+    while (!(await pass.next()).done) calls.push("others");
+    expect(calls[0]).toBe("alloc");
+    expect(calls.slice(calls.lastIndexOf("alloc") + 1)).toEqual([
+      "reserveScratch",
+      ...["others", "reserveScratch"],
+      ...["others", "reserveScratch"],
+    ]);
+    await kernels.close();
+  });
+
   it("leaves weights without a gradient alone when eps is 0", async () => {
     const engine = await start();
     await engine.createAdapter("a", "qwen3", lora);

@@ -355,8 +355,11 @@ export interface Kernels {
   scratch(length: number): F32;
   scratchInts(length: number): I32;
   release(mark: number): void;
-  /** Rejects with a RangeError where so much scratch cannot be had; otherwise it can, from now on. Only while none is taken. */
-  reserveScratch(length: number): Promise<void>;
+  /**
+   * Rejects with a RangeError where so much scratch cannot be had, in pieces of at most `largest`; otherwise it can, until
+   * something is allocated. Only while none is taken.
+   */
+  reserveScratch(length: number, largest?: number): Promise<void>;
   /** Bytes in use by `alloc`/`allocInts` (scratch not counted). */
   readonly allocatedBytes: number;
   /** Bytes taken from the machine, in use or not; where they are WebAssembly's, they stay taken until `close`. */

@@ -23,14 +23,20 @@ export async function* trainingPass(
   call: ForwardBackwardCall,
   stepTokens: () => number = () => kernels.sizes.trainingTokens,
 ): AsyncGenerator<void, ForwardBackwardResult> {
-  const { maxTokens, recompute } = await reserveStep(kernels, adapter, call);
+  // What is allocated later would be taken from what is reserved.
+  const gradients = call.forwardOnly ? undefined : { lora: adapter.gradients };
+  const { maxTokens, recompute, reserve } = await reserveStep(kernels, adapter, call);
   const { model, weights: lora } = adapter;
   const { lossFn } = call;
   const logprobs: Float32Array[] = [];
   const sums: LossSums = { loss: 0, clippedTokens: 0 };
   let isFirst = true;
   for (const data of trainingSteps(call.data, () => Math.min(maxTokens, stepTokens()))) {
-    if (!isFirst) yield;
+    if (!isFirst) {
+      yield;
+      // Others may have needed the memory in between.
+      await reserve();
+    }
     isFirst = false;
     const stepLogprobs = await forwardBackwardStep(kernels, {
       model,
@@ -41,7 +47,7 @@ export async function* trainingPass(
       loss: lossFn,
       inputs: gatherLossInputs(data, call.lossFnConfig),
       sums,
-      gradients: call.forwardOnly ? undefined : { lora: adapter.gradients },
+      gradients,
       recompute,
     });
     let at = 0;
@@ -61,6 +67,8 @@ interface StepPlan {
   /** Tokens that may share a step; a longer sequence has one to itself. */
   maxTokens: number;
   recompute: boolean;
+  /** Takes the memory of the largest step, where it is not taken already. */
+  reserve(): Promise<void>;
 }
 
 /**
@@ -70,7 +78,7 @@ interface StepPlan {
 async function reserveStep(kernels: Kernels, adapter: Adapter, call: ForwardBackwardCall): Promise<StepPlan> {
   const { maxBufferBytes = Number.POSITIVE_INFINITY, sizes } = kernels;
   const { trainingTokens, trainingBytes } = sizes;
-  if (call.data.length === 0) return { maxTokens: trainingTokens, recompute: false };
+  if (call.data.length === 0) return { maxTokens: trainingTokens, recompute: false, reserve: async () => {} };
   const lengths = call.data.map((datum) => datum.tokens.length);
   const longest = lengths.indexOf(Math.max(...lengths));
   const total = lengths.reduce((sum, length) => sum + length, 0);
@@ -92,8 +100,9 @@ async function reserveStep(kernels: Kernels, adapter: Adapter, call: ForwardBack
             `${scratch.largestBytes} bytes in one piece, where there are at most ${maxBufferBytes}`,
           );
         }
-        await kernels.reserveScratch(scratch.bytes / 4);
-        return { maxTokens: Math.min(maxTokens, stepRows), recompute };
+        const reserve = () => kernels.reserveScratch(scratch.bytes / 4, scratch.largestBytes / 4);
+        await reserve();
+        return { maxTokens: Math.min(maxTokens, stepRows), recompute, reserve };
       } catch (error) {
         if (!(error instanceof RangeError)) throw error;
         failure = error;

@@ -31,6 +31,8 @@ export class DeviceMemory {
   #scratchBytes = 0;
   readonly #scratch: (Block & { start: number })[] = [];
   #top = 0;
+  /** What can be taken of several blocks together. */
+  #reservedBytes = 0;
 
   constructor(device: GPUDevice, budgetBytes: number, flush: () => void) {
     this.#device = device;
@@ -100,16 +102,21 @@ export class DeviceMemory {
 
   /** So much can be taken without growing. */
   has(byteLength: number): boolean {
-    return this.#scratch.some((block) => block.bytes >= byteLength);
+    return byteLength <= this.#reservedBytes || this.#scratch.some((block) => block.bytes >= byteLength);
   }
 
-  /** Makes room for so much, or throws; only while nothing is taken and the device has done what was asked of it. */
-  reserve(byteLength: number): void {
+  /**
+   * Makes room for so much, in pieces of at most `largestBytes`, or throws; only while nothing is taken and the device
+   * has done what was asked of it.
+   */
+  reserve(byteLength: number, largestBytes: number): void {
     const { maxBufferSize } = this.#device.limits;
-    // Where no block is that large, there are several; what does not fit into the end of one is lost there.
-    for (let missing = byteLength; missing > 0; missing -= maxBufferSize) {
+    // Where no block is that large, there are several; a piece that does not fit into the end of one leaves it empty.
+    const used = Math.max(maxBufferSize - largestBytes, maxBufferSize / 2);
+    for (let missing = byteLength; missing > 0; missing -= missing > maxBufferSize ? used : missing) {
       this.#push(Math.min(missing, maxBufferSize));
     }
+    this.#reservedBytes = byteLength;
   }
 
   dropScratch(): void {
@@ -117,6 +124,7 @@ export class DeviceMemory {
     this.#flush();
     for (const block of this.#scratch.splice(0)) block.buffer.destroy();
     this.#scratchBytes = 0;
+    this.#reservedBytes = 0;
   }
 
   #push(byteLength: number) {

@@ -145,9 +145,10 @@ class WebGpuKernels implements Kernels, GpuContext {
     this.#memory.release(mark);
   }
 
-  async reserveScratch(length: number): Promise<void> {
+  async reserveScratch(length: number, largest = length): Promise<void> {
     // What operations take for themselves was not counted.
-    const bytes = 4 * length + Math.min(WORKSPACE_BYTES, this.gpu.memoryBytes / 16);
+    const workspaceBytes = Math.min(WORKSPACE_BYTES, this.gpu.memoryBytes / 16);
+    const bytes = 4 * length + workspaceBytes;
     if (this.#memory.has(bytes)) return;
     this.#memory.dropScratch();
     // Memory comes back when the device is done with it.
@@ -156,7 +157,7 @@ class WebGpuKernels implements Kernels, GpuContext {
     device.pushErrorScope("out-of-memory");
     let refused: unknown;
     try {
-      this.#memory.reserve(bytes);
+      this.#memory.reserve(bytes, Math.max(4 * largest, workspaceBytes));
     } catch (error) {
       refused = error;
     }
