@@ -120,9 +120,10 @@ export async function openGpuDevice(
       maxStorageBuffersPerShaderStage: limits.maxStorageBuffersPerShaderStage,
     },
   });
+  // Before anything else is waited for, where nobody would hear that it was refused.
+  const device = await answered(wanted);
   const keepAlive: unknown[] = [gpu, adapter];
   const memoryBytes = options.memoryBytes ?? (await budgetOf(gpu, info, options, keepAlive));
-  const device = await answered(wanted);
   const { isSoftware, subgroupSize } = info;
   return { device, info, isSoftware, subgroupSize, memoryBytes, precision, keepAlive };
 }
