@@ -140,7 +140,7 @@ export class DeviceMemory {
     checkSize(bytes, this.#device.limits.maxBufferSize);
     if (bytes > this.freeBytes) {
       throw new RangeError(
-        `the GPU has ${mebibytes(Math.max(0, this.freeBytes))} of ${mebibytes(this.#budgetBytes)} MiB left, not ${mebibytes(bytes)}`,
+        `the GPU has ${Math.floor(Math.max(0, this.freeBytes) / 2 ** 20)} of ${mebibytes(this.#budgetBytes)} MiB left, not ${mebibytes(bytes)}`,
       );
     }
     const buffer = this.#device.createBuffer({ size: bytes, usage: STORAGE | COPY_SRC | COPY_DST });

@@ -58,6 +58,8 @@ export interface GpuContext {
 
 /** What one operation holds: parts of sums, or the side of a product in float16, of which the head's gradient is the largest. */
 const WORKSPACE_BYTES = 384 << 20;
+/** Of each value of a side in float16, which long sequences make larger than that; rows are rounded up. */
+const FLOAT16_BYTES = 2.25;
 
 /** Kernels in WGSL on a graphics card. */
 export function createWebGpuKernels(gpu: GpuDevice): Kernels {
@@ -147,7 +149,10 @@ class WebGpuKernels implements Kernels, GpuContext {
 
   async reserveScratch(length: number, largest = length): Promise<void> {
     // What operations take for themselves was not counted.
-    const workspaceBytes = Math.min(WORKSPACE_BYTES, this.gpu.memoryBytes / 16);
+    const workspaceBytes = Math.max(
+      Math.min(WORKSPACE_BYTES, this.gpu.memoryBytes / 16),
+      this.gpu.precision === "fast" ? FLOAT16_BYTES * largest : 0,
+    );
     const bytes = 4 * length + workspaceBytes;
     if (this.#memory.has(bytes)) return;
     this.#memory.dropScratch();
