@@ -153,11 +153,7 @@ export class BatchSampler {
     try {
       const sequences = planned.map((plan) => plan.rows);
       const logits = pagedForward(kernels, this.#model, this.#pool, sequences);
-      const answers = await answerQuestions(
-        kernels,
-        logits,
-        sequences.flatMap(({ questions }) => questions),
-      );
+      const answers = await answerQuestions(kernels, logits);
       let answered = 0;
       for (const { request, rows, consume } of planned) {
         const own = answers.slice(answered, answered + rows.questions.length);

@@ -23,8 +23,9 @@ export interface LogitAnswer {
   logits: Float32Array | undefined;
 }
 
-/** Rows of logits on the scratch stack, and the targets of their questions: [rows, targetsPerRow]. */
+/** Rows of logits on the scratch stack, what is asked of each, and the targets of these questions: [rows, targetsPerRow]. */
 export interface LogitRows {
+  questions: readonly LogitQuestion[];
   logits: F32;
   vocabSize: number;
   targets: I32;
@@ -45,13 +46,9 @@ export function targetTable(questions: readonly LogitQuestion[]): {
 }
 
 /** One answer for each row, in order; all of them come in a single download. */
-export async function answerQuestions(
-  kernels: Kernels,
-  rows: LogitRows,
-  questions: readonly LogitQuestion[],
-): Promise<LogitAnswer[]> {
+export async function answerQuestions(kernels: Kernels, rows: LogitRows): Promise<LogitAnswer[]> {
+  const { questions, logits, vocabSize, targets, targetsPerRow } = rows;
   if (questions.length === 0) return [];
-  const { logits, vocabSize, targets, targetsPerRow } = rows;
   const draws: Draw[] = [];
   const columns: number[] = [];
   const wantedRows: number[] = [];

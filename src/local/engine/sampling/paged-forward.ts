@@ -40,8 +40,8 @@ export function pagedForward(
   const { config, weights } = model;
   const rows = sequences.reduce((sum, sequence) => sum + sequence.count, 0);
   const layout = layOut(sequences, rows);
-  const { pagesPerRow, maxLength, spans } = layout;
-  const asked = targetTable(sequences.flatMap(({ questions }) => questions));
+  const { pagesPerRow, maxLength, spans, questions } = layout;
+  const asked = targetTable(questions);
   const [tokens, positions, zeros, slots, lengths, pageTables, logitRows, targets] = uploadTables(kernels, [
     layout.tokens,
     layout.positions,
@@ -94,7 +94,7 @@ export function pagedForward(
       ),
     });
   }
-  return { logits, vocabSize: config.vocabSize, targets, targetsPerRow: asked.targetsPerRow };
+  return { questions, logits, vocabSize: config.vocabSize, targets, targetsPerRow: asked.targetsPerRow };
 }
 
 /** All tables in one upload: each is a trip to the device. */
@@ -122,10 +122,11 @@ function layOut(sequences: SequenceRows[], rows: number) {
   const lengths = new Int32Array(rows);
   const pageTables = new Int32Array(rows * pagesPerRow);
   const logitRows: number[] = [];
+  const questions: LogitQuestion[] = [];
   const spans: RowSpan[] = [];
   let row = 0;
   let maxLength = 0;
-  for (const { pages, tokens: all, start, count, questions } of sequences) {
+  for (const { pages, tokens: all, start, count, questions: ofSequence } of sequences) {
     if (count > 1) spans.push({ start: row, rows: count });
     for (let position = start; position < start + count; position++, row++) {
       tokens[row] = all[position]!;
@@ -133,8 +134,9 @@ function layOut(sequences: SequenceRows[], rows: number) {
       slots[row] = pages[Math.floor(position / PAGE_SIZE)]! * PAGE_SIZE + (position % PAGE_SIZE);
       lengths[row] = position + 1;
       for (let page = 0; page < pages.length; page++) pageTables[row * pagesPerRow + page] = pages[page]!;
-      if (position >= start + count - questions.length) logitRows.push(row);
+      if (position >= start + count - ofSequence.length) logitRows.push(row);
     }
+    for (const question of ofSequence) questions.push(question);
     maxLength = Math.max(maxLength, start + count);
   }
   return {
@@ -147,6 +149,7 @@ function layOut(sequences: SequenceRows[], rows: number) {
     pageTables,
     maxLength,
     spans,
+    questions,
     logitRows: Int32Array.from(logitRows),
   };
 }
