@@ -39,9 +39,10 @@ class PreparedSteps {
   #kernels;
   #sizes;
   #refusals = 0;
-  /** Since the last loss: forward passes of attention there are blocks that are computed again. */
-  #forward = 0;
   #backward = 0;
+  /** Blocks whose attention was computed between the loss and their own backward pass. */
+  #again = 0;
+  #last = "";
 
   constructor(kernels, sizes) {
     this.#kernels = kernels;
@@ -51,15 +52,17 @@ class PreparedSteps {
     const value = { ...kernels.sizes, trainingTokens, headLogits };
     Object.defineProperty(kernels, "sizes", { configurable: true, value });
     kernels.attention = (operation) => {
-      this.#forward += 1;
+      this.#last = "forward";
       attention.call(kernels, operation);
     };
     kernels.attentionBackward = (operation) => {
       this.#backward += 1;
+      if (this.#last === "forward") this.#again += 1;
+      this.#last = "backward";
       attentionBackward.call(kernels, operation);
     };
     kernels.logitsGradient = (operation) => {
-      this.#forward = this.#backward = 0;
+      this.#last = "loss";
       logitsGradient.call(kernels, operation);
     };
     kernels.reserveScratch = async (length) => {
@@ -75,13 +78,13 @@ class PreparedSteps {
     const [total, longest] = [lengths.reduce((sum, length) => sum + length, 0), Math.max(...lengths)];
     const hasSeveral = Math.min(total, this.#sizes.trainingTokens) > longest;
     this.#refusals = !this.#sizes.isRecomputing ? 0 : hasSeveral ? 2 : 1;
-    this.#backward = 0;
+    this.#backward = this.#again = 0;
   }
 
   /** A fuzz that does not test what it says would be worth nothing. */
   end() {
-    if (this.#backward > 0 && this.#forward > 0 !== this.#sizes.isRecomputing)
-      throw new Error(`${this.#forward} blocks were computed again in ${JSON.stringify(this.#sizes)}`);
+    if (this.#backward > 0 && this.#again > 0 !== this.#sizes.isRecomputing)
+      throw new Error(`${this.#again} blocks were computed again in ${JSON.stringify(this.#sizes)}`);
   }
 
   restore() {

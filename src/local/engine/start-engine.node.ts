@@ -17,12 +17,13 @@ import {
   type OnToken,
   type ReplaceableEngine,
 } from "./engine.js";
-import { EngineCore } from "./engine-core.js";
+import { EngineCore, type EngineModel } from "./engine-core.js";
 import { folderModel } from "./folder-model.node.js";
 import { createWasmKernels } from "./kernels/wasm-kernels.node.js";
 import { isGpuInstalled, NOT_INSTALLED, openMachineGpu } from "./kernels/webgpu/dawn.node.js";
 import { LastingEngine } from "./lasting-engine.js";
 import { checkModel, countParameters } from "./model/base-model.js";
+import type { ModelFiles } from "./model/model-files.js";
 import { openModelFolder } from "./model/model-folder.node.js";
 import { awaitStandstill, newStandstill } from "./standstill.js";
 import {
@@ -74,7 +75,7 @@ export async function createEngineCore(
   return EngineCore.create({
     kernels,
     device: { kind: gpu ? "gpu" : "cpu", name, ...(note !== undefined && { note }) },
-    models: options.models.map(folderModel),
+    models: options.models.map((model) => pausing(folderModel(model), onPause)),
     ...(options.cacheBytes !== undefined && { cacheBytes: options.cacheBytes }),
     freshSeed: () => randomInt(2 ** 48 - 1),
     now: () => performance.now(),
@@ -83,6 +84,21 @@ export async function createEngineCore(
       onPause();
     },
   });
+}
+
+/** A model that calls before each of its tensors is read. */
+function pausing(model: EngineModel, onPause: () => void): EngineModel {
+  return {
+    ...model,
+    open: () => {
+      const files = model.open();
+      const read: ModelFiles["read"] = (name) => {
+        onPause();
+        return files.read(name);
+      };
+      return { ...files, read };
+    },
+  };
 }
 
 function readConfig(folder: string): unknown {
@@ -146,7 +162,8 @@ export function startWorker(options: EngineOptions): Promise<ReplaceableEngine> 
   };
   // A thread that the end of the process meets in a call into Dawn makes a crash of it.
   const atExit = () => {
-    if (pending.size > 0 && device?.kind === "gpu") awaitStandstill(standstill);
+    const mayLoad = device === undefined && options.device !== "cpu" && isGpuInstalled();
+    if (mayLoad || (device?.kind === "gpu" && pending.size > 0)) awaitStandstill(standstill);
   };
   process.once("exit", atExit);
   const call = <T>(method: EngineMethod, ...args: unknown[]): Promise<T> => callWith([], method, args);
