@@ -40,3 +40,13 @@ describe("scratch that is larger than a buffer can be", () => {
     expect(memory.has(bytes)).toBe(false);
   });
 });
+
+describe("scratch that was not reserved", () => {
+  it("grows as far as a buffer can be, and not by more than the budget has", () => {
+    const { memory, created } = smallBuffers(2.5 * MAX_BUFFER_BYTES);
+    for (let taken = 0; taken < 8; taken++) memory.take(MAX_BUFFER_BYTES / 4);
+    expect(created()).toBe(2);
+    memory.take(MAX_BUFFER_BYTES / 2);
+    expect(() => memory.take(256)).toThrow(/the GPU has 0 of 3 MiB left/);
+  });
+});

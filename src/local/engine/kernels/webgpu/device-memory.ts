@@ -94,8 +94,9 @@ export class DeviceMemory {
         return { block, offset: at - block.start };
       }
     }
-    const wanted = Math.max(bytes, MIN_SCRATCH_BYTES, this.#scratchBytes >> 1);
-    const block = this.#push(Math.max(bytes, Math.min(wanted, this.freeBytes)));
+    const wanted = Math.max(bytes, MIN_SCRATCH_BYTES, Math.min(MAX_GROWTH_BYTES, this.#scratchBytes / 2));
+    const { maxBufferSize } = this.#device.limits;
+    const block = this.#push(Math.max(bytes, Math.min(wanted, this.freeBytes, maxBufferSize)));
     this.#top = block.start + bytes;
     return { block, offset: 0 };
   }
@@ -149,6 +150,7 @@ export class DeviceMemory {
 }
 
 const MIN_SCRATCH_BYTES = 16 << 20;
+const MAX_GROWTH_BYTES = 256 << 20;
 const aligned = (bytes: number) =>
   Math.max(BINDING_ALIGNMENT, Math.ceil(bytes / BINDING_ALIGNMENT) * BINDING_ALIGNMENT);
 const mebibytes = (bytes: number) => Math.ceil(bytes / 2 ** 20);
