@@ -60,7 +60,10 @@ export function describeAdapter({ info, features, limits }: GPUAdapter): GpuInfo
   const subgroupSize = has("subgroups") && subgroupMinSize === subgroupMaxSize ? subgroupMinSize : undefined;
   const matrixProducts = has(TENSOR_CORES) ? matrixProductsOf(info) : [];
   return {
-    name: nameOf(device || `${vendor} ${architecture}`) || description || "a card without a name",
+    // Deno has numbers where others have names.
+    name:
+      [nameOf(device), description, nameOf(`${vendor} ${architecture}`)].find(isName) ??
+      "a card without a name",
     vendor,
     architecture,
     description,
@@ -74,6 +77,8 @@ export function describeAdapter({ info, features, limits }: GPUAdapter): GpuInfo
     maxBindingBytes: limits.maxStorageBufferBindingSize,
   };
 }
+
+const isName = (text: string) => /[a-z]/i.test(text);
 
 /** Not in the standard yet, and seen on the adapter alone, where unsafe features are allowed. */
 function matrixProductsOf(info: GPUAdapterInfo): string[] {

@@ -199,8 +199,8 @@ fn pair(i: u32, x_start: u32, dout_start: u32, angle: u32, scale: f32) -> Pair {
   let c = cosines[p.cosines_at + angle + i];
   let s = sines[p.sines_at + angle + i];
   return Pair(
-    array(x[x_start + i] * scale, x[x_start + p.pairs + i] * scale),
-    array((da * c + db * s) * weight[p.weight_at + i], (db * c - da * s) * weight[p.weight_at + p.pairs + i]),
+    array<Value, 2>(x[x_start + i] * scale, x[x_start + p.pairs + i] * scale),
+    array<Value, 2>((da * c + db * s) * weight[p.weight_at + i], (db * c - da * s) * weight[p.weight_at + p.pairs + i]),
   );
 }
 
