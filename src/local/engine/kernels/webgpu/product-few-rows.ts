@@ -4,6 +4,7 @@ import {
   type OperandLayout,
   operandElement,
   operandsOf,
+  PRODUCT_PARAMS,
   type Product,
 } from "./product-operands.js";
 import { shaderVariants } from "./shader.js";
@@ -62,15 +63,7 @@ const DOT_SHADER = shaderVariants((settings: DotShader) => {
       a: operandElement(a),
       b: b.dtype === "f32" ? operandElement(b) : "read vec4<u32>",
     },
-    params: {
-      m: "u32",
-      n: "u32",
-      k: "u32",
-      a_stride: "u32",
-      b_stride: "u32",
-      c_stride: "u32",
-      accumulate: "u32",
-    },
+    params: PRODUCT_PARAMS,
     code: /* wgsl */ `
 ${fourOfA(a)}
 ${eightOfB(b)}
@@ -189,15 +182,7 @@ const COLUMN_SHADER = shaderVariants(({ a, b, rows, lanes, parts, unroll }: Colu
       a: operandElement(a),
       b: a.dtype === b.dtype ? operandElement(b) : `read ${operandElement(b)}`,
     },
-    params: {
-      m: "u32",
-      n: "u32",
-      k: "u32",
-      a_stride: "u32",
-      b_stride: "u32",
-      c_stride: "u32",
-      accumulate: "u32",
-    },
+    params: PRODUCT_PARAMS,
     code: /* wgsl */ `
 ${fourValues("b", b, "p.n")}
 fn a_value(row: u32, k: u32) -> f32 {

@@ -122,3 +122,14 @@ fn write_c(start: u32, row: u32, column: u32, value: vec4f) {
   for (var i = 0u; i < 4u && column + i < p.n; i++) { c[at + i] = value[i]; }
 }`;
 }
+
+/** What every shader of products is told. */
+export const PRODUCT_PARAMS = {
+  m: "u32",
+  n: "u32",
+  k: "u32",
+  a_stride: "u32",
+  b_stride: "u32",
+  c_stride: "u32",
+  accumulate: "u32",
+} as const;

@@ -7,6 +7,7 @@ import {
   type OperandLayout,
   operandElement,
   operandsOf,
+  PRODUCT_PARAMS,
   type Product,
 } from "./product-operands.js";
 import { sumParts, type TileSides } from "./product-parts.js";
@@ -122,13 +123,7 @@ ${range(settings.unroll)
       b: a.dtype === b.dtype ? operandElement(b) : `read ${operandElement(b)}`,
     },
     params: {
-      m: "u32",
-      n: "u32",
-      k: "u32",
-      a_stride: "u32",
-      b_stride: "u32",
-      c_stride: "u32",
-      accumulate: "u32",
+      ...PRODUCT_PARAMS,
       /** Each part of k is summed by itself and written so many elements behind the one before. */
       part_k: "u32",
       part_stride: "u32",
