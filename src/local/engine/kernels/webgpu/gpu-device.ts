@@ -22,7 +22,7 @@ export interface GpuInfo {
 }
 
 /** An opened graphics card; what kernels choose their ways by is at hand. */
-export interface GpuDevice extends Pick<GpuInfo, "isSoftware" | "subgroupSize"> {
+export interface GpuDevice {
   readonly device: GPUDevice;
   readonly info: GpuInfo;
   /** Bytes that may be used. */
@@ -129,8 +129,7 @@ export async function openGpuDevice(
   const device = await answered(wanted);
   const keepAlive: unknown[] = [gpu, adapter];
   const memoryBytes = options.memoryBytes ?? (await budgetOf(gpu, info, options, keepAlive));
-  const { isSoftware, subgroupSize } = info;
-  return { device, info, isSoftware, subgroupSize, memoryBytes, precision, keepAlive };
+  return { device, info, memoryBytes, precision, keepAlive };
 }
 
 function lacking({ hasFloat16, matrixProducts, subgroupSize }: GpuInfo): string {

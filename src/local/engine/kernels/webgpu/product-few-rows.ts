@@ -246,7 +246,7 @@ export function multiplyDots({ queue, gpu }: GpuContext, product: Product, plan:
   const { a, b } = operandsOf(product);
   const rows = shaderRows(product.m);
   const groups = Math.ceil(product.n / (plan.teams * plan.columns));
-  const { subgroupSize = 1 } = gpu;
+  const { subgroupSize = 1 } = gpu.info;
   const settings = {
     ...plan,
     a: a.layout,

@@ -41,7 +41,7 @@ function planDots(m: number, n: number, k: number, gpu: GpuDevice): ProductPlan 
   if (gpu.info.isSoftware) return { kind: "dots", lanes: 32, teams: 4, columns: 1, unroll: 1 };
   const lanes = n >= MANY_COLUMNS || k * Math.min(m, 4) <= 2048 ? 32 : k * Math.min(m, 4) <= 4096 ? 64 : 128;
   // Without subgroups every lane's sums are in workgroup memory, which may be 16 KiB.
-  const manyColumns = m > 4 && !gpu.subgroupSize ? 2 : 4;
+  const manyColumns = m > 4 && !gpu.info.subgroupSize ? 2 : 4;
   const columns = n >= MANY_COLUMNS ? manyColumns : lanes > 64 && m < 4 ? 1 : 2;
   const unroll = Math.max(1, Math.floor(READ_REGISTERS / (4 * columns + 8 * m)));
   return { kind: "dots", lanes, teams: 128 / lanes, columns, unroll };

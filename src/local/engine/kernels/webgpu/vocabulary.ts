@@ -36,6 +36,14 @@ fn is_finite(value: f32) -> bool { return (bitcast<u32>(value) & 0x7fffffffu) < 
 const joinAllCode = (threads: number, team: number) =>
   reduceCode({ name: "join_all", type: "vec2f", threads, team, join: "join(a, b)" });
 
+/** Which logits of which row a workgroup works on: `first` to `end` behind `row_at`. */
+const partCode = (width: Width) => /* wgsl */ `let part = flat(group);
+  if (part >= p.count) { return; }
+  let row = part / p.row_parts;
+  let first = (part - row * p.row_parts) * ${PART_LOGITS / width}u;
+  let end = min(first + ${PART_LOGITS / width}u, p.vocab);
+  let row_at = p.logits_at + row * p.vocab;`;
+
 const SOFTMAX_PARTS = shaderVariants(({ width, threads }: PartVariant) => ({
   name: `softmax-parts ${width} ${threads}`,
   buffers: { parts: "f32", logits: valueType(width) } as const,
@@ -47,12 +55,7 @@ ${joinAllCode(threads, threads)}
 
 @compute @workgroup_size(${threads})
 fn main(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) lane: u32) {
-  let part = flat(group);
-  if (part >= p.count) { return; }
-  let row = part / p.row_parts;
-  let first = (part - row * p.row_parts) * ${PART_LOGITS / width}u;
-  let end = min(first + ${PART_LOGITS / width}u, p.vocab);
-  let row_at = p.logits_at + row * p.vocab;
+  ${partCode(width)}
   var so_far = ${NONE};
   for (var i = first + lane; i < end; i += ${threads}u) {
     let v = logits[row_at + i];
@@ -129,12 +132,7 @@ const LOGITS_GRADIENT = shaderVariants(({ width, threads }: PartVariant) => ({
 ${IS_FINITE}
 @compute @workgroup_size(${threads})
 fn main(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) lane: u32) {
-  let part = flat(group);
-  if (part >= p.count) { return; }
-  let row = part / p.row_parts;
-  let first = (part - row * p.row_parts) * ${PART_LOGITS / width}u;
-  let end = min(first + ${PART_LOGITS / width}u, p.vocab);
-  let row_at = p.logits_at + row * p.vocab;
+  ${partCode(width)}
   let first_target = row * p.row_targets;
   var sum = 0.0;
   for (var j = first_target; j < first_target + p.row_targets; j++) {
