@@ -9,6 +9,7 @@ import { tilesFor } from "../../dist/local/engine/kernels/webgpu/attention-tiles
 import { openGpuDevice } from "../../dist/local/engine/kernels/webgpu/gpu-device.js";
 import { attentionPaged, partsFor } from "../../dist/local/engine/kernels/webgpu/paged-attention.js";
 import { createWebGpuKernels } from "../../dist/local/engine/kernels/webgpu/webgpu-kernels.js";
+import { ShaderTimer } from "./shader-timer.mjs";
 
 const { values } = parseArgs({
   options: {
@@ -53,8 +54,6 @@ const TILES = values.tiles
       { across: 16, down: 8, rows: 8, depth: 8, staged: 16, isAhead: true },
       { across: 16, down: 8, rows: 4, depth: 4, staged: 8, isAhead: true },
     ];
-const [MAP_READ, COPY_SRC, COPY_DST, QUERY_RESOLVE] = [0x1, 0x4, 0x8, 0x200];
-const QUERIES = 256;
 
 // Without it, Dawn rounds timestamps to a tenth of a millisecond.
 const flags = ["disable-dawn-features=timestamp_quantization"];
@@ -64,36 +63,12 @@ const gpu = await openGpuDevice(create(flags), {
 });
 const { device } = gpu;
 const kernels = createWebGpuKernels(gpu);
-const querySet = device.createQuerySet({ type: "timestamp", count: QUERIES });
-const resolved = device.createBuffer({ size: 8 * QUERIES, usage: QUERY_RESOLVE | COPY_SRC });
-const staging = device.createBuffer({ size: 8 * QUERIES, usage: MAP_READ | COPY_DST });
+const timer = new ShaderTimer(kernels);
 
 /** Milliseconds of each shader of one run, of several: a list for each shader. */
 async function time(run) {
-  const names = [];
-  kernels.queue.onRun = ({ name }) => {
-    names.push(name);
-    const at = 2 * (names.length - 1);
-    return { querySet, beginningOfPassWriteIndex: at, endOfPassWriteIndex: at + 1 };
-  };
-  for (let turn = 0; turn < RUNS; turn++) run();
-  kernels.queue.onRun = undefined;
-  await kernels.queue.done();
-  const encoder = device.createCommandEncoder();
-  encoder.resolveQuerySet(querySet, 0, 2 * names.length, resolved, 0);
-  encoder.copyBufferToBuffer(resolved, 0, staging, 0, 8 * QUERIES);
-  device.queue.submit([encoder.finish()]);
-  await staging.mapAsync(MAP_READ);
-  const times = new BigUint64Array(staging.getMappedRange().slice(0));
-  staging.unmap();
-  const perRun = names.length / RUNS;
-  return Array.from({ length: perRun }, (_, shader) => ({
-    shader: names[shader].replace(/-?\{.*/, ""),
-    times: Array.from({ length: RUNS }, (_, turn) => {
-      const at = 2 * (turn * perRun + shader);
-      return Number(times[at + 1] - times[at]) / 1e6;
-    }),
-  }));
+  const shaders = await timer.time(run, RUNS);
+  return shaders.map(({ name, times }) => ({ shader: name.replace(/-?\{.*/, ""), times }));
 }
 
 const median = (times) => times.toSorted((a, b) => a - b)[times.length >> 1];

@@ -3,6 +3,7 @@
 // `--sizes` tells products of different sizes apart.
 import { parseArgs } from "node:util";
 import { medianSeconds, openEngine, sampleBatch, trainingStep } from "./engine.mjs";
+import { ShaderTimer } from "./shader-timer.mjs";
 
 const { values } = parseArgs({
   options: {
@@ -18,74 +19,18 @@ const { values } = parseArgs({
 const { shape, precision } = values;
 const [rows, length] = [Number(values.rows), Number(values.length)];
 
-const QUERIES = 4096;
-const [MAP_READ, COPY_SRC, COPY_DST, QUERY_RESOLVE] = [0x1, 0x4, 0x8, 0x200];
-
-/** Two timestamps around every run of a shader; each run is then a pass of its own, which costs little. */
-class ShaderTimer {
-  #device;
-  #queue;
-  #sets = [];
-  #names = [];
-
-  constructor({ device }, { queue }) {
-    this.#device = device;
-    this.#queue = queue;
+/** By shader, the longest first. */
+async function resultsOf(timer) {
+  const shaders = new Map();
+  for (const { name, params, ms } of await timer.runs()) {
+    const { m, n, k } = params;
+    const shown = values.sizes && m !== undefined ? `${name} of ${m}x${n}x${k}` : name;
+    const shader = shaders.get(shown) ?? { shader: shown, runs: 0, ms: 0 };
+    shaders.set(shown, shader);
+    shader.runs += 1;
+    shader.ms += ms;
   }
-
-  start() {
-    this.#names = [];
-    this.#queue.onRun = ({ name }, { m, n, k }) => {
-      const at = 2 * this.#names.length;
-      this.#names.push(values.sizes && m !== undefined ? `${name} of ${m}x${n}x${k}` : name);
-      const index = Math.floor(at / QUERIES);
-      this.#sets[index] ??= this.#device.createQuerySet({ type: "timestamp", count: QUERIES });
-      const beginning = at % QUERIES;
-      return {
-        querySet: this.#sets[index],
-        beginningOfPassWriteIndex: beginning,
-        endOfPassWriteIndex: beginning + 1,
-      };
-    };
-  }
-
-  stop() {
-    this.#queue.onRun = undefined;
-  }
-
-  /** By shader, the longest first. */
-  async results() {
-    await this.#queue.done();
-    const times = await this.#timestamps();
-    const shaders = new Map();
-    this.#names.forEach((name, index) => {
-      const shader = shaders.get(name) ?? { shader: name, runs: 0, ms: 0 };
-      shaders.set(name, shader);
-      shader.runs += 1;
-      shader.ms += Number(times[2 * index + 1] - times[2 * index]) / 1e6;
-    });
-    return [...shaders.values()].sort((a, b) => b.ms - a.ms);
-  }
-
-  async #timestamps() {
-    const count = 2 * this.#names.length;
-    const bytes = 8 * QUERIES * Math.ceil(count / QUERIES);
-    const device = this.#device;
-    const resolved = device.createBuffer({ size: bytes, usage: QUERY_RESOLVE | COPY_SRC });
-    const staging = device.createBuffer({ size: bytes, usage: MAP_READ | COPY_DST });
-    const encoder = device.createCommandEncoder();
-    for (let first = 0; first < count; first += QUERIES) {
-      const set = this.#sets[first / QUERIES];
-      encoder.resolveQuerySet(set, 0, Math.min(QUERIES, count - first), resolved, 8 * first);
-    }
-    encoder.copyBufferToBuffer(resolved, 0, staging, 0, bytes);
-    device.queue.submit([encoder.finish()]);
-    await staging.mapAsync(MAP_READ);
-    const times = new BigUint64Array(staging.getMappedRange().slice(0));
-    resolved.destroy();
-    staging.destroy();
-    return times;
-  }
+  return [...shaders.values()].sort((x, y) => y.ms - x.ms);
 }
 
 function print(title, shaders, steps, wallMs) {
@@ -111,7 +56,7 @@ const { engine, kernels, gpu, loadSeconds } = await openEngine(
   { disable: ["timestamp_quantization"] },
 );
 console.log(`${gpu.info.name}, ${shape}, ${precision}, loaded in ${loadSeconds.toFixed(1)} s`);
-const timer = new ShaderTimer(gpu, kernels);
+const timer = new ShaderTimer(kernels);
 
 if (values.only !== "decode") {
   const step = await trainingStep(engine, { shape, rows, length });
@@ -119,7 +64,7 @@ if (values.only !== "decode") {
   timer.start();
   await step();
   timer.stop();
-  print(`training step of ${rows} x ${length}`, await timer.results(), 1, wallMs);
+  print(`training step of ${rows} x ${length}`, await resultsOf(timer), 1, wallMs);
 }
 
 if (values.only !== "train") {
@@ -146,7 +91,7 @@ if (values.only !== "train") {
       () => timer.start(),
       () => timer.stop(),
     );
-    print(`decoding step of ${batch}`, await timer.results(), measured, wallMs);
+    print(`decoding step of ${batch}`, await resultsOf(timer), measured, wallMs);
   }
 }
 await engine.close();

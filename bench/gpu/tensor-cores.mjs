@@ -14,6 +14,7 @@ import {
 } from "../../dist/local/engine/kernels/webgpu/tensor-cores.js";
 import { TENSOR_SHADER, tensorTileName } from "../../dist/local/engine/kernels/webgpu/tensor-tiles.js";
 import { createWebGpuKernels } from "../../dist/local/engine/kernels/webgpu/webgpu-kernels.js";
+import { ShaderTimer } from "./shader-timer.mjs";
 
 const tile = (rows, columns, depth, groupRows, groupColumns) => ({
   rows,
@@ -61,8 +62,6 @@ const DISTRIBUTIONS = {
   "N(0, 1), one in a row 1e6": (_, column) => normal() * (column === 5 ? 1e6 : 1),
 };
 const RIGHT_SIDES = ["k", "n"].map((rowsOfB) => ({ rowsOfB, dtype: "BF16", isPacked: false }));
-const [MAP_READ, COPY_SRC, COPY_DST, QUERY_RESOLVE] = [0x1, 0x4, 0x8, 0x200];
-const QUERIES = 512;
 const MAX_WORKGROUP_BYTES = 48 << 10;
 /** Since the start of the process; what is not timed by then is left out. */
 const DEADLINE_MS = 55_000;
@@ -217,10 +216,7 @@ function total(times) {
 
 /** Microseconds of each shader of one run: the least of several, once the card has come to its speed. */
 function gpuClock(kernels) {
-  const { device } = kernels.gpu;
-  const querySet = device.createQuerySet({ type: "timestamp", count: QUERIES });
-  const resolved = device.createBuffer({ size: 8 * QUERIES, usage: QUERY_RESOLVE | COPY_SRC });
-  const staging = device.createBuffer({ size: 8 * QUERIES, usage: MAP_READ | COPY_DST });
+  const timer = new ShaderTimer(kernels);
   let isWarm = false;
 
   async function time(run) {
@@ -231,31 +227,8 @@ function gpuClock(kernels) {
       for (let turn = 0; turn < 8; turn++) run();
       await kernels.queue.done();
     } while (performance.now() - started < warmupMs);
-    const names = [];
-    kernels.queue.onRun = ({ name }) => {
-      names.push(name);
-      const at = 2 * (names.length - 1);
-      return { querySet, beginningOfPassWriteIndex: at, endOfPassWriteIndex: at + 1 };
-    };
-    const turns = 12;
-    for (let turn = 0; turn < turns; turn++) run();
-    kernels.queue.onRun = undefined;
-    await kernels.queue.done();
-    const encoder = device.createCommandEncoder();
-    encoder.resolveQuerySet(querySet, 0, 2 * names.length, resolved, 0);
-    encoder.copyBufferToBuffer(resolved, 0, staging, 0, 8 * QUERIES);
-    device.queue.submit([encoder.finish()]);
-    await staging.mapAsync(MAP_READ);
-    const stamps = new BigUint64Array(staging.getMappedRange().slice(0));
-    staging.unmap();
-    const perRun = names.length / turns;
-    return Array.from({ length: perRun }, (_, index) => {
-      const all = Array.from({ length: turns }, (_, turn) => {
-        const at = 2 * (turn * perRun + index);
-        return Number(stamps[at + 1] - stamps[at]) / 1e3;
-      });
-      return { shader: names[index], us: Math.min(...all) };
-    });
+    const shaders = await timer.time(run, 12);
+    return shaders.map(({ name, times }) => ({ shader: name, us: 1000 * Math.min(...times) }));
   }
   return { time };
 }
