@@ -62,6 +62,14 @@ export function redactHeaders(headers: Headers): Headers {
   return redacted;
 }
 
+const MAX_MESSAGE_LENGTH = 16_384;
+
+/** A message of a length that a person may read: some quote what came, and that may be megabytes. */
+export function shortened(message: string): string {
+  if (message.length <= MAX_MESSAGE_LENGTH) return message;
+  return `${message.slice(0, MAX_MESSAGE_LENGTH)}… (${message.length} characters)`;
+}
+
 type ErrorClass = { readonly prototype: object; readonly name: string };
 
 const MARKER = Symbol.for("tinkerts.error.marker");
@@ -81,7 +89,7 @@ export class TinkerError extends Error {
   }
 
   constructor(message: string, options?: { cause?: unknown }) {
-    super(redactText(message), options);
+    super(redactText(shortened(message)), options);
   }
 
   /** Asks for the marker, so that `instanceof` also holds between two installed copies of the package. */
@@ -105,7 +113,7 @@ export interface RequestDescription {
   readonly path: string;
 }
 
-/** What an answer with an error status consists of. */
+/** The parts of an answer with an error status. */
 export interface APIErrorDetails {
   readonly status: number;
   readonly headers: Headers;
@@ -157,7 +165,7 @@ export class APIError extends TinkerError {
   }
 }
 
-/** 400: the server does not take the request as it is. */
+/** 400: the server rejects the request. */
 export class BadRequestError extends APIError {
   static {
     mark(BadRequestError, "BadRequestError");
@@ -181,7 +189,7 @@ export class PermissionDeniedError extends APIError {
     mark(PermissionDeniedError, "PermissionDeniedError");
   }
 }
-/** 404: there is no such thing on the server, or not for this credential. */
+/** 404: not found on the server, or not visible to this credential. */
 export class NotFoundError extends APIError {
   static {
     mark(NotFoundError, "NotFoundError");
@@ -199,7 +207,7 @@ export class ConflictError extends APIError {
     mark(ConflictError, "ConflictError");
   }
 }
-/** 410: what was asked for is no longer there, such as the result of an old request. */
+/** 410: the resource is gone, such as the result of an old request. */
 export class GoneError extends APIError {
   static {
     mark(GoneError, "GoneError");
@@ -291,6 +299,22 @@ export class APITimeoutError extends APIConnectionError {
   }
 }
 
+/** The server's answer was longer than any answer of its kind: the rest was not read. */
+export class AnswerTooLargeError extends TinkerError {
+  static {
+    mark(AnswerTooLargeError, "AnswerTooLargeError");
+  }
+  /** Most bytes that are read of such an answer, decompressed. */
+  readonly limitBytes: number;
+
+  constructor(what: string, limitBytes: number) {
+    super(
+      `${what} was answered with more than ${limitBytes} bytes, the limit for such an answer. Is this a Tinker server?`,
+    );
+    this.limitBytes = limitBytes;
+  }
+}
+
 /** The caller's own signal ended the call; `cause` is the signal's reason. */
 export class APIUserAbortError extends TinkerError {
   static {
@@ -298,7 +322,7 @@ export class APIUserAbortError extends TinkerError {
   }
 }
 
-/** Whose fault a failed request is: the caller's ("user"), the server's, or nobody knows. */
+/** The cause of a failed request: the caller ("user"), the server, or unknown. */
 export type RequestErrorCategory = "unknown" | "server" | "user";
 
 /** The server accepted a request, worked on it, and reports that it failed. */
@@ -328,11 +352,11 @@ export class ValidationError extends TinkerError {
 
   constructor(field: string, message: string) {
     super(message);
-    this.field = field;
+    this.field = shortened(field);
   }
 }
 
-/** What an error says, also where something else was thrown. */
+/** The message of an error, or the text of any other thrown value. */
 export function messageOf(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }

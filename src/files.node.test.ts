@@ -1,7 +1,9 @@
+import { spawn } from "node:child_process";
+import { once } from "node:events";
 import { mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import { FolderLock, writeFileAtomic } from "./files.node.js";
 
 let folder: string;
@@ -24,12 +26,32 @@ describe("a folder's lock", () => {
     expect(await readdir(folder)).toEqual([]);
   });
 
-  it("keeps out other processes, and is nobody's once its process is gone", async () => {
+  it("keeps out other processes, and is free once its process has ended", async () => {
     await writeFile(lockFile(), String(process.ppid));
     await expect(take()).rejects.toThrow(`in use by process ${process.ppid};`);
     await writeFile(lockFile(), "999999999");
     await (await take()).release();
   });
+
+  it.runIf(process.platform === "linux")(
+    "is not held by a killed process that its parent has not waited for (a container without init never does)",
+    async () => {
+      // The shell becomes a program that knows nothing of its child, which ends after that.
+      const whileShell = "while grep -q '^sh$' /proc/$$/comm; do sleep 0.01; done";
+      const parent = spawn("sh", ["-c", `(${whileShell}) & echo $!; exec sleep 100`], {
+        stdio: ["ignore", "pipe", "ignore"],
+      });
+      try {
+        const [id] = (await once(parent.stdout, "data")) as [Buffer];
+        const child = Number(String(id));
+        await vi.waitFor(async () => expect(await readFile(`/proc/${child}/stat`, "utf8")).toMatch(/\) Z /));
+        await writeFile(lockFile(), String(child));
+        await (await take()).release();
+      } finally {
+        parent.kill();
+      }
+    },
+  );
 
   it.runIf(process.platform === "linux")(
     "is not held by a process that has the id by chance (only Linux says when a process began)",

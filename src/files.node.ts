@@ -13,7 +13,7 @@ export function errorCode(error: unknown): string | undefined {
   return typeof code === "string" ? code : undefined;
 }
 
-/** What the disk refused, as an error of ours that names the place. */
+/** An error of the file system, with the path it is about. */
 export function cannotWrite(path: string, error: unknown): TinkerError {
   const said = error instanceof Error ? error.message : String(error);
   return new TinkerError(`${path} could not be written: ${said}`, { cause: error });
@@ -133,7 +133,7 @@ async function create(folder: string): Promise<boolean> {
 export async function holderOf(folder: string): Promise<number | undefined> {
   const [id = "", start] = (await readFile(lockFile(folder), "utf8").catch(() => "")).split(" ");
   const holder = Number(id);
-  if (!isAlive(holder)) return undefined;
+  if (!isAlive(holder) || (await hasEnded(holder))) return undefined;
   const startNow = await startOf(holder);
   // After a restart of the machine or the container another process may have the id, this one for example.
   if (start === undefined || startNow === undefined) return holder === process.pid ? undefined : holder;
@@ -150,16 +150,27 @@ function isAlive(processId: number): boolean {
   }
 }
 
+/** Whether a process was killed and only waits for its parent, for ever where a container has no init; false if unknown. */
+async function hasEnded(processId: number): Promise<boolean> {
+  const [state] = await statusOf(processId).catch(() => [""]);
+  return state === "Z" || state === "X";
+}
+
 /** When a process began, as Linux says it; undefined on other systems. */
 async function startOf(processId: number): Promise<string | undefined> {
   try {
     const [boot, status] = await Promise.all([
       readFile("/proc/sys/kernel/random/boot_id", "utf8"),
-      readFile(`/proc/${processId}/stat`, "utf8"),
+      statusOf(processId),
     ]);
-    // The 22nd field of all; those from the third on stand behind the program's name, which may hold anything.
-    return `${boot.trim()}/${status.slice(status.lastIndexOf(")") + 2).split(" ")[19]}`;
+    return `${boot.trim()}/${status[19]}`;
   } catch {
     return undefined;
   }
+}
+
+/** What Linux says of a process, from the third field on: the first two are its id and a name, which may hold anything. */
+async function statusOf(processId: number): Promise<readonly string[]> {
+  const status = await readFile(`/proc/${processId}/stat`, "utf8");
+  return status.slice(status.lastIndexOf(")") + 2).split(" ");
 }

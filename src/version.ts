@@ -1,5 +1,5 @@
 /** The version of this package; a test holds it equal to package.json. */
 export const SDK_VERSION = "0.1.0";
 
-/** What goes on the wire as `sdk_version`: the official SDK release whose behaviour this one follows. */
+/** The version that is sent as `sdk_version`: the official SDK release whose behaviour this one follows. */
 export const PROTOCOL_VERSION = "0.36.0";

@@ -1,10 +1,10 @@
 import { APIConnectionError, APIError } from "../errors.js";
-import type { ApiResponse } from "../transport/index.js";
+import type { APIResponse } from "../transport/index.js";
 import { type CompleteMetadataResponse, fromWireJson, type TryAgainResponse } from "../wire/index.js";
 import { parseQueueState, type QueueState } from "./queue-state.js";
 
-/** What one poll of `/retrieve_future` told us. */
-export type Answer =
+/** The outcome of one poll of `/retrieve_future`. */
+export type FutureAnswer =
   | { type: "bytes"; bytes: Uint8Array }
   | { type: "json"; json: unknown }
   | { type: "try-again"; queueState: QueueState | undefined; reason: string | undefined }
@@ -18,8 +18,8 @@ export type Answer =
   | { type: "gone"; error: APIError }
   | { type: "fatal"; error: unknown };
 
-/** What an answer with a status below 400 says. */
-export function answerOfResponse(response: ApiResponse): Answer {
+/** Reads an answer with a status below 400. */
+export function answerOfResponse(response: APIResponse): FutureAnswer {
   if (response.contentType.includes("application/x-protobuf"))
     return { type: "bytes", bytes: response.bytes };
   let json: unknown;
@@ -48,8 +48,8 @@ export function answerOfResponse(response: ApiResponse): Answer {
   return { type: "json", json };
 }
 
-/** What the error of a poll says. */
-export function answerOfError(error: unknown): Answer {
+/** Reads the error of a poll. */
+export function answerOfError(error: unknown): FutureAnswer {
   if (error instanceof APIConnectionError) return { type: "unavailable", error };
   if (!(error instanceof APIError)) return { type: "fatal", error };
   const { status } = error;
@@ -62,7 +62,7 @@ export function answerOfError(error: unknown): Answer {
   return { type: "fatal", error };
 }
 
-function tryAgain(body: Record<string, unknown>): Answer {
+function tryAgain(body: Record<string, unknown>): FutureAnswer {
   const { queueState: state, queueStateReason: reason } = fromWireJson<Partial<TryAgainResponse>>(body);
   return {
     type: "try-again",

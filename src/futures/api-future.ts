@@ -1,30 +1,36 @@
 import { APITimeoutError } from "../errors.js";
 import { type Clock, linkSignals, systemClock } from "../transport/index.js";
-
-const MAX_TIMER_MS = 2 ** 31 - 1;
+import { abortSignal, type FieldsOf, optional, optionTable, value } from "../wire/index.js";
 
 /** How long to wait for a result. */
 export interface ResultOptions {
-  /** How long this wait may take, in milliseconds. The operation itself goes on. */
+  /** How long this wait may take, in milliseconds. The operation itself continues. */
   timeout?: number;
-  /** Ends this wait. The operation itself goes on; the call's own `signal` ends that. */
+  /** Ends this wait. The operation itself continues; the call's own `signal` ends it. */
   signal?: AbortSignal;
 }
 
-/** What a future is made of. */
+const RESULT_OPTIONS = optionTable({
+  timeout: optional(
+    value<number>("a number of milliseconds", (given) => typeof given === "number" && given >= 0),
+  ),
+  signal: optional(abortSignal),
+} satisfies FieldsOf<ResultOptions>);
+
+/** The parts of a future. */
 export interface APIFutureSource<T> {
   /** Settles with the request id when the server has accepted the request. */
   submitted: Promise<string>;
   result: Promise<T>;
   clock?: Clock;
-  /** Called when somebody begins to wait for the result. */
+  /** Called when the result is first awaited. */
   onAwaited?: () => void;
 }
 
 /**
  * A long operation that has been started. Await it for the result, or `submitted` for the moment the server
- * accepted it. The result is kept, so it can be awaited any number of times. A failed future that nobody
- * awaits does not end the process.
+ * accepted it. The result is kept, so it can be awaited any number of times. A failed future that is not
+ * awaited does not end the process.
  */
 export class APIFuture<T> implements Promise<T> {
   /** The server's id for the request, once it is accepted. The first one for a request sent in chunks. */
@@ -48,12 +54,12 @@ export class APIFuture<T> implements Promise<T> {
     this.submitted.catch(() => {});
   }
 
-  /** Whether anybody waits for the result, or has. */
+  /** Whether the result was ever awaited. */
   get isAwaited(): boolean {
     return this.#isAwaited;
   }
 
-  /** @internal Hears of the end without counting as somebody who waits for it. */
+  /** @internal Called at the end; does not count as awaiting the result. */
   onEnd(callback: (failure: { error: unknown } | undefined) => void): void {
     this.#result.then(
       () => callback(undefined),
@@ -63,14 +69,14 @@ export class APIFuture<T> implements Promise<T> {
 
   /** Waits for the result, for at most `timeout` milliseconds or until `signal` is aborted. */
   async result(options: ResultOptions = {}): Promise<T> {
-    const { timeout, signal } = options;
+    const { timeout, signal } = RESULT_OPTIONS.check(options, "result");
     const result = this.#awaited();
     if (timeout === undefined && signal === undefined) return result;
     const waiting = linkSignals(signal);
-    const limit = this.#clock.sleep(timeout ?? MAX_TIMER_MS, waiting.signal).then(() => {
+    const limit = this.#clock.sleep(timeout ?? Number.POSITIVE_INFINITY, waiting.signal).then(() => {
       throw new APITimeoutError(
         `No result within ${timeout} ms for request ${this.requestId ?? "(not accepted yet)"}. ` +
-          "The operation goes on: await the future again, or give a longer timeout.",
+          "The operation continues: await the future again, or give a longer timeout.",
       );
     });
     try {
@@ -98,7 +104,7 @@ export class APIFuture<T> implements Promise<T> {
     return this.#awaited().finally(onFinally);
   }
 
-  /** The same operation with its result transformed. */
+  /** Returns a future for this operation with its result transformed. */
   map<U>(transform: (value: T) => U | PromiseLike<U>): APIFuture<U> {
     return new APIFuture<U>({
       submitted: this.submitted.then(() => this.requestId ?? ""),

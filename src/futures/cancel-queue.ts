@@ -1,7 +1,7 @@
 import type { HttpClient, Logger } from "../transport/index.js";
 import { encodeRequest, endpoints } from "../wire/index.js";
 
-/** Tells the server, a bounded number at a time, that nobody waits for these requests any more. Best effort. */
+/** Tells the server, a bounded number at a time, that these requests are no longer awaited. Best effort. */
 export class CancelQueue {
   readonly #http: HttpClient;
   readonly #logger: Logger;

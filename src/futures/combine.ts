@@ -19,7 +19,7 @@ export function combineForwardBackwardOutputs(
 
 /**
  * Folds metrics by the suffix of their name: `loss:sum` adds, `mfu:mean` averages by datums. A name without a
- * suffix keeps its first value; one with a suffix nobody knows, or missing in some chunk, is dropped.
+ * suffix keeps its first value; one with an unknown suffix, or missing in some chunk, is dropped.
  */
 export function reduceMetrics(
   chunks: readonly Readonly<Record<string, number>>[],

@@ -1,55 +1,56 @@
 import { APIConnectionError, APIError, APIUserAbortError, RateLimitError } from "../errors.js";
 import {
-  type ApiRequest,
+  type APIRequest,
   BACK_OFF,
   isRetryableError,
+  MAX_UNREADABLE_ANSWERS,
   newIdempotencyKey,
   OutageError,
+  platform,
   type RequestOptions,
 } from "../transport/index.js";
-import type { EncodedRequest } from "../wire/index.js";
+import { type Endpoint, encodeRequest, type OperationEndpoint } from "../wire/index.js";
 import type { FutureContext } from "./context.js";
+import { RequestFormat } from "./request-format.js";
 
 const MAX_TOTAL_MS = 5 * 60_000;
-const MAX_UNREADABLE_ANSWERS = 3;
 
-/** What has become of a request, after one attempt or after all of them. */
-export type Fate<T> =
+/** A request as data: where it goes and what it says. It is written for each attempt, in the format its server takes. */
+export interface Outgoing {
+  readonly endpoint: Endpoint & Pick<OperationEndpoint, "protobuf">;
+  readonly message: Readonly<Record<string, unknown>>;
+  /** Where it waits for its place among others; absent: it is sent at once. */
+  readonly limit?: SendLimit | undefined;
+  /** About how many bytes it takes on its way, for `limit`. */
+  readonly bytes?: number | undefined;
+}
+
+/** Bounds what may be on its way to a server at once. */
+export interface SendLimit {
+  /** Waits for a place for a request of about this size. */
+  enter(bytes: number, signal: AbortSignal): Promise<SendPlace>;
+}
+
+/** A request's place among those on their way. */
+export interface SendPlace {
+  leave(): void;
+  /** Waits after a 429; absent: the usual back-off. */
+  backOff?(): Promise<void>;
+}
+
+/** Where a request stands, after one attempt or after all of them. */
+export type DeliveryOutcome<T> =
   | { readonly type: "accepted"; readonly value: T }
   /** The server has not taken it: it said no, or nothing was sent. */
   | { readonly type: "refused"; readonly error: unknown }
   /** The server may have taken it: no answer came, or one that does not tell. */
   | { readonly type: "unknown"; readonly error: unknown };
 
-/** How one attempt must be sent. */
-export type AttemptSettings = RequestOptions &
-  Pick<ApiRequest, "idempotencyKey" | "earlierAttempts" | "patienceMs">;
-
-/** One attempt at a request; written out, because thousands are made at once and spreading is slow. */
-export function attemptOf(request: EncodedRequest, settings: AttemptSettings): ApiRequest {
-  return {
-    method: request.method,
-    path: request.path,
-    pool: request.pool,
-    query: request.query,
-    json: request.json,
-    signal: settings.signal,
-    timeout: settings.timeout,
-    headers: settings.headers,
-    maxRetries: settings.maxRetries,
-    idempotencyKey: settings.idempotencyKey,
-    earlierAttempts: settings.earlierAttempts,
-    patienceMs: settings.patienceMs,
-  };
-}
-
 /** How a request is delivered, besides what its caller may set. */
 export interface DeliveryOptions extends RequestOptions {
   readonly signal: AbortSignal;
-  /** Statuses that this request wants to see at once, whatever the general rule. */
+  /** Statuses that are returned at once, without retries. */
   readonly finalStatuses?: readonly number[] | undefined;
-  /** What to do about a 429, in place of the usual wait. */
-  readonly onRateLimit?: (() => Promise<void>) | undefined;
   /** The server has accepted the same request before. */
   readonly sentBefore?: boolean | undefined;
 }
@@ -60,42 +61,61 @@ export interface DeliveryOptions extends RequestOptions {
  */
 export async function deliver<T>(
   context: FutureContext,
-  send: (settings: AttemptSettings) => Promise<T>,
+  request: Outgoing,
   options: DeliveryOptions,
-): Promise<Fate<T>> {
+  exchange: (attempt: APIRequest) => Promise<T>,
+): Promise<DeliveryOutcome<T>> {
+  let place: SendPlace | undefined;
+  try {
+    place = await request.limit?.enter(request.bytes ?? 0, options.signal);
+  } catch (error) {
+    return { type: options.sentBefore ? "unknown" : "refused", error };
+  }
+  try {
+    return await attemptUntilTaken(context, request, options, exchange, place);
+  } finally {
+    place?.leave();
+  }
+}
+
+async function attemptUntilTaken<T>(
+  context: FutureContext,
+  request: Outgoing,
+  options: DeliveryOptions,
+  exchange: (attempt: APIRequest) => Promise<T>,
+  place: SendPlace | undefined,
+): Promise<DeliveryOutcome<T>> {
   const { clock, http, billing } = context;
-  const { signal, timeout, headers, finalStatuses = [], onRateLimit } = options;
+  const { signal, finalStatuses = [] } = options;
   const quickRetries = http.maxRetriesOf(options);
+  const format = new RequestFormat(context, request.endpoint);
   const idempotencyKey = newIdempotencyKey();
   let endsAt = clock.now() + MAX_TOTAL_MS;
   let mayHaveArrived = options.sentBefore ?? false;
   let retries = 0;
   let unreadableAnswers = 0;
   for (;;) {
-    const patienceMs = endsAt - clock.now();
     let error: unknown;
     try {
-      const earlierAttempts = retries;
-      const value = await send({
-        signal,
-        timeout,
-        headers,
-        idempotencyKey,
-        earlierAttempts,
-        patienceMs,
-        maxRetries: 0,
+      const attempt = await writeAttempt(context, request, options, format, {
+        idempotencyKey: format.isFallback ? `${idempotencyKey}-json` : idempotencyKey,
+        earlierAttempts: retries,
+        patienceMs: endsAt - clock.now(),
       });
+      const value = await exchange(attempt);
+      format.worked();
       return { type: "accepted", value };
     } catch (caught) {
-      error = caught;
+      error = format.failed(caught);
+      if (error === undefined) continue;
     }
     mayHaveArrived ||= !isRefusal(error);
     const type = mayHaveArrived ? "unknown" : "refused";
     let pause: Promise<void>;
     if (billing.shouldPause(error)) {
       pause = billing.wait(signal);
-    } else if (onRateLimit !== undefined && error instanceof RateLimitError) {
-      pause = onRateLimit();
+    } else if (place?.backOff !== undefined && error instanceof RateLimitError) {
+      pause = place.backOff();
       endsAt = clock.now() + MAX_TOTAL_MS;
     } else {
       if (isUnreadable(error)) unreadableAnswers += 1;
@@ -125,10 +145,38 @@ export async function deliver<T>(
   }
 }
 
+/** One attempt as HTTP carries it; written out, because thousands are made at once and spreading is slow. */
+async function writeAttempt(
+  { session }: FutureContext,
+  { endpoint, message }: Outgoing,
+  { signal, timeout, headers }: DeliveryOptions,
+  format: RequestFormat,
+  attempt: Required<Pick<APIRequest, "idempotencyKey" | "earlierAttempts" | "patienceMs">>,
+): Promise<APIRequest> {
+  const { idempotencyKey, earlierAttempts, patienceMs } = attempt;
+  const common = { signal, timeout, idempotencyKey, earlierAttempts, patienceMs, maxRetries: 0 };
+  if (!format.isProtobuf) {
+    const { method, path, pool, query, json } = encodeRequest(endpoint, message);
+    return { method, path, pool, query, json, headers, ...common };
+  }
+  const { path, write } = endpoint.protobuf!;
+  const bytes = write(message);
+  const compress = session.config.protoCompressFwdbwd ? platform.zstdCompress : undefined;
+  return {
+    method: endpoint.method,
+    path,
+    pool: endpoint.pool,
+    body: compress === undefined ? bytes : await compress(bytes),
+    contentType: "application/x-protobuf",
+    headers: compress === undefined ? headers : { ...headers, "Content-Encoding": "zstd" },
+    ...common,
+  };
+}
+
 /** The value of what was accepted; throws the error of what was not. */
-export function valueOrThrow<T>(fate: Fate<T>): T {
-  if (fate.type === "accepted") return fate.value;
-  throw fate.error;
+export function valueOrThrow<T>(outcome: DeliveryOutcome<T>): T {
+  if (outcome.type === "accepted") return outcome.value;
+  throw outcome.error;
 }
 
 /** Whether it is certain, from the error of one attempt, that the server has not taken the request. */

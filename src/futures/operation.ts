@@ -1,6 +1,6 @@
-import { APIConnectionError, TinkerError } from "../errors.js";
+import { APIConnectionError, APIError, TinkerError } from "../errors.js";
 import {
-  type ApiResponse,
+  type APIResponse,
   type Interruption,
   linkSignals,
   type RequestOptions,
@@ -8,21 +8,19 @@ import {
 } from "../transport/index.js";
 import {
   type Endpoint,
-  encodeRequest,
-  type FutureKind,
   fromWireJson,
   type GivenMessage,
+  type OperationEndpoint,
   type Shape,
   type UntypedFuture,
 } from "../wire/index.js";
 import { APIFuture } from "./api-future.js";
 import type { FutureContext } from "./context.js";
 import {
-  type AttemptSettings,
-  attemptOf,
   type DeliveryOptions,
+  type DeliveryOutcome,
   deliver,
-  type Fate,
+  type Outgoing,
   valueOrThrow,
 } from "./delivery.js";
 import { pollFuture } from "./poll.js";
@@ -42,7 +40,7 @@ export interface Accepted<T = unknown> {
   readonly sampleSequenceIds?: readonly string[] | undefined;
 }
 
-/** Starts a long operation: `run` tells when the server has accepted it, and returns the result. */
+/** Starts a long operation: `run` reports when the server has accepted it, and returns the result. */
 export function startOperation<R>(
   context: FutureContext,
   userSignal: AbortSignal | undefined,
@@ -86,51 +84,78 @@ export async function withSignals<T>(
 export function deliverPlain<S extends Shape, Answer>(
   context: FutureContext,
   endpoint: Endpoint<S, Answer>,
-  given: GivenMessage<S>,
+  message: GivenMessage<S>,
   options: RequestOptions,
 ): Promise<Answer> {
-  const request = encodeRequest(endpoint, given);
-  const send = (settings: AttemptSettings) =>
-    context.http.exchange({ ...attemptOf(request, settings), expect: "json" });
   return withSignals(context, options.signal, async (signal) => {
-    const response = valueOrThrow(await deliver(context, send, { ...options, signal }));
-    return endpoint.answer.fromJson(response.json());
+    const outcome = await deliver(context, { endpoint, message }, { ...options, signal }, (attempt) =>
+      context.http.exchange({ ...attempt, expect: "json" }),
+    );
+    return endpoint.answer.fromJson(valueOrThrow(outcome).json());
   });
 }
 
-/** Delivers a request that is answered later. */
-export function handIn(
-  context: FutureContext,
-  requestType: string,
-  send: (settings: AttemptSettings) => Promise<ApiResponse>,
-  options: DeliveryOptions,
-): Promise<Fate<Accepted<never>>> {
-  const startedAt = context.clock.now();
-  const attempt = async (settings: AttemptSettings) => {
-    const { requestId, sampleSequenceIds } = readPromise(await send(settings), requestType);
-    return { requestId, sampleSequenceIds, submitMs: context.clock.now() - startedAt };
-  };
-  return deliver(context, attempt, options);
+/** A request for a long operation, as data. */
+export interface Submission<T> extends Outgoing {
+  readonly endpoint: OperationEndpoint<Shape, T>;
+  /** Statuses that mean, after an attempt that may have arrived, that it has done the work; and its result then. */
+  readonly doneAlready?: { readonly statuses: readonly number[]; readonly result: T } | undefined;
 }
 
-/** Waits for the result of a request; one that is gone from the server is sent again, under the same number. */
+/** Sends a request that is answered later. */
+export async function submit<T>(
+  context: FutureContext,
+  submission: Submission<T>,
+  options: DeliveryOptions,
+): Promise<DeliveryOutcome<Accepted<T>>> {
+  const { endpoint, doneAlready } = submission;
+  const startedAt = context.clock.now();
+  const finalStatuses = options.finalStatuses ?? doneAlready?.statuses;
+  const outcome = await deliver(context, submission, { ...options, finalStatuses }, async (attempt) =>
+    readPromise(await context.http.exchange(attempt), endpoint.future.requestType),
+  );
+  if (outcome.type === "accepted")
+    return { type: "accepted", value: { ...outcome.value, submitMs: context.clock.now() - startedAt } };
+  if (outcome.type === "refused" || doneAlready === undefined || options.finalStatuses !== undefined)
+    return outcome;
+  if (!(outcome.error instanceof APIError && doneAlready.statuses.includes(outcome.error.status)))
+    return outcome;
+  return { type: "accepted", value: { requestId: "", submitMs: 0, result: doneAlready.result } };
+}
+
+/** How an accepted request is waited for. */
+export interface WaitOptions extends DeliveryOptions {
+  readonly queue: QueueStateLogger;
+  readonly poller?: SessionFuturesPoller | undefined;
+  /** Called each time the server accepts the request. */
+  readonly onAccepted?: ((accepted: Accepted) => void) | undefined;
+}
+
+/** Sends a request and waits for its result. */
+export async function perform<T>(
+  context: FutureContext,
+  submission: Submission<T>,
+  options: WaitOptions,
+): Promise<T> {
+  const accepted = valueOrThrow(await submit(context, submission, options));
+  options.onAccepted?.(accepted);
+  return resultOf(context, submission, accepted, options);
+}
+
+/** Waits for the result of a request; one that the server has lost is sent again, under the same number. */
 export async function resultOf<T>(
   context: FutureContext,
-  request: {
-    readonly kind: FutureKind<T>;
-    readonly queue: QueueStateLogger;
-    readonly poller?: SessionFuturesPoller | undefined;
-    sendAgain(): Promise<Accepted<T>>;
-  },
+  submission: Submission<T>,
   firstAccepted: Accepted<T>,
-  signal: AbortSignal,
+  options: WaitOptions,
 ): Promise<T> {
-  const { kind, queue, poller } = request;
+  const { queue, poller, signal } = options;
+  const kind = submission.endpoint.future;
   let accepted = firstAccepted;
   for (let resends = 0; ; resends += 1) {
     if (accepted.result !== undefined) return accepted.result;
     const { requestId, submitMs } = accepted;
-    // A server that still knew the request has told of its end already, and does not tell again.
+    // A server that still knew the request has reported its end already, and does not report it again.
     const knownSizeBytes = resends > 0 ? undefined : await poller?.waitFor(requestId, signal);
     const outcome = await pollFuture(context, { requestId, kind, queue, signal, submitMs, knownSizeBytes });
     if (outcome.type === "result") {
@@ -139,7 +164,8 @@ export async function resultOf<T>(
     }
     if (resends >= MAX_RESENDS) throw outcome.error;
     context.logger.info(`${kind.requestType} ${requestId} is gone from the server: sending it again.`);
-    accepted = await request.sendAgain();
+    accepted = valueOrThrow(await submit(context, submission, { ...options, sentBefore: true }));
+    options.onAccepted?.(accepted);
   }
 }
 
@@ -147,7 +173,7 @@ export async function resultOf<T>(
  * The promise a server gives for a long operation; some servers number requests, others name them. Without an id it
  * counts as a broken connection: the request may have arrived, and sending it again under its number is safe.
  */
-function readPromise(response: ApiResponse, requestType: string) {
+function readPromise(response: APIResponse, requestType: string) {
   let promise: Partial<UntypedFuture> | null;
   try {
     promise = fromWireJson(response.json());

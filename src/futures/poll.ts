@@ -1,12 +1,11 @@
 import { type APIError, RequestFailedError, TinkerError } from "../errors.js";
-import { BACK_OFF, backOffMs } from "../transport/index.js";
+import { BACK_OFF, backOffMs, MAX_UNREADABLE_ANSWERS } from "../transport/index.js";
 import { encodeRequest, endpoints, type FutureKind, inUsersWords } from "../wire/index.js";
-import { type Answer, answerOfError, answerOfResponse } from "./answer.js";
+import { answerOfError, answerOfResponse, type FutureAnswer } from "./answer.js";
 import type { FutureContext } from "./context.js";
 import type { QueueStateLogger } from "./queue-state.js";
 
 const POLL_TIMEOUT_MS = 45_000;
-const MAX_BAD_ANSWERS = 3;
 const AT_ONCE_MS = 20;
 
 /** Either the result, or the news that the server no longer knows the request: to send it again is safe. */
@@ -20,7 +19,7 @@ export interface PollRequest<T> {
   kind: FutureKind<T>;
   queue: QueueStateLogger;
   signal: AbortSignal;
-  /** From the call to the server's acceptance; told to the server with the first poll. */
+  /** From the call to the server's acceptance; sent to the server with the first poll. */
   submitMs: number;
   /** Size of the result when already known: the budget is reserved before the first poll. */
   knownSizeBytes?: number | undefined;
@@ -54,19 +53,19 @@ export async function pollFuture<T>(
             return { type: "result", value: await readResult(answer, kind) };
           } catch (error) {
             badAnswers += 1;
-            if (badAnswers > MAX_BAD_ANSWERS) throw unreadable(request, String(error));
+            if (badAnswers > MAX_UNREADABLE_ANSWERS) throw unreadable(request, String(error));
             await clock.sleep(backOffMs(BACK_OFF.poll, badAnswers - 1), signal);
             break;
           }
         case "unreadable":
           badAnswers += 1;
-          if (badAnswers > MAX_BAD_ANSWERS) throw unreadable(request, answer.detail);
+          if (badAnswers > MAX_UNREADABLE_ANSWERS) throw unreadable(request, answer.detail);
           await clock.sleep(backOffMs(BACK_OFF.poll, badAnswers - 1), signal);
           break;
         case "try-again":
           badAnswers = 0;
           if (answer.queueState !== undefined || answer.reason !== undefined) {
-            request.queue.tell({
+            request.queue.report({
               state: answer.queueState ?? "unknown",
               reason: answer.reason,
               requestId,
@@ -97,7 +96,7 @@ export async function pollFuture<T>(
           break;
         case "bad-request":
           badAnswers += 1;
-          if (badAnswers > MAX_BAD_ANSWERS) throw answer.error;
+          if (badAnswers > MAX_UNREADABLE_ANSWERS) throw answer.error;
           break;
         case "payment-required":
           if (!context.billing.shouldPause(answer.error)) throw answer.error;
@@ -121,7 +120,7 @@ async function poll<T>(
   request: PollRequest<T>,
   iteration: number,
   allowMetadataOnly: boolean,
-): Promise<Answer> {
+): Promise<FutureAnswer> {
   const headers: Record<string, string> = {
     "X-Tinker-Request-Iteration": String(iteration),
     "X-Tinker-Request-Type": request.kind.requestType,
@@ -152,7 +151,7 @@ async function poll<T>(
 }
 
 async function readResult<T>(
-  answer: Extract<Answer, { type: "bytes" | "json" }>,
+  answer: Extract<FutureAnswer, { type: "bytes" | "json" }>,
   kind: FutureKind<T>,
 ): Promise<T> {
   if (answer.type === "json") return kind.fromJson(answer.json);

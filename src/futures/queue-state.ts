@@ -3,7 +3,7 @@ import type { Clock, Logger } from "../transport/index.js";
 /** Whether the server works on a request, or why it does not yet. */
 export type QueueState = "active" | "paused_capacity" | "paused_rate_limit" | "unknown";
 
-/** What a server reports of a request that waits. */
+/** State of a waiting request, as the server reports it. */
 export interface QueueStateEvent {
   state: QueueState;
   /** The server's own words, when it gave any. */
@@ -14,7 +14,7 @@ export interface QueueStateEvent {
   requestType: string;
 }
 
-/** Told of every queue state the server reports while a request waits, `active` included. */
+/** Called with every queue state that the server reports while a request waits, `active` included. */
 export type QueueStateObserver = (event: QueueStateEvent) => void;
 
 const LOG_INTERVAL_MS = 60_000;
@@ -26,7 +26,7 @@ const DEFAULT_REASON: Record<QueueState, string> = {
   unknown: "the server gave no reason",
 };
 
-/** A state nobody knows here is `unknown`. */
+/** An unlisted state is `unknown`. */
 export function parseQueueState(value: unknown): QueueState {
   return value === "active" || value === "paused_capacity" || value === "paused_rate_limit"
     ? value
@@ -51,7 +51,7 @@ export class QueueStateLogger {
     this.#observer = options.observer;
   }
 
-  tell(event: Omit<QueueStateEvent, "target">): void {
+  report(event: Omit<QueueStateEvent, "target">): void {
     try {
       this.#observer?.({ ...event, target: this.target });
     } catch (error) {

@@ -4,6 +4,7 @@ import {
   BACK_OFF,
   backOffMs,
   isRetryableError,
+  MAX_UNREADABLE_ANSWERS,
   onAbort,
   throwIfAborted,
 } from "../transport/index.js";
@@ -11,7 +12,6 @@ import { encodeRequest, endpoints, type FuturesRetrieveResponse } from "../wire/
 import type { FutureContext } from "./context.js";
 
 const POLL_TIMEOUT_MS = 45_000;
-const MAX_BAD_ANSWERS = 3;
 
 interface Waiter {
   resolve(sizeBytes: number | undefined): void;
@@ -20,7 +20,7 @@ interface Waiter {
 
 /**
  * One long poll for all requests of a sampling session, where the server offers it: each sample waits here for
- * its completion instead of holding a connection of its own. Runs only while somebody waits.
+ * its completion instead of holding a connection of its own. Runs only while requests wait.
  */
 export class SessionFuturesPoller {
   readonly #context: FutureContext;
@@ -40,7 +40,7 @@ export class SessionFuturesPoller {
     this.#copyId = copyId;
   }
 
-  /** Resolves with the size of the result, when the server told it, once the request is complete. */
+  /** Resolves with the size of the result, if the server reports it, once the request is complete. */
   async waitFor(requestId: string, signal: AbortSignal): Promise<number | undefined> {
     throwIfAborted(signal);
     if (this.#early.has(requestId)) {
@@ -88,7 +88,7 @@ export class SessionFuturesPoller {
           // Proxies inject both: a 400 of their own, or a page of theirs as a success.
           const badAnswer = error instanceof APIError && (error.status === 400 || error.status < 300);
           if (billing.shouldPause(error)) await billing.wait(closed);
-          else if (isRetryableError(error) || (badAnswer && badAnswers++ < MAX_BAD_ANSWERS))
+          else if (isRetryableError(error) || (badAnswer && badAnswers++ < MAX_UNREADABLE_ANSWERS))
             await clock.sleep(backOffMs(BACK_OFF.patient, failures++), closed);
           else throw error;
         }

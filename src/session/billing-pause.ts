@@ -2,11 +2,11 @@ import { APIError } from "../errors.js";
 import {
   BACK_OFF,
   backOffMs,
-  type CallOptions,
   type Clock,
   callEndpoint,
   type HttpClient,
   type Logger,
+  type SendOptions,
 } from "../transport/index.js";
 import { DEFAULT_CLIENT_CONFIG, type Endpoint, type GivenMessage, type Shape } from "../wire/index.js";
 
@@ -69,7 +69,7 @@ export function startupCall<S extends Shape, Answer>(
   http: HttpClient,
   endpoint: Endpoint<S, Answer>,
   message: GivenMessage<S>,
-  options: CallOptions = {},
+  options: SendOptions = {},
 ): Promise<Answer> {
   const maxPauseMs = DEFAULT_CLIENT_CONFIG.billingExceptionMaxPauseDurationSec * 1000;
   const billing = new BillingPause({ clock: http.clock, logger: http.logger, maxPauseMs });

@@ -34,7 +34,7 @@ describe("fetchClientConfig", () => {
     });
   });
 
-  it("is all defaults for an empty answer, a missing endpoint, and a body that is no object", async () => {
+  it("is all defaults for an empty answer, a missing endpoint, and a body that is not an object", async () => {
     for (const answer of [{ json: {} }, { status: 404 }, { json: "<html>" }, { json: null }]) {
       expect(await fetchClientConfig(fakeHttp(() => answer).http)).toMatchObject(defaults);
     }

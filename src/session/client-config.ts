@@ -1,9 +1,9 @@
 import { APIError, messageOf } from "../errors.js";
 import {
   type AuthProvider,
-  type CallOptions,
   type HttpClient,
   JwtAuthProvider,
+  type SendOptions,
   StaticKeyAuth,
 } from "../transport/index.js";
 import { PROTOCOL_VERSION } from "../version.js";
@@ -24,7 +24,7 @@ const DYNAMIC_CONFIG_TIMEOUT_MS = 10_000;
 /** A duration of zero is a meaningful answer; a size or a count of zero would stop the client. */
 const MAY_BE_ZERO: ReadonlySet<string> = new Set(["billingExceptionMaxPauseDurationSec"]);
 
-/** The first two steps of every client: ask for the settings, then get the credential the server wants. */
+/** The first two steps of every client: ask for the settings, then get the credential that the server needs. */
 export async function introduce(http: HttpClient): Promise<ClientConfig> {
   const config = await fetchClientConfig(http);
   installAuth(http, config);
@@ -54,7 +54,7 @@ export async function fetchClientConfig(http: HttpClient): Promise<ClientConfig>
 /** The changeable flags of the server; `known` when it has no such endpoint. */
 export async function fetchDynamicConfig(
   http: HttpClient,
-  options: CallOptions = {},
+  options: SendOptions = {},
   known = DEFAULT_CLIENT_DYNAMIC_CONFIG,
 ): Promise<ClientDynamicConfig> {
   const timed = { timeout: DYNAMIC_CONFIG_TIMEOUT_MS, ...options };
@@ -65,7 +65,7 @@ export async function fetchDynamicConfig(
 async function fetchFlags<Flags>(
   http: HttpClient,
   endpoint: Endpoint<typeof endpoints.clientConfig.request.shape, Flags>,
-  options: CallOptions,
+  options: SendOptions,
 ): Promise<Flags | undefined> {
   try {
     return await startupCall(http, endpoint, { sdkVersion: PROTOCOL_VERSION }, options);

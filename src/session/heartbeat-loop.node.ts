@@ -119,7 +119,7 @@ async function threadHeaders(http: HttpClient): Promise<Record<string, string>> 
   return { ...Object.fromEntries(await http.requestHeaders()), "content-type": "application/json" };
 }
 
-/** Whoever watches the client's requests sees these as well. */
+/** Hooks of the client see these requests as well. */
 function reportExchange(http: HttpClient, beat: Beat, requestBytes: number): void {
   for (const hook of http.hooks) {
     hook.afterExchange?.({

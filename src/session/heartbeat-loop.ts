@@ -16,23 +16,23 @@ export interface Beat {
   reason?: string | undefined;
 }
 
-/** Whose heartbeat it is, and who is told. */
+/** The session of a heartbeat, and its callbacks. */
 export interface HeartbeatOptions {
   http: HttpClient;
   sessionId: string;
-  /** Told of every heartbeat, in order. A status of 410 is the last one. */
+  /** Called after every heartbeat, in order. A status of 410 is the last one. */
   onBeat: (beat: Beat) => void;
   intervalMs?: number;
   timeoutMs?: number;
 }
 
-/** A heartbeat that has begun. */
+/** A running heartbeat. */
 export interface HeartbeatLoop {
   /** Resolves when nothing of the loop is left. */
   stop(): Promise<void>;
 }
 
-/** Heartbeats from a timer of this event loop: right wherever there is no second thread to send them from. */
+/** Sends heartbeats from a timer of this event loop, for platforms without a second thread. */
 export async function startHeartbeat(options: HeartbeatOptions): Promise<HeartbeatLoop> {
   const { http, sessionId, onBeat, intervalMs = HEARTBEAT_INTERVAL_MS } = options;
   const { clock } = http;

@@ -56,7 +56,7 @@ describe("Histogram", () => {
     expect(histogram.bucketCount - before).toBeLessThanOrEqual(1);
   });
 
-  it("ignores what is no duration or size, and is all zeros when empty", () => {
+  it("ignores values that are not durations or sizes, and is all zeros when empty", () => {
     const histogram = new Histogram();
     for (const value of [Number.NaN, Number.POSITIVE_INFINITY, -1]) histogram.observe(value);
     expect(histogram.summary()).toEqual({ count: 0, sum: 0, min: 0, max: 0, p50: 0, p95: 0, p99: 0 });

@@ -1,4 +1,4 @@
-/** What was observed under one name: how often, how much, and the quantiles. */
+/** Summary of the values observed under one name: count, sum and quantiles. */
 export interface HistogramSummary {
   count: number;
   sum: number;

@@ -1,7 +1,8 @@
 /** A client's relation with the server over time: its settings, its session and heartbeat, and what it reports and measures. */
-export { BillingPause } from "./billing-pause.js";
-export type { SessionOptions } from "./create-session.js";
-export type { HistogramSummary } from "./histogram.js";
-export { Metrics, type MetricsSnapshot } from "./metrics.js";
-export { type AttachOptions, Session } from "./session.js";
-export { Telemetry } from "./telemetry.js";
+export * from "./billing-pause.js";
+export type * from "./create-session.js";
+export type * from "./histogram.js";
+export * from "./metrics.js";
+export * from "./session.js";
+export * from "./spans.js";
+export * from "./telemetry.js";

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import type { ExchangeEvent } from "../transport/index.js";
-import { MAX_METRIC_NAMES, Metrics, OVERFLOW_NAME, routeOf } from "./metrics.js";
+import { ClientMetrics, MAX_METRIC_NAMES, OVERFLOW_NAME, routeOf } from "./metrics.js";
 
 const exchange = (event: Partial<ExchangeEvent> = {}): ExchangeEvent => ({
   pool: "sample",
@@ -14,9 +14,9 @@ const exchange = (event: Partial<ExchangeEvent> = {}): ExchangeEvent => ({
   ...event,
 });
 
-describe("Metrics", () => {
+describe("ClientMetrics", () => {
   it("counts every attempt by pool, status, failure and retry, and measures its time and bytes", () => {
-    const metrics = new Metrics();
+    const metrics = new ClientMetrics();
     metrics.recordExchange(exchange());
     metrics.recordExchange(exchange({ status: 429, durationMs: 30 }));
     metrics.recordExchange(exchange({ status: null, attempt: 1, responseBytes: 0 }));
@@ -41,7 +41,7 @@ describe("Metrics", () => {
   });
 
   it("hands out copies, and starts again from nothing after reset", () => {
-    const metrics = new Metrics();
+    const metrics = new ClientMetrics();
     metrics.recordExchange(exchange());
     const before = metrics.snapshot();
     metrics.recordExchange(exchange());
@@ -51,7 +51,7 @@ describe("Metrics", () => {
   });
 
   it("keeps a bounded number of names and loses no count", () => {
-    const metrics = new Metrics();
+    const metrics = new ClientMetrics();
     for (let index = 0; index < 5000; index += 1) {
       metrics.increment(`counter-${index}`);
       metrics.observe(`histogram-${index}`, index);

@@ -15,7 +15,7 @@ export const OVERFLOW_NAME = "other";
 const NAMED_BY_ID = ["sessions", "training_runs", "samplers", "weights", "sampler_weights"];
 
 /** Counters and histograms of everything this client exchanged with the server, in bounded memory. */
-export class Metrics {
+export class ClientMetrics {
   readonly #counters = new Map<string, number>();
   readonly #histograms = new Map<string, Histogram>();
 

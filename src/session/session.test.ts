@@ -234,7 +234,7 @@ describe("an open session", () => {
     await session.close();
   });
 
-  it("stops beating at 410, says so once, tells who asked, and does not finish what is finished", async () => {
+  it("stops beating at 410, logs it once, calls its observer, and does not finish a finished session", async () => {
     const { http, clock, logs, routesSent } = setUp({
       "POST /api/v1/session_heartbeat": () => answer(410, { detail: "gone" }),
     });

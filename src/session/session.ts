@@ -8,9 +8,9 @@ import {
   type SessionFinishStatus,
 } from "../wire/index.js";
 import { DynamicConfigRefresher, fetchDynamicConfig, installAuth, introduce } from "./client-config.js";
-import { createSession, type SessionOptions } from "./create-session.js";
+import { type ClientSessionOptions, createSession } from "./create-session.js";
 import type { Beat, HeartbeatLoop } from "./heartbeat-loop.js";
-import { Metrics } from "./metrics.js";
+import { ClientMetrics } from "./metrics.js";
 import { Telemetry, telemetryEnabled } from "./telemetry.js";
 import { loadTraceContextHook } from "./trace-context.js";
 
@@ -25,9 +25,9 @@ const HEARTBEAT_WARNING_MS = 120_000;
 const FINISH_TIMEOUT_MS = 10_000;
 const FINISH_MAX_RETRIES = 2;
 
-/** What was put on the HttpClient before its first request. */
+/** Hooks of a session on its HttpClient, with a way to remove them. */
 interface Preparation {
-  metrics: Metrics;
+  metrics: ClientMetrics;
   undo(): void;
 }
 
@@ -47,7 +47,7 @@ export class Session {
   /** undefined for clients that only read and manage, which need no session. */
   readonly id: string | undefined;
   readonly config: ClientConfig;
-  readonly metrics: Metrics;
+  readonly metrics: ClientMetrics;
   readonly telemetry: Telemetry;
   readonly #preparation: Preparation;
   readonly #owned: boolean;
@@ -58,6 +58,7 @@ export class Session {
   #heartbeat: HeartbeatLoop | undefined;
   #nextModelSeqId = 0;
   #nextSamplingSessionSeqId = 0;
+  #nextCustomLossSeqId = 0;
   #finished = false;
   #heartbeatWarned = false;
   #closing: Promise<void> | undefined;
@@ -83,7 +84,11 @@ export class Session {
   }
 
   /** Settings, credential, changeable settings, a new session, its heartbeat: in this order. */
-  static open(http: HttpClient, options: SessionOptions = {}, metrics = new Metrics()): Promise<Session> {
+  static open(
+    http: HttpClient,
+    options: ClientSessionOptions = {},
+    metrics = new ClientMetrics(),
+  ): Promise<Session> {
     return prepared(http, metrics, async (preparation) => {
       const config = await introduce(http);
       const dynamicConfig = await fetchDynamicConfig(http);
@@ -97,7 +102,7 @@ export class Session {
   }
 
   /** Settings and credential alone: no session is created. */
-  static connect(http: HttpClient, metrics = new Metrics()): Promise<Session> {
+  static connect(http: HttpClient, metrics = new ClientMetrics()): Promise<Session> {
     return prepared(http, metrics, async (preparation) => {
       const config = await introduce(http);
       const dynamicConfig = DEFAULT_CLIENT_DYNAMIC_CONFIG;
@@ -107,7 +112,7 @@ export class Session {
 
   /** Uses a session that was opened elsewhere, where it is also kept alive and ended. Sends nothing yet. */
   static attach(http: HttpClient, options: AttachOptions): Promise<Session> {
-    return prepared(http, new Metrics(), async (preparation) => {
+    return prepared(http, new ClientMetrics(), async (preparation) => {
       const { sessionId: id, config, dynamicConfig } = options;
       installAuth(http, config);
       return new Session({ http, preparation, config, dynamicConfig, id, owned: false });
@@ -142,6 +147,11 @@ export class Session {
     return this.#nextSamplingSessionSeqId++;
   }
 
+  nextCustomLossSeqId(): number {
+    this.#requireOwned("custom losses");
+    return this.#nextCustomLossSeqId++;
+  }
+
   /** Tells the server how the session ended, drains telemetry and releases everything; never rejects. */
   close(status: SessionFinishStatus = "success", detail?: string): Promise<void> {
     this.#closing ??= this.#close(status, detail);
@@ -170,7 +180,7 @@ export class Session {
       await this.http.exchange(requestTo(endpoints.finishSession, ending, limits));
     } catch (error) {
       const message = `telling the server that session ${this.id} ended failed: ${messageOf(error)}`;
-      // Servers that do not keep a finish reason, and sessions that already have one, are no trouble to anybody.
+      // Servers that do not keep a finish reason, and sessions that already have one, do not matter.
       const expected = error instanceof APIError && [404, 405, 409, 410].includes(error.status);
       if (expected) this.http.logger.debug(message);
       else this.http.logger.warn(message);
@@ -189,7 +199,7 @@ export class Session {
       this.#heartbeatWarned = true;
       this.http.logger.warn(
         `the heartbeat of session ${sessionId} has failed for ${Math.round(beat.failedForMs / 1000)} s ` +
-          `(last: ${beat.reason ?? "no reason known"}); if this goes on the server will end the session. ` +
+          `(last: ${beat.reason ?? "no reason known"}); if this continues, the server will end the session. ` +
           "Check the connection to the server.",
       );
     }
@@ -208,7 +218,7 @@ export class Session {
 /** Measuring and tracing begin before the first request; a start that fails leaves the HttpClient as it was. */
 async function prepared(
   http: HttpClient,
-  metrics: Metrics,
+  metrics: ClientMetrics,
   start: (preparation: Preparation) => Promise<Session>,
 ): Promise<Session> {
   const traceHook = await loadTraceContextHook();

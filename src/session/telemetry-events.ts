@@ -68,7 +68,7 @@ function scrubText(text: string): string {
   return redacted.length > MAX_TEXT_CHARACTERS ? `${redacted.slice(0, MAX_TEXT_CHARACTERS)}…` : redacted;
 }
 
-/** A plain JSON copy of the data, at whatever depth without credentials and without header collections. */
+/** A plain JSON copy of the data, without credentials and header collections at any depth. */
 function scrubData(data: object): Record<string, unknown> {
   try {
     const text = JSON.stringify(data, scrubField);

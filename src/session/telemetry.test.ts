@@ -2,7 +2,7 @@ import { describe, expect, it, vi } from "vitest";
 import { type Answer, fakeHttp } from "../../test/session/fake-http.js";
 import { FakeClock } from "../../test/support/fake-clock.js";
 import { APIError, RequestFailedError, ValidationError } from "../errors.js";
-import { Metrics } from "./metrics.js";
+import { ClientMetrics } from "./metrics.js";
 import { Telemetry, type TelemetryOptions, telemetryEnabled } from "./telemetry.js";
 import { durationText } from "./telemetry-events.js";
 
@@ -17,7 +17,7 @@ interface SentBatch {
 function setUp(options: { answer?: Answer; overrides?: Partial<TelemetryOptions> } = {}) {
   const clock = new FakeClock();
   const { http, requests, logs } = fakeHttp(options.answer, clock);
-  const metrics = new Metrics();
+  const metrics = new ClientMetrics();
   const telemetry = new Telemetry({
     http,
     metrics,
@@ -168,7 +168,7 @@ describe("closing telemetry", () => {
         }),
       clock,
     );
-    const metrics = new Metrics();
+    const metrics = new ClientMetrics();
     const telemetry = new Telemetry({ http, metrics, enabled: true, platform: "Linux", ownsSession: false });
     for (let index = 0; index < 250; index += 1) telemetry.log("tick");
     const closed = vi.fn();

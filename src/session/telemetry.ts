@@ -7,7 +7,7 @@ import {
   type TelemetryEventBody,
   type TelemetrySeverity,
 } from "../wire/index.js";
-import type { Metrics } from "./metrics.js";
+import type { ClientMetrics } from "./metrics.js";
 import { durationText, exceptionEvent, genericEvent } from "./telemetry-events.js";
 
 export const MAX_BATCH_EVENTS = 100;
@@ -19,7 +19,7 @@ const MAX_RETRIES = 3;
 
 export interface TelemetryOptions {
   http: HttpClient;
-  metrics: Metrics;
+  metrics: ClientMetrics;
   enabled: boolean;
   /** Host platform name, as the batches name it. */
   platform: string;
@@ -185,7 +185,7 @@ export class Telemetry {
     }
   }
 
-  /** A server without the endpoint will not grow one while this client lives. */
+  /** A server without the endpoint is not asked again by this client. */
   #turnOff(): void {
     this.#enabled = false;
     this.#dropQueue();

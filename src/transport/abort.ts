@@ -37,7 +37,7 @@ const registrations = new WeakMap<AbortSignal, Registration>();
  */
 export function onAbort(signal: AbortSignal | undefined, callback: () => void): () => void {
   if (signal === undefined) return () => {};
-  // The same function may be subscribed twice, hence a new one each time.
+  // A function may be subscribed twice, so each subscription wraps it.
   const subscriber = () => callback();
   if (signal instanceof Interruption) return signal.subscribe(subscriber);
   const registration = registrations.get(signal) ?? register(signal);

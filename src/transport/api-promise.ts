@@ -4,7 +4,7 @@ export interface ParsedAnswer<T> {
   readonly response: Response;
 }
 
-/** The two ways in which an answer can be had. */
+/** An answer, parsed or as the server sent it. */
 export interface AnswerSource<T> {
   /** Reads the whole body; retried also when the connection breaks in the middle of it. */
   parsed(): Promise<ParsedAnswer<T>>;

@@ -1,7 +1,7 @@
 import { APIError } from "../errors.js";
 import { NULL_BODY_STATUSES } from "./attempt.js";
-import type { Answer } from "./sender.js";
-import type { ApiResponse } from "./types.js";
+import type { HttpAnswer } from "./sender.js";
+import type { APIResponse } from "./types.js";
 
 const decoder = new TextDecoder();
 
@@ -11,7 +11,7 @@ export function mediaType(contentType: string | null): string {
 }
 
 /** An answer that has been read to its end. */
-export function createApiResponse(answer: Answer, bytes: Uint8Array, what: string): ApiResponse {
+export function createApiResponse(answer: HttpAnswer, bytes: Uint8Array, what: string): APIResponse {
   const { status } = answer;
   const contentType = mediaType(answer.header("content-type"));
   let parsed: unknown;
@@ -54,14 +54,14 @@ export function errorBody(headers: Headers, bytes: Uint8Array): unknown {
   }
 }
 
-/** The same answer as a `Response`, for callers of the escape hatch. */
-export function toResponse(answer: ApiResponse): Response {
+/** An answer as a `Response`, for callers of any endpoint. */
+export function toResponse(answer: APIResponse): Response {
   const body = NULL_BODY_STATUSES.has(answer.status) ? null : (answer.bytes as BodyInit & Uint8Array);
   return new Response(body, { status: answer.status, headers: answer.headers });
 }
 
-/** What the escape hatch resolves to: JSON, text or bytes by the answer's own content type. */
-export function parseByContentType(answer: ApiResponse): unknown {
+/** The body of an answer: JSON, text or bytes, by its content type. */
+export function parseByContentType(answer: APIResponse): unknown {
   const { contentType, bytes } = answer;
   if (bytes.byteLength === 0) return undefined;
   if (contentType === "" || contentType.endsWith("/json") || contentType.endsWith("+json"))

@@ -1,15 +1,15 @@
-import { APIConnectionError, APITimeoutError, TinkerError } from "../errors.js";
+import { AnswerTooLargeError, APIConnectionError, APITimeoutError, TinkerError } from "../errors.js";
 import { onAbort } from "./abort.js";
 import type { CallScope } from "./call-scope.js";
 import type { Clock } from "./clock.js";
 import { Interruption } from "./interruption.js";
-import type { Answer } from "./sender.js";
+import type { HttpAnswer } from "./sender.js";
 
 /**
  * One try at a request. It ends when the answer is read, when the call is interrupted, or when nothing has
  * moved for `timeoutMs`; `release` must be called then, and leaves no timer and no listener behind.
  */
-export class Attempt {
+export class HttpAttempt {
   responseBytes = 0;
   readonly #scope: CallScope;
   readonly #clock: Clock;
@@ -41,7 +41,7 @@ export class Attempt {
   }
 
   /** Sends and resolves when the headers have come. */
-  async send(start: (signal: AbortSignal) => Promise<Answer>): Promise<Answer> {
+  async send(start: (signal: AbortSignal) => Promise<HttpAnswer>): Promise<HttpAnswer> {
     const coming = start(this.#signal);
     try {
       const answer = await Promise.race([coming, this.#interruption]);
@@ -54,12 +54,15 @@ export class Attempt {
     }
   }
 
-  /** The whole body, in memory of its own. */
-  async read(answer: Answer): Promise<Uint8Array> {
+  /** The whole body, in memory of its own; an AnswerTooLargeError where it has more than `maxBytes`, decompressed. */
+  async read(answer: HttpAnswer, maxBytes: number): Promise<Uint8Array> {
+    const tooLarge = () => new AnswerTooLargeError(this.#scope.what, maxBytes);
     try {
+      if (Number(answer.header("content-length")) > maxBytes) throw tooLarge();
       const body = answer.readAll((bytes) => {
         this.#lastProgressMs = this.#clock.now();
         this.responseBytes += bytes;
+        if (this.responseBytes > maxBytes) throw tooLarge();
       });
       return await Promise.race([body, this.#interruption]);
     } catch (error) {
@@ -72,7 +75,7 @@ export class Attempt {
    * Hands the body to the caller piece by piece. The timeout ends here, since the caller sets the pace; the
    * signal stays in force until the body is read or cancelled, and `onEnd` is called then.
    */
-  stream(answer: Answer, onEnd: () => void): Response {
+  stream(answer: HttpAnswer, onEnd: () => void): Response {
     this.#stopTimer();
     const end = () => {
       this.release();
@@ -131,7 +134,7 @@ export class Attempt {
     this.#cancelTimer = undefined;
   }
 
-  /** What went wrong on the network, in the SDK's own terms. */
+  /** A network error as one of the SDK's errors. */
   #explain(error: unknown): TinkerError {
     if (error instanceof TinkerError) return error;
     const reason = networkReason(error);
@@ -145,7 +148,7 @@ export class Attempt {
 /** Statuses whose answers have no body, and to which `Response` allows none. */
 export const NULL_BODY_STATUSES: ReadonlySet<number> = new Set([204, 205, 304]);
 
-function buildResponse(answer: Answer, body: ReadableStream<Uint8Array> | null): Response {
+function buildResponse(answer: HttpAnswer, body: ReadableStream<Uint8Array> | null): Response {
   const { status, statusText, headers, url } = answer;
   const response = new Response(body, { status, statusText, headers });
   Object.defineProperty(response, "url", { value: url });

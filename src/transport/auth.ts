@@ -13,7 +13,7 @@ export interface AuthProvider {
 }
 
 /** A key, or a function that returns the one to use now. */
-export type ApiKeyOption = string | (() => string | Promise<string>);
+export type APIKeyOption = string | (() => string | Promise<string>);
 
 /** Where the hosted service is. */
 export const HOSTED_BASE_URL = "https://tinker.thinkingmachines.dev/services/tinker-prod";
@@ -33,7 +33,7 @@ export class StaticKeyAuth implements AuthProvider {
   }
 }
 
-/** For servers that want no credential. */
+/** For servers that need no credential. */
 export const noAuth: AuthProvider = { source: "none", token: () => undefined };
 
 function keyFunctionAuth(keyFunction: () => string | Promise<string>): AuthProvider {
@@ -65,7 +65,7 @@ function commandAuth(command: string, platform: Platform): AuthProvider {
 
 /** Where a credential may come from. */
 export interface CredentialSources {
-  readonly apiKey: ApiKeyOption | undefined;
+  readonly apiKey: APIKeyOption | undefined;
   readonly baseURL: string;
   readonly platform: Platform;
   /** The organisation requires TINKER_CREDENTIAL_CMD: a plain key no longer counts. */
@@ -74,7 +74,7 @@ export interface CredentialSources {
 
 /**
  * Chooses the credential: a key function or JWT given by the caller, else the enforced command, else the key
- * (apiKey, TINKER_API_KEY), else TINKER_CREDENTIAL_CMD, else the key stored by `auth login`.
+ * (apiKey, TINKER_API_KEY), else TINKER_CREDENTIAL_CMD, else the key that `auth login` stored for this server.
  */
 export function resolveAuth(sources: CredentialSources): AuthProvider {
   const { apiKey, platform } = sources;
@@ -102,7 +102,7 @@ export function resolveAuth(sources: CredentialSources): AuthProvider {
       'The API key must start with "tml-" (or be a JWT, which starts with "eyJ").',
     );
   }
-  const stored = platform.readStoredCredential?.();
+  const stored = platform.readStoredCredential?.(sources.baseURL);
   if (stored !== undefined) return new StaticKeyAuth(stored, "stored key");
   // Self-hosted servers (SkyRL, the built-in backend) know no keys.
   if (!hosted) return noAuth;

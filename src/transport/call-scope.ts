@@ -2,7 +2,7 @@ import { APIConnectionError, type TinkerError } from "../errors.js";
 import { abortError, onAbort } from "./abort.js";
 import { Interruption } from "./interruption.js";
 
-/** What ends a call from outside: the caller's signal, or the client being closed. It holds one listener. */
+/** Ends a call from outside: on the caller's signal, or when the client is closed. It holds one listener. */
 export class CallScope {
   readonly what: string;
   readonly #userSignal: AbortSignal | undefined;
@@ -31,14 +31,14 @@ export class CallScope {
   error(): TinkerError {
     return this.#userSignal?.aborted
       ? abortError(this.#userSignal, this.what)
-      : new APIConnectionError(`${this.what} was given up because the client was closed.`);
+      : new APIConnectionError(`${this.what} was cancelled because the client was closed.`);
   }
 
   throwIfInterrupted(): void {
     if (this.interrupted) throw this.error();
   }
 
-  /** Waits for a promise that knows nothing of signals, but not longer than the call lives. */
+  /** Waits for a promise without a signal, but not longer than the call. */
   async orInterrupted<T>(promise: T | Promise<T>): Promise<T> {
     this.throwIfInterrupted();
     if (!(promise instanceof Promise)) return promise;
@@ -53,7 +53,7 @@ export class CallScope {
     }
   }
 
-  /** Whatever the call is doing ends now. */
+  /** Ends the call now, wherever it is. */
   interrupt(): void {
     this.#interruption.abort();
   }

@@ -108,7 +108,7 @@ describe("a circuit breaker", () => {
     },
   );
 
-  it("lets nobody wait beyond his deadline, and says what went wrong", async () => {
+  it("ends each wait at its deadline, with the reason", async () => {
     open();
     const waiting = breaker.untilAnswered(waiter({ deadlineMs: 20_000 }));
     waiting.catch(() => {});

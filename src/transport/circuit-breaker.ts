@@ -5,22 +5,22 @@ import { linkSignals } from "./link-signals.js";
 import { BACK_OFF, backOffMs } from "./retry-policy.js";
 import { SharedByServer } from "./shared-by-server.js";
 
-/** Failures in a row, without an answer to anybody between them, after which the server counts as silent. */
+/** Failures in a row, with no answer to any request between them, after which the server counts as silent. */
 export const FAILURES_UNTIL_OPEN = 3;
-/** Those who waited come back over this time for each of them, not all at once. */
+/** Milliseconds between two waiting requests that continue after an outage. */
 const RESUME_MS_PER_WAITER = 1;
 
 /** A patient request was stopped on its way to a connection: it was not sent, and waits like the others. */
 export class HeldBack extends TinkerError {}
 
-/** A patient request has waited in vain for the server to answer anybody. */
+/** A patient request has waited in vain for the server to answer any request. */
 export class OutageError extends APIConnectionError {
   constructor(cause: Error | undefined) {
     super(`The server is not answering: ${cause?.message ?? "no connection."}`, { cause });
   }
 }
 
-/** Somebody who waits, and who asks the server on behalf of all when it is his turn. */
+/** A waiting request, which probes the server for all when it is its turn. */
 export interface BreakerWaiter {
   readonly clock: Clock;
   readonly random: () => number;
@@ -31,7 +31,7 @@ export interface BreakerWaiter {
   probe(signal: AbortSignal): Promise<void>;
 }
 
-/** While a server answers nobody, one probe stands for all the requests that wait for it. */
+/** While a server does not answer, one probe is sent for all the requests that wait for it. */
 export class CircuitBreaker {
   /** One for all clients of the process with the same base URL and credential. */
   static readonly shared = new SharedByServer<CircuitBreaker>();
@@ -60,13 +60,13 @@ export class CircuitBreaker {
     this.#lastError = error;
   }
 
-  /** Returns as soon as somebody has got an answer; throws at the waiter's deadline. */
+  /** Returns as soon as the server has answered any request; throws at the waiter's deadline. */
   async untilAnswered(waiter: BreakerWaiter): Promise<void> {
     this.#waiting += 1;
     try {
       while (this.isOpen) {
         if (waiter.clock.now() >= waiter.deadlineMs) throw new OutageError(this.#lastError);
-        // Whoever finds no probe under way makes one: also when the one who made the last has given up.
+        // A waiter that finds no probe under way makes one, also if the maker of the last has given up.
         this.#round ??= this.#startRound(waiter);
         await untilAborted(this.#round.ended, waiter.signal);
         const spreadMs = (this.#waiting - 1) * RESUME_MS_PER_WAITER;

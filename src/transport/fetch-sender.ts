@@ -1,4 +1,4 @@
-import { Interruption } from "./interruption.js";
+import { platformSignalOf } from "./interruption.js";
 import type { Connections } from "./platform-types.js";
 import { readPieces, type Sender } from "./sender.js";
 
@@ -14,7 +14,7 @@ function fetchSender(fetchFunction: typeof fetch): Sender {
     const init: RequestInit & { duplex?: "half" } = {
       method,
       headers: [...headers],
-      signal: signal instanceof Interruption ? signal.platformSignal : signal,
+      signal: platformSignalOf(signal),
       redirect,
     };
     if (body !== undefined) {

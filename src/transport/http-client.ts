@@ -1,27 +1,34 @@
 import { platform } from "#platform";
-import { APIConnectionError, APIError, TinkerError, ValidationError } from "../errors.js";
+import { AnswerTooLargeError, APIConnectionError, APIError, TinkerError } from "../errors.js";
 import { encodeRequest, endpoints, inUsersWords } from "../wire/index.js";
 import { throwIfAborted } from "./abort.js";
 import { APIPromise } from "./api-promise.js";
 import { createApiResponse, errorBody, parseByContentType, toResponse } from "./api-response.js";
-import { Attempt } from "./attempt.js";
+import { HttpAttempt } from "./attempt.js";
 import { type AuthProvider, HOSTED_BASE_URL, noAuth, resolveAuth } from "./auth.js";
 import { CallScope } from "./call-scope.js";
 import { CircuitBreaker, FAILURES_UNTIL_OPEN, HeldBack } from "./circuit-breaker.js";
 import { type Clock, systemClock } from "./clock.js";
 import { connectionsOver } from "./fetch-sender.js";
 import { newIdempotencyKey } from "./ids.js";
-import { createLogger, DeprecationNotices, type Logger, RetryWarnings, resolveLogLevel } from "./logger.js";
+import { createLogger, DeprecationNotices, type Logger, logLevelOf, RetryWarnings } from "./logger.js";
+import { HTTP_CLIENT_OPTIONS } from "./options.js";
 import type { Connections } from "./platform-types.js";
 import { ReconnectBudget } from "./reconnect-budget.js";
 import { followingRedirects } from "./redirects.js";
 import { buildURL, type EncodedBody, encodeBody, isRawBody, normalizeBaseURL } from "./request-encoding.js";
 import { RequestHeaders } from "./request-headers.js";
-import { BACK_OFF, type BackOffPolicy, backOffMs, shouldRetry } from "./retry-policy.js";
-import type { Answer } from "./sender.js";
+import {
+  BACK_OFF,
+  type BackOffPolicy,
+  backOffMs,
+  MAX_UNREADABLE_ANSWERS,
+  shouldRetry,
+} from "./retry-policy.js";
+import type { HttpAnswer } from "./sender.js";
 import type {
-  ApiRequest,
-  ApiResponse,
+  APIRequest,
+  APIResponse,
   EndpointOptions,
   ExchangeHook,
   HeaderValues,
@@ -30,15 +37,16 @@ import type {
   PoolName,
 } from "./types.js";
 
-const DEFAULT_TIMEOUT_MS = 60_000;
-const DEFAULT_MAX_RETRIES = 10;
-const MAX_UNREADABLE_ANSWERS = 3;
 const PROBE_TIMEOUT_MS = 10_000;
+/** Most bytes that are read of an answer: a list or a receipt, a result, an error. */
+const MAX_JSON_BYTES = 64 * 2 ** 20;
+const MAX_RESULT_BYTES = 512 * 2 ** 20;
+const MAX_ERROR_BYTES = 2 ** 20;
 
 /** An answer below 400, with the attempt that can still read its body. */
 interface Answered {
-  readonly answer: Answer;
-  readonly attempt: Attempt;
+  readonly answer: HttpAnswer;
+  readonly attempt: HttpAttempt;
   readonly scope: CallScope;
 }
 
@@ -47,7 +55,7 @@ type Finish<T> = (answered: Answered) => Promise<{ value: T; keepOpen?: boolean 
 
 /** Everything about one call that stays the same over its attempts. */
 interface Call {
-  readonly request: ApiRequest;
+  readonly request: APIRequest;
   readonly scope: CallScope;
   readonly url: string;
   readonly body: EncodedBody;
@@ -55,6 +63,12 @@ interface Call {
   readonly timeoutMs: number;
   readonly maxRetries: number;
   readonly idempotencyKey: string | undefined;
+  readonly startedMs: number;
+}
+
+/** The address of the server that these options name: the given one, that of the environment, or the hosted service. */
+export function serverAddress({ baseURL }: Pick<HttpClientOptions, "baseURL">): string {
+  return normalizeBaseURL(baseURL || platform.env("TINKER_BASE_URL") || HOSTED_BASE_URL);
 }
 
 /** Speaks HTTP with one server: credentials, connections, retries, timeouts, logging. */
@@ -64,14 +78,14 @@ export class HttpClient {
   readonly maxRetries: number;
   readonly logger: Logger;
   readonly clock: Clock;
-  /** Told of failures that are tried again, here and by whoever tries again on top. */
+  /** Reports failures that are retried, here and in the layers above. */
   readonly retryWarnings: RetryWarnings;
   readonly random: () => number;
   /** True when the caller gave a `fetch`, through which every request must then go. */
   readonly hasCustomFetch: boolean;
-  /** Told of every attempt of every request. */
+  /** Called for every attempt of every request. */
   readonly hooks: ExchangeHook[] = [];
-  /** Where the credential comes from; a session replaces it when the server wants JWTs. */
+  /** Where the credential comes from; a session replaces it if the server needs JWTs. */
   auth: AuthProvider;
   readonly #options: HttpClientOptions;
   readonly #connections: Connections;
@@ -82,14 +96,15 @@ export class HttpClient {
   readonly #breaker: ReturnType<typeof CircuitBreaker.shared.acquire>;
   #closed = false;
 
-  constructor(options: HttpClientOptions = {}) {
+  constructor(given: HttpClientOptions = {}) {
+    const options = HTTP_CLIENT_OPTIONS.check(given, "HttpClient");
     this.#options = options;
-    this.baseURL = normalizeBaseURL(options.baseURL || platform.env("TINKER_BASE_URL") || HOSTED_BASE_URL);
-    this.timeoutMs = checkTimeout(options.timeout) ?? DEFAULT_TIMEOUT_MS;
-    this.maxRetries = checkMaxRetries(options.maxRetries) ?? DEFAULT_MAX_RETRIES;
+    this.baseURL = serverAddress(options);
+    this.timeoutMs = options.timeout;
+    this.maxRetries = options.maxRetries;
     this.logger = createLogger(
       options.logger ?? console,
-      resolveLogLevel(options.logLevel, platform.env("TINKER_LOG")),
+      options.logLevel ?? logLevelOf(platform.env("TINKER_LOG")),
     );
     this.#deprecations = new DeprecationNotices(this.logger);
     this.clock = options.clock ?? systemClock;
@@ -107,7 +122,7 @@ export class HttpClient {
     });
   }
 
-  /** What this client was given for a credential, by which clients that share limits know each other. */
+  /** The credential that this client was given; clients with the same one share limits. */
   get credential(): unknown {
     return this.#options.apiKey ?? platform.env("TINKER_API_KEY");
   }
@@ -130,49 +145,28 @@ export class HttpClient {
   }
 
   /** Sends a request, retries it by the rules, and reads the answer to its end. */
-  exchange(request: ApiRequest): Promise<ApiResponse> {
-    return this.#patiently(request, () => this.#exchange(request));
+  exchange(request: APIRequest): Promise<APIResponse> {
+    return this.#call(request, async ({ answer, attempt, scope }) => {
+      const limit = request.expect === "json" ? MAX_JSON_BYTES : MAX_RESULT_BYTES;
+      const bytes = await attempt.read(answer, limit);
+      const response = createApiResponse(answer, bytes, scope.what);
+      if (request.expect === "json") response.json();
+      return { value: response };
+    });
   }
 
   /** Sends a request and retries it by the rules; the answer's body comes piece by piece, at the reader's pace. */
-  open(request: ApiRequest): Promise<Response> {
-    return this.#patiently(request, () =>
-      this.#call(request, async ({ answer, attempt, scope }) => ({
-        value: attempt.stream(answer, () => scope.end()),
-        keepOpen: true,
-      })),
-    );
+  open(request: APIRequest): Promise<Response> {
+    return this.#call(request, async ({ answer, attempt, scope }) => ({
+      value: attempt.stream(answer, () => scope.end()),
+      keepOpen: true,
+    }));
   }
 
-  async #patiently<T>(request: ApiRequest, send: () => Promise<T>): Promise<T> {
-    const { patienceMs } = request;
-    if (patienceMs === undefined) return send();
-    const breaker = this.#breaker.value;
-    const { clock, random } = this;
-    const deadlineMs = clock.now() + patienceMs;
-    for (;;) {
-      if (breaker.isOpen)
-        await breaker.untilAnswered({
-          clock,
-          random,
-          signal: request.signal,
-          deadlineMs,
-          probe: this.#probe,
-        });
-      try {
-        return await send();
-      } catch (error) {
-        if (error instanceof HeldBack) continue;
-        if (error instanceof APIConnectionError) breaker.failed(error);
-        throw error;
-      }
-    }
-  }
-
-  /** Any answer will do, and the breaker hears of it like of any other. */
+  /** Any answer will do; the breaker counts it like any other. */
   readonly #probe = async (signal: AbortSignal): Promise<void> => {
     try {
-      await this.#exchange({
+      await this.exchange({
         ...encodeRequest(endpoints.health, {}),
         timeout: PROBE_TIMEOUT_MS,
         maxRetries: 0,
@@ -185,15 +179,6 @@ export class HttpClient {
       this.retryWarnings.failed(FAILURES_UNTIL_OPEN, error);
     }
   };
-
-  #exchange(request: ApiRequest): Promise<ApiResponse> {
-    return this.#call(request, async ({ answer, attempt, scope }) => {
-      const bytes = await attempt.read(answer);
-      const response = createApiResponse(answer, bytes, scope.what);
-      if (request.expect === "json") response.json();
-      return { value: response };
-    });
-  }
 
   /** Calls any endpoint, also one this SDK does not know. The path goes behind the base URL. */
   get<T = unknown>(path: string, options?: EndpointOptions): APIPromise<T> {
@@ -212,7 +197,7 @@ export class HttpClient {
     return this.#endpoint("DELETE", path, options);
   }
 
-  /** Gives up whatever is under way and ends every connection. */
+  /** Cancels all requests and closes every connection. */
   async close(): Promise<void> {
     if (this.#closed) return;
     this.#closed = true;
@@ -228,7 +213,7 @@ export class HttpClient {
 
   #endpoint<T>(method: HttpMethod, path: string, options: EndpointOptions = {}): APIPromise<T> {
     const { body, ...rest } = options;
-    const request: ApiRequest = {
+    const request: APIRequest = {
       ...rest,
       method,
       path,
@@ -243,16 +228,19 @@ export class HttpClient {
     });
   }
 
-  async #call<T>(request: ApiRequest, finish: Finish<T>): Promise<T> {
+  async #call<T>(request: APIRequest, finish: Finish<T>): Promise<T> {
     const what = `${request.method} ${request.path}`;
     if (this.#closed) throw new TinkerError(`${what} was not sent: the client is closed.`);
     throwIfAborted(request.signal, what);
-    const timeoutMs = checkTimeout(request.timeout) ?? this.timeoutMs;
+    const timeoutMs = request.timeout ?? this.timeoutMs;
     const maxRetries = this.maxRetriesOf(request);
     const url = buildURL(this.baseURL, request.path, request.query);
+    const { patienceMs } = request;
+    const deadlineMs = patienceMs === undefined ? undefined : this.clock.now() + patienceMs;
     const scope = new CallScope(what, request.signal, this.#openCalls);
     let keepOpen = false;
     try {
+      await this.#untilReachable(scope, deadlineMs);
       const body = await scope.orInterrupted(encodeBody(request));
       const call: Call = {
         request,
@@ -264,31 +252,50 @@ export class HttpClient {
         maxRetries: body.replayable ? maxRetries : 0,
         idempotencyKey:
           request.method === "GET" ? undefined : (request.idempotencyKey ?? newIdempotencyKey()),
+        startedMs: this.clock.now(),
       };
       let unreadableAnswers = 0;
-      for (let attempt = 0; ; attempt += 1) {
+      for (let attempt = 0; ; ) {
         const outcome = await this.#try(call, (request.earlierAttempts ?? 0) + attempt, finish);
         if (outcome.ok) {
           keepOpen = outcome.keepOpen;
           return outcome.value;
         }
         scope.throwIfInterrupted();
-        if (outcome.unreadable) unreadableAnswers += 1;
-        const isOver = attempt >= call.maxRetries || unreadableAnswers > MAX_UNREADABLE_ANSWERS;
-        if (!outcome.retryable || isOver) throw outcome.error;
-        await this.#backOff(call, attempt, outcome.error);
+        if (!(outcome.error instanceof HeldBack)) {
+          if (patienceMs !== undefined && outcome.error instanceof APIConnectionError)
+            this.#breaker.value.failed(outcome.error);
+          if (outcome.unreadable) unreadableAnswers += 1;
+          const isOver = attempt >= call.maxRetries || unreadableAnswers > MAX_UNREADABLE_ANSWERS;
+          if (!outcome.retryable || isOver) throw outcome.error;
+          await this.#backOff(call, attempt, outcome.error);
+          attempt += 1;
+        }
+        await this.#untilReachable(scope, deadlineMs);
       }
     } finally {
       if (!keepOpen) scope.end();
     }
   }
 
-  /** How often a call is tried again: as its caller wishes, else as the client does. */
-  maxRetriesOf(options: Pick<ApiRequest, "maxRetries">): number {
-    return checkMaxRetries(options.maxRetries) ?? this.maxRetries;
+  /** A patient call waits, until its deadline, while the server does not answer. */
+  async #untilReachable(scope: CallScope, deadlineMs: number | undefined): Promise<void> {
+    const breaker = this.#breaker.value;
+    if (deadlineMs === undefined || !breaker.isOpen) return;
+    const { clock, random } = this;
+    const waiter = { clock, random, signal: scope.signal, deadlineMs, probe: this.#probe };
+    await breaker.untilAnswered(waiter).catch((reason: unknown) => {
+      scope.throwIfInterrupted();
+      throw reason;
+    });
   }
 
-  /** How long to wait after this error, by this client's clock and dice. */
+  /** How often a call is tried again: as its caller wishes, else as the client does. */
+  maxRetriesOf(options: Pick<APIRequest, "maxRetries">): number {
+    return options.maxRetries ?? this.maxRetries;
+  }
+
+  /** How long to wait after this error, with this client's clock and random source. */
   backOffMs(policy: BackOffPolicy, retries: number, error: unknown): number {
     return backOffMs(policy, retries, {
       headers: error instanceof APIError ? error.headers : undefined,
@@ -302,8 +309,11 @@ export class HttpClient {
     this.logger.info(
       `${error.message} Retry ${attempt + 1} of ${call.maxRetries} in ${(delayMs / 1000).toFixed(1)} s.`,
     );
-    // Nobody waits for telemetry.
-    if (call.pool !== "telemetry") this.retryWarnings.failed(attempt + 1, error);
+    // Telemetry is never awaited.
+    if (call.pool !== "telemetry") {
+      const isSilent = error instanceof APIConnectionError;
+      this.retryWarnings.failed(attempt + 1, error, isSilent ? this.clock.now() - call.startedMs : 0);
+    }
     await this.clock.sleep(delayMs, call.scope.signal).catch((reason: unknown) => {
       call.scope.throwIfInterrupted();
       throw reason;
@@ -312,12 +322,12 @@ export class HttpClient {
 
   async #try<T>(call: Call, attemptNumber: number, finish: Finish<T>): Promise<Outcome<T>> {
     const { request, scope, pool } = call;
-    // A credential that cannot be had is the caller's affair: it is neither wrapped nor retried.
+    // An error of the caller's credential function is passed on as it is, without a retry.
     const headers = await this.#headersFor(call, attemptNumber);
     for (const hook of this.hooks) hook.beforeSend?.(headers, { method: request.method, path: request.path });
     this.logger.debug(`-> ${scope.what} (attempt ${attemptNumber + 1})`, headers);
     const startedMs = this.clock.now();
-    const attempt = new Attempt(scope, this.clock, call.timeoutMs);
+    const attempt = new HttpAttempt(scope, this.clock, call.timeoutMs);
     let status: number | null = null;
     let failure: TinkerError | undefined;
     let keepOpen = false;
@@ -342,7 +352,7 @@ export class HttpClient {
       this.#breaker.value.answered();
       this.#deprecations.check(answer);
       if (status >= 400) {
-        const rejected = this.#rejected(call, answer, await attempt.read(answer));
+        const rejected = this.#rejected(call, answer, await readError(attempt, answer));
         failure = rejected.error;
         return rejected;
       }
@@ -383,8 +393,8 @@ export class HttpClient {
       throw new HeldBack("The request was not sent: the server is not answering.");
   };
 
-  /** What a status of 400 or more means for the call. */
-  #rejected(call: Call, answer: Answer, bytes: Uint8Array): Failed {
+  /** Decides whether a call with a status of 400 or more is retried. */
+  #rejected(call: Call, answer: HttpAnswer, bytes: Uint8Array): Failed {
     const { status, headers } = answer;
     const isProxyError =
       status === 400 && bytes.byteLength === 0 && headers.get("x-should-retry") !== "false";
@@ -416,6 +426,16 @@ export class HttpClient {
   }
 }
 
+/** The body of an error. An error with a body that is too long keeps its status. */
+async function readError(attempt: HttpAttempt, answer: HttpAnswer): Promise<Uint8Array> {
+  try {
+    return await attempt.read(answer, MAX_ERROR_BYTES);
+  } catch (error) {
+    if (!(error instanceof AnswerTooLargeError)) throw error;
+    return new TextEncoder().encode(`(more than ${MAX_ERROR_BYTES} bytes)`);
+  }
+}
+
 interface Failed {
   readonly ok: false;
   readonly error: TinkerError;
@@ -430,14 +450,4 @@ function cloudflareHeaders(): HeaderValues {
     "CF-Access-Client-Id": platform.env("CLOUDFLARE_ACCESS_CLIENT_ID") || undefined,
     "CF-Access-Client-Secret": platform.env("CLOUDFLARE_ACCESS_CLIENT_SECRET") || undefined,
   };
-}
-
-function checkTimeout(timeout: number | undefined): number | undefined {
-  if (timeout === undefined || timeout > 0) return timeout;
-  throw new ValidationError("timeout", `timeout must be a positive number of milliseconds, got ${timeout}`);
-}
-
-function checkMaxRetries(maxRetries: number | undefined): number | undefined {
-  if (maxRetries === undefined || (Number.isInteger(maxRetries) && maxRetries >= 0)) return maxRetries;
-  throw new ValidationError("maxRetries", `maxRetries must be an integer of 0 or more, got ${maxRetries}`);
 }

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { describe, expect, it, vi } from "vitest";
 import { onAbort } from "./abort.js";
-import { Interruption } from "./interruption.js";
+import { Interruption, platformSignalOf } from "./interruption.js";
 
 describe("Interruption", () => {
   it("behaves as an AbortSignal wherever one is taken", async () => {
@@ -21,6 +21,16 @@ describe("Interruption", () => {
     expect(listener).toHaveBeenCalledOnce();
     expect(signal.onabort).toHaveBeenCalledOnce();
     expect(signal.platformSignal.aborted).toBe(true);
+  });
+
+  it("is given to fetch as the platform's own signal, which newer versions insist on", () => {
+    const signal = new Interruption();
+    const given = platformSignalOf<AbortSignal>(signal);
+    expect(given).toBeInstanceOf(AbortSignal);
+    signal.abort();
+    expect(given.aborted).toBe(true);
+    const own = new AbortController().signal;
+    expect(platformSignalOf(own)).toBe(own);
   });
 
   it("calls subscribers back once, unless they have left", () => {

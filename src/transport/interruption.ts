@@ -1,6 +1,6 @@
 /**
  * An AbortController and its signal in one object. A platform signal is an event target, and several of them for each
- * of thousands of requests cost more than the requests; this one becomes one only when somebody listens to it that way.
+ * of thousands of requests cost more than the requests; this one becomes one only when it is used as one.
  */
 // Not `implements AbortSignal`, which it does: with older compilers some @types/node give a signal one member more.
 export class Interruption {
@@ -40,7 +40,7 @@ export class Interruption {
     if (this.#aborted) throw this.#reason;
   }
 
-  /** The same as the platform's own kind, for `fetch` and whatever else insists on it. */
+  /** This interruption as an `AbortSignal`, for `fetch` and other functions that need one. */
   get platformSignal(): AbortSignal {
     if (this.#platform === undefined) {
       this.#platform = new AbortController();
@@ -61,4 +61,9 @@ export class Interruption {
   dispatchEvent(event: Event): boolean {
     return this.platformSignal.dispatchEvent(event);
   }
+}
+
+/** A signal for `fetch`, which takes none but the platform's own from Node 24 on. */
+export function platformSignalOf<T extends AbortSignal | undefined>(signal: T): T | AbortSignal {
+  return signal instanceof Interruption ? signal.platformSignal : signal;
 }

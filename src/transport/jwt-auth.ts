@@ -2,7 +2,7 @@ import { TinkerError } from "../errors.js";
 import type { AuthProvider } from "./auth.js";
 import type { Clock } from "./clock.js";
 import type { Logger } from "./logger.js";
-import type { ApiRequest, ApiResponse } from "./types.js";
+import type { APIRequest, APIResponse } from "./types.js";
 
 const REFRESH_BEFORE_EXPIRY_MS = 300_000;
 const REFRESH_ON_DEMAND_MS = 60_000;
@@ -26,7 +26,7 @@ export function jwtClaims(jwt: string): Record<string, unknown> {
 export interface TokenExchanger {
   readonly clock: Clock;
   readonly logger: Logger;
-  exchange(request: ApiRequest): Promise<ApiResponse>;
+  exchange(request: APIRequest): Promise<APIResponse>;
 }
 
 /** Exchanges a credential for a short-lived JWT and keeps it fresh. */
@@ -110,7 +110,7 @@ export class JwtAuthProvider implements AuthProvider {
   #delayToNextRefreshMs(): number {
     const leftMs = this.#expiresAtMs - this.#http.clock.wallNow();
     if (this.#expiresAtMs === 0) return PAUSE_AFTER_FAILURE_MS;
-    // A token that lives shorter than the margin must not make us ask without pause.
+    // A token that expires within the margin must not make us ask without pause.
     return leftMs > REFRESH_BEFORE_EXPIRY_MS + SHORTEST_REFRESH_MS
       ? leftMs - REFRESH_BEFORE_EXPIRY_MS
       : Math.max(leftMs / 2, SHORTEST_REFRESH_MS);

@@ -1,7 +1,7 @@
-import { redactHeaders, redactText, redactValue, ValidationError } from "../errors.js";
+import { redactHeaders, redactText, redactValue } from "../errors.js";
 import type { Clock } from "./clock.js";
 import { RequestHeaders } from "./request-headers.js";
-import type { Answer } from "./sender.js";
+import type { HttpAnswer } from "./sender.js";
 
 /** Where log lines go; `console` fits. */
 export interface Logger {
@@ -14,17 +14,18 @@ export interface Logger {
 /** How much is logged: each level includes those before it. */
 export type LogLevel = "off" | "error" | "warn" | "info" | "debug";
 
-const LEVELS = ["off", "error", "warn", "info", "debug"] as const satisfies readonly LogLevel[];
+/** Levels of logging, from none to all. */
+export const LOG_LEVELS = ["off", "error", "warn", "info", "debug"] as const satisfies readonly LogLevel[];
 
 const LINE_LEVELS = ["error", "warn", "info", "debug"] as const satisfies readonly (keyof Logger)[];
 
 /** Passes on the lines of `level` and above, with every secret replaced on the way. */
 export function createLogger(target: Logger, level: LogLevel): Logger {
-  const threshold = LEVELS.indexOf(level);
+  const threshold = LOG_LEVELS.indexOf(level);
   const logger: Partial<Logger> = {};
   for (const lineLevel of LINE_LEVELS) {
     logger[lineLevel] =
-      LEVELS.indexOf(lineLevel) > threshold
+      LOG_LEVELS.indexOf(lineLevel) > threshold
         ? () => {}
         : (message, ...details) => target[lineLevel](redactText(message), ...details.map(redactDetail));
   }
@@ -39,14 +40,9 @@ function redactDetail(detail: unknown): unknown {
   return redactValue(detail);
 }
 
-/** Reads a level from an option or the environment; a level that does not exist is an error only as an option. */
-export function resolveLogLevel(option: string | undefined, environment: string | undefined): LogLevel {
-  if (option !== undefined) {
-    const level = LEVELS.find((known) => known === option);
-    if (level !== undefined) return level;
-    throw new ValidationError("logLevel", `logLevel must be one of ${LEVELS.join(", ")}, got "${option}"`);
-  }
-  return LEVELS.find((known) => known === environment?.trim().toLowerCase()) ?? "warn";
+/** The level that an environment variable names; `warn` if it names none. */
+export function logLevelOf(environment: string | undefined): LogLevel {
+  return LOG_LEVELS.find((known) => known === environment?.trim().toLowerCase()) ?? "warn";
 }
 
 const MAX_REMEMBERED_NOTICES = 100;
@@ -60,7 +56,7 @@ export class DeprecationNotices {
     this.#logger = logger;
   }
 
-  check(answer: Answer): void {
+  check(answer: HttpAnswer): void {
     const note = answer.header("x-deprecation-note");
     if (note === null || this.#seen.has(note) || this.#seen.size >= MAX_REMEMBERED_NOTICES) return;
     this.#seen.add(note);
@@ -70,6 +66,8 @@ export class DeprecationNotices {
 }
 
 const FAILURES_BEFORE_WARNING = 3;
+/** An attempt that took this long is reported at once when it fails: three connections that time out take 15 s. */
+const SLOW_FAILURE_MS = 1_000;
 const LOG_INTERVAL_MS = 60_000;
 
 /** Warns, once a minute at most, of requests that keep failing and are tried again: an outage must not look like a hang. */
@@ -83,11 +81,13 @@ export class RetryWarnings {
     this.#logger = logger;
   }
 
-  /** A request has failed this many times in a row and will be tried again. */
-  failed(failures: number, error: Error): void {
+  /** A request has failed this many times in a row, after `tookMs` in all, and will be tried again. */
+  failed(failures: number, error: Error, tookMs = 0): void {
     const now = this.#clock.now();
-    if (failures < FAILURES_BEFORE_WARNING || now - this.#lastLoggedAt < LOG_INTERVAL_MS) return;
+    const isEarly = failures < FAILURES_BEFORE_WARNING && tookMs < SLOW_FAILURE_MS;
+    if (isEarly || now - this.#lastLoggedAt < LOG_INTERVAL_MS) return;
     this.#lastLoggedAt = now;
-    this.#logger.warn(`${error.message} It failed ${failures} times in a row and is still being tried.`);
+    const times = failures === 1 ? "once" : `${failures} times in a row`;
+    this.#logger.warn(`${error.message} It failed ${times} and is still being tried.`);
   }
 }

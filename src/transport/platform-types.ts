@@ -10,7 +10,7 @@ export interface Connections {
   close(): Promise<void>;
 }
 
-/** What differs between Node and other runtimes. */
+/** The parts that differ between Node and other runtimes. */
 export interface Platform {
   env(name: string): string | undefined;
   /** User agent and X-Stainless-* headers that describe this runtime. */
@@ -18,7 +18,7 @@ export interface Platform {
   createConnections(): Connections;
   /** Runs a shell command and resolves to what it printed. */
   runCommand?(command: string): Promise<string>;
-  /** The default key of ~/.tinker/credentials.json. */
-  readStoredCredential?(): string | undefined;
+  /** The key that ~/.tinker/credentials.json holds for the server at this address. */
+  readStoredCredential?(baseURL: string): string | undefined;
   zstdCompress?(bytes: Uint8Array): Promise<Uint8Array>;
 }

@@ -3,7 +3,7 @@ import { SDK_VERSION } from "../version.js";
 import { ConnectionPools } from "./connection-pools.node.js";
 import { connectionsOver } from "./fetch-sender.js";
 import type { Platform } from "./platform-types.js";
-import { readStoredCredentials } from "./stored-credentials.node.js";
+import { readStoredCredentials, type StoredKeys, storedKeyId } from "./stored-credentials.node.js";
 
 const OS_NAMES: Readonly<Record<string, string>> = {
   darwin: "MacOS",
@@ -23,7 +23,7 @@ const ARCHITECTURES: Readonly<Record<string, string>> = {
 
 const COMMAND_TIMEOUT_MS = 60_000;
 
-/** What Node offers. */
+/** The platform in Node. */
 export const platform: Platform = {
   env: (name) => process.env[name],
 
@@ -56,26 +56,21 @@ export const platform: Platform = {
     });
   },
 
-  readStoredCredential() {
-    let stored: StoredDefault;
+  readStoredCredential(baseURL) {
+    let stored: StoredKeys | null;
     try {
-      stored = readStoredCredentials() as StoredDefault;
+      stored = readStoredCredentials() as StoredKeys | null;
     } catch (error) {
       if (error instanceof TinkerError) throw error;
       return undefined;
     }
-    const key = stored?.default == null ? undefined : stored.keys?.[stored.default]?.key;
+    const keyId = storedKeyId(stored ?? {}, baseURL);
+    const key = keyId === undefined ? undefined : stored?.keys?.[keyId]?.key;
     return typeof key === "string" && key !== "" ? key : undefined;
   },
 
   ...zstd(),
 };
-
-/** As much of the file as is needed for its default key. */
-type StoredDefault = {
-  readonly default?: string | null;
-  readonly keys?: Readonly<Record<string, { readonly key?: unknown } | null>>;
-} | null;
 
 function foreignRuntime(): "bun" | "deno" | undefined {
   if (process.versions["bun"] !== undefined) return "bun";

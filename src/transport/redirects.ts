@@ -1,10 +1,10 @@
 import { isSecretHeader } from "../errors.js";
 import { RequestHeaders } from "./request-headers.js";
-import type { Answer, OutgoingRequest, Sender } from "./sender.js";
+import type { HttpAnswer, OutgoingRequest, Sender } from "./sender.js";
 
 const MAX_REDIRECTS = 10;
 
-/** Follows redirects itself: `fetch` would carry our key along to whatever host it is sent to. */
+/** Follows redirects itself: `fetch` would send our key to any host that it is redirected to. */
 export function followingRedirects(send: Sender): Sender {
   return async (request) => {
     let current: OutgoingRequest = { ...request, redirect: "manual" };
@@ -21,7 +21,7 @@ export function followingRedirects(send: Sender): Sender {
   };
 }
 
-function redirectOf(request: OutgoingRequest, answer: Answer): OutgoingRequest | undefined {
+function redirectOf(request: OutgoingRequest, answer: HttpAnswer): OutgoingRequest | undefined {
   if (![301, 302, 303, 307, 308].includes(answer.status)) return undefined;
   const location = answer.header("location");
   if (location === null) return undefined;

@@ -1,5 +1,5 @@
 import { ValidationError } from "../errors.js";
-import type { ApiRequest, Query, RequestBody } from "./types.js";
+import type { APIRequest, Query, RequestBody } from "./types.js";
 
 /** A body as it goes out: bytes can be sent again, a stream only once. */
 export interface EncodedBody {
@@ -15,7 +15,7 @@ const encoder = new TextEncoder();
 
 /** At once, except for the kinds of bodies that only the runtime can write. */
 export function encodeBody(
-  request: Pick<ApiRequest, "json" | "body" | "contentType">,
+  request: Pick<APIRequest, "json" | "body" | "contentType">,
 ): EncodedBody | Promise<EncodedBody> {
   const { json, body, contentType } = request;
   if (json !== undefined) {
@@ -64,8 +64,15 @@ export function isRawBody(value: unknown): value is RequestBody {
   );
 }
 
-/** This machine, as people name it without a scheme. No key goes in the clear to any other one. */
-const OWN_HOST = /^(?:localhost|127(?:\.\d{1,3}){3}|\[::1\])(?=[:/]|$)/i;
+const LOOPBACK = "(?:localhost|127(?:\\.\\d{1,3}){3}|::1|\\[::1\\])";
+const LOOPBACK_HOST = new RegExp(`^${LOOPBACK}$`, "i");
+/** This machine, as people name it without a scheme. */
+const OWN_HOST = new RegExp(`^${LOOPBACK}(?=[:/]|$)`, "i");
+
+/** Whether a host name or address always means this machine. */
+export function isLoopbackHost(host: string): boolean {
+  return LOOPBACK_HOST.test(host);
+}
 
 /** A base URL as requests need it: with a scheme, without the part that every path begins with. */
 export function normalizeBaseURL(baseURL: string): string {

@@ -1,5 +1,8 @@
 import { APIConnectionError, APIError } from "../errors.js";
 
+/** Successes in a row whose body is not what it should be, such as a proxy's page, after which a request is given up. */
+export const MAX_UNREADABLE_ANSWERS = 3;
+
 const RETRYABLE_STATUSES: ReadonlySet<number> = new Set([408, 409, 425, 429]);
 
 /** Statuses after which the same request may be sent again. */
@@ -15,7 +18,7 @@ export function shouldRetry(answer: { status: number; headers: Headers }): boole
   return isRetryableStatus(answer.status);
 }
 
-/** The same question about the error of one attempt. */
+/** Whether the error of one attempt is worth a retry. */
 export function isRetryableError(error: unknown): boolean {
   if (error instanceof APIConnectionError) return true;
   return error instanceof APIError && shouldRetry(error);
@@ -32,13 +35,13 @@ export interface BackOffPolicy {
 export const BACK_OFF = {
   /** One request. */
   request: { firstMs: 500, maxMs: 10_000, jitter: 0.25 },
-  /** What goes on for minutes or hours, once a few quick tries have failed. */
+  /** Waits of minutes or hours, after a few quick tries have failed. */
   patient: { firstMs: 1_000, maxMs: 30_000 },
   /** Polls that the server answers, but not with a result: soon, but never a tight loop. */
   poll: { firstMs: 50, maxMs: 2_000 },
-  /** A server that answers nobody is asked whether it is back. */
+  /** Probes of a server that does not answer. */
   probe: { firstMs: 500, maxMs: 5_000, jitter: 0.25 },
-  /** Somebody has to see to the account's billing. */
+  /** Waits until the account's billing is in order. */
   billing: { firstMs: 5_000, maxMs: 5_000 },
   /** An archive is being built. */
   archive: { firstMs: 30_000, maxMs: 30_000 },

@@ -45,7 +45,7 @@ class WaitingLine {
     });
   }
 
-  /** Admits the first in line and returns its cost; undefined when nobody waits. */
+  /** Admits the first in line and returns its cost; undefined if the line is empty. */
   admitFirst(): number | undefined {
     while (this.#first < this.#waiters.length) {
       const waiter = this.#waiters[this.#first]!;

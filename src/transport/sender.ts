@@ -1,6 +1,6 @@
 import type { RequestHeaders } from "./request-headers.js";
 
-/** What goes out, ready to be written. */
+/** An encoded request. */
 export interface OutgoingRequest {
   readonly url: string;
   readonly method: string;
@@ -13,8 +13,8 @@ export interface OutgoingRequest {
   readonly beforeConnecting?: (() => void) | undefined;
 }
 
-/** What came back: the headers are here, the body is read piece by piece. */
-export interface Answer {
+/** An answer: the headers are there, the body is read piece by piece. */
+export interface HttpAnswer {
   readonly url: string;
   readonly status: number;
   readonly statusText: string;
@@ -25,18 +25,18 @@ export interface Answer {
   readonly hidesRedirect: boolean;
   /** The next piece of the body, undefined at its end. */
   read(): Promise<Uint8Array | undefined>;
-  /** The whole body, in memory of its own; `onProgress` hears of each piece. */
+  /** The whole body, in memory of its own; `onProgress` is called with each piece. */
   readAll(onProgress: (bytes: number) => void): Promise<Uint8Array>;
   /** Gives up the rest of the body and frees the connection. */
   cancel(): void;
 }
 
 /** Writes one request and resolves with the headers of its answer. */
-export type Sender = (request: OutgoingRequest) => Promise<Answer>;
+export type Sender = (request: OutgoingRequest) => Promise<HttpAnswer>;
 
-/** `readAll` of whoever can `read`. */
+/** Reads a whole body with `read`. */
 export async function readPieces(
-  { read }: Pick<Answer, "read">,
+  { read }: Pick<HttpAnswer, "read">,
   onProgress: (bytes: number) => void,
 ): Promise<Uint8Array> {
   const pieces: Uint8Array[] = [];

@@ -3,7 +3,7 @@ interface Shared<T> {
   users: number;
 }
 
-/** One value for all clients of the process with the same base URL and credential, for as long as any of them lives. */
+/** One value for all clients of the process with the same base URL and credential, for as long as any of them is open. */
 export class SharedByServer<T> {
   readonly #byCredential = new Map<unknown, Map<string, Shared<T>>>();
 

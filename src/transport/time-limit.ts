@@ -8,7 +8,7 @@ export interface TimeLimit {
   readonly isOver: boolean;
   /** Gives back the timer and the listener. */
   end(): void;
-  /** Ends it, and whatever still goes on under its signal. */
+  /** Ends it, and all work that listens to its signal. */
   abort(reason: Error): void;
 }
 

@@ -9,7 +9,7 @@ export type { HttpMethod, PoolName };
 /** Header values by name; null removes a header the SDK would have sent. */
 export type HeaderValues = Readonly<Record<string, string | null | undefined>>;
 
-/** What a query parameter may be. */
+/** Value of a query parameter. */
 export type QueryValue =
   | string
   | number
@@ -31,7 +31,7 @@ export type RequestBody =
   | URLSearchParams
   | ReadableStream<Uint8Array>;
 
-/** What a caller may set for one call; it wins over the client's own settings. */
+/** Settings of one call; they override those of the client. */
 export interface RequestOptions {
   readonly signal?: AbortSignal | undefined;
   /** Milliseconds without any progress (headers, or the next piece of the body) before an attempt is given up. */
@@ -41,26 +41,26 @@ export interface RequestOptions {
 }
 
 /** One exchange with the server. */
-export interface ApiRequest extends RequestOptions {
+export interface APIRequest extends RequestOptions {
   readonly method: HttpMethod;
-  /** Begins with "/" and is put behind the base URL. */
+  /** Begins with "/" and is added to the base URL. */
   readonly path: string;
   readonly query?: Query | undefined;
-  /** Sent as JSON. Give either this or `body`. */
+  /** Value that is sent as JSON. Give either this or `body`. */
   readonly json?: unknown;
   readonly body?: RequestBody | undefined;
   /** Content type of `body`, where the body does not carry its own. */
   readonly contentType?: string | undefined;
   readonly accept?: string | undefined;
-  /** A success that is not JSON is then taken for the page of some proxy, and asked for again a few times. */
+  /** A success that is not JSON then counts as a proxy's page, and is requested again a few times. */
   readonly expect?: "json" | undefined;
-  /** "train" when absent. */
+  /** Connection pool that the request uses; default "train". */
   readonly pool?: PoolName | undefined;
   /** Stays the same over all retries; made up when absent and the method is not GET. */
   readonly idempotencyKey?: string | undefined;
-  /** How often the same request was sent before; told to the server. */
+  /** Times this request was sent before; reported to the server. */
   readonly earlierAttempts?: number | undefined;
-  /** While the server answers nobody, wait this long at most instead of trying. Absent: try all the same. */
+  /** Longest wait while the server is known to be down. Absent: send without waiting. */
   readonly patienceMs?: number | undefined;
   readonly redirect?: "follow" | "manual" | undefined;
   /** Credential of this exchange alone, in place of the client's. */
@@ -70,13 +70,13 @@ export interface ApiRequest extends RequestOptions {
 /** Options of `get`, `post`, `put` and `delete`, the calls to endpoints the SDK does not know. */
 export interface EndpointOptions
   extends RequestOptions,
-    Pick<ApiRequest, "query" | "contentType" | "accept" | "pool" | "idempotencyKey" | "redirect"> {
+    Pick<APIRequest, "query" | "contentType" | "accept" | "pool" | "idempotencyKey" | "redirect"> {
   /** A RequestBody is sent as it is, anything else as JSON. A stream cannot be sent twice and is not retried. */
   readonly body?: unknown;
 }
 
 /** An answer with a status below 400, read to its end. */
-export interface ApiResponse {
+export interface APIResponse {
   readonly status: number;
   readonly headers: Headers;
   /** Media type in lower case without parameters; "" when the server named none. */
@@ -86,15 +86,15 @@ export interface ApiResponse {
   json(): unknown;
 }
 
-/** One attempt, told to subscribers after it ended. */
+/** One attempt at a request, reported to subscribers after it ended. */
 export interface ExchangeEvent {
   readonly pool: PoolName;
   readonly method: HttpMethod;
   readonly path: string;
-  /** null when no answer came. */
+  /** HTTP status; null when no answer came. */
   readonly status: number | null;
   readonly durationMs: number;
-  /** 0 for the first attempt. */
+  /** Number of earlier attempts: 0 for the first. */
   readonly attempt: number;
   readonly requestBytes: number;
   readonly responseBytes: number;
@@ -111,16 +111,16 @@ export interface ExchangeHook {
 export interface HttpClientOptions {
   /** A key, or a function that returns one; asked before every attempt. Default: TINKER_API_KEY. */
   readonly apiKey?: string | (() => string | Promise<string>) | undefined;
-  /** Default: TINKER_BASE_URL, else the hosted service. */
+  /** URL of the server. Default: TINKER_BASE_URL, else the hosted service. */
   readonly baseURL?: string | undefined;
-  /** Milliseconds, default 60,000. */
+  /** Milliseconds without progress before an attempt is abandoned; default 60,000. */
   readonly timeout?: number | undefined;
-  /** Default 10. */
+  /** Retries of a request that failed; default 10. */
   readonly maxRetries?: number | undefined;
   readonly fetch?: typeof fetch | undefined;
   readonly defaultHeaders?: HeaderValues | undefined;
   readonly logger?: Logger | undefined;
-  /** Default: TINKER_LOG, else "warn". */
+  /** Least severe level that is logged. Default: TINKER_LOG, else "warn". */
   readonly logLevel?: LogLevel | undefined;
   readonly clock?: Clock | undefined;
   readonly random?: (() => number) | undefined;

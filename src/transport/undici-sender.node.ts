@@ -1,12 +1,12 @@
 import type { IncomingHttpHeaders } from "node:http";
 import type { Dispatcher } from "undici";
 import { onAbort } from "./abort.js";
-import { type Answer, type OutgoingRequest, readPieces } from "./sender.js";
+import { type HttpAnswer, type OutgoingRequest, readPieces } from "./sender.js";
 
 const ACCEPTED_ENCODINGS = "gzip, deflate, br";
-/** A body announced to be larger is not believed before it comes. */
+/** A larger announced body gets its memory only as it arrives. */
 const MAX_BYTES_ON_TRUST = 64 << 20;
-/** Unread bytes after which the connection is told to wait. */
+/** Unread bytes after which the connection is paused. */
 const PAUSE_ABOVE_BYTES = 1 << 20;
 
 /**
@@ -17,7 +17,7 @@ export function sendThrough(
   dispatcher: Dispatcher,
   request: OutgoingRequest,
   onConnected: () => void,
-): Promise<Answer> {
+): Promise<HttpAnswer> {
   const { origin, pathname, search } = new URL(request.url);
   const headers = request.headers.flat();
   if (!request.headers.has("accept-encoding")) headers.push("accept-encoding", ACCEPTED_ENCODINGS);
@@ -37,18 +37,18 @@ export function sendThrough(
   });
 }
 
-/** Turns undici's callbacks into an Answer. */
+/** Turns the callbacks of undici into an HttpAnswer. */
 class AnswerHandler implements Dispatcher.DispatchHandler {
   readonly #request: OutgoingRequest;
   readonly #onConnected: () => void;
-  readonly #resolve: (answer: Answer) => void;
+  readonly #resolve: (answer: HttpAnswer) => void;
   readonly #reject: (error: Error) => void;
   readonly #chunks: Uint8Array[] = [];
   #unreadBytes = 0;
   #controller: Dispatcher.DispatchController | undefined;
   #unsubscribe = () => {};
   #wakeReader: (() => void) | undefined;
-  /** Takes each piece as it comes, once somebody reads the whole body. */
+  /** Takes each piece as it comes, once the whole body is being read. */
   #sink: ((piece: Uint8Array) => void) | undefined;
   #ended = false;
   #error: Error | undefined;
@@ -56,7 +56,7 @@ class AnswerHandler implements Dispatcher.DispatchHandler {
   constructor(
     request: OutgoingRequest,
     onConnected: () => void,
-    resolve: (answer: Answer) => void,
+    resolve: (answer: HttpAnswer) => void,
     reject: (error: Error) => void,
   ) {
     this.#request = request;
@@ -161,7 +161,7 @@ class AnswerHandler implements Dispatcher.DispatchHandler {
   }
 }
 
-class UndiciAnswer implements Answer {
+class UndiciAnswer implements HttpAnswer {
   readonly hidesRedirect = false;
   readonly url: string;
   readonly status: number;
@@ -228,8 +228,8 @@ function isKnownEncoding(encoding: string | undefined): encoding is keyof typeof
   return encoding !== undefined && Object.hasOwn(DECODERS, encoding);
 }
 
-/** The same answer with its body decompressed. */
-function decoded(answer: Answer, encoding: keyof typeof DECODERS): Answer {
+/** Decompresses the body of an answer. */
+function decoded(answer: HttpAnswer, encoding: keyof typeof DECODERS): HttpAnswer {
   let pieces: AsyncIterator<Uint8Array> | undefined;
   const open = async () => {
     const [{ pipeline, Readable }, zlib] = await Promise.all([import("node:stream"), import("node:zlib")]);
@@ -257,7 +257,7 @@ function decoded(answer: Answer, encoding: keyof typeof DECODERS): Answer {
   };
 }
 
-async function* piecesOf(answer: Answer): AsyncGenerator<Uint8Array> {
+async function* piecesOf(answer: HttpAnswer): AsyncGenerator<Uint8Array> {
   for (;;) {
     const piece = await answer.read();
     if (piece === undefined) return;

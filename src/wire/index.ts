@@ -1,4 +1,4 @@
-/** What travels: every endpoint with its messages, tensors, and their protobuf and JSON forms. */
+/** The protocol: every endpoint with its messages, tensors, and their protobuf and JSON forms. */
 export * from "./base64.js";
 export { metadata, ttlSeconds } from "./endpoints/common.js";
 export * from "./endpoints/endpoint.js";
@@ -6,16 +6,15 @@ export * from "./endpoints/field-names.js";
 export type * from "./endpoints/futures.js";
 export * from "./endpoints/index.js";
 export { type SampleRequest, samplingParams } from "./endpoints/sampling.js";
-export { adamParams, loraConfig, optimizerConfig, optimParams } from "./endpoints/training.js";
-export * from "./fields/check-keys.js";
-export * from "./fields/describe.js";
-export type { FilledMessage, GivenMessage, Shape } from "./fields/fields.js";
-export { camelToSnake as wireName, fromWireJson, toWireJson } from "./json-keys.js";
+export { adamParams, loraConfig, optimizerConfig, optimParams, samplerKind } from "./endpoints/training.js";
+export * from "./fields/index.js";
+export { camelToSnake as wireName, fromWireJson, snakeToCamel, toWireJson } from "./json-keys.js";
 export * from "./reading.js";
 export type * from "./records/rest-types.js";
 export * from "./records/session-types.js";
 export * from "./records/tinker-path.js";
 export * from "./sampling/model-input.js";
+export type { SampleConstraint } from "./sampling/sample-constraint.js";
 export * from "./sampling/sample-events.js";
 export * from "./sampling/sample-json.js";
 export type * from "./sampling/sampling-types.js";
@@ -23,6 +22,7 @@ export * from "./tensors/tensor-data.js";
 export * from "./tensors/tensor-json.js";
 export type * from "./tensors/tensor-values.js";
 export * from "./training/byte-estimates.js";
+export type * from "./training/custom-loss-graph.js";
 export * from "./training/datum.js";
 export * from "./training/forward-backward-json.js";
 export { encodeForwardBackwardRequest } from "./training/forward-backward-request-writer.js";

@@ -1,15 +1,16 @@
 import { bytesToBase64 } from "./base64.js";
 
 const MAX_REMEMBERED_NAMES = 1_000;
+const MAX_REMEMBERED_LENGTH = 64;
 
-/** Messages have the same few names again and again; some are the users' own, of which there is no end. */
+/** Messages have the same few names again and again; some are the users' own, in any number. */
 function remembered(convert: (key: string) => string): (key: string) => string {
   const names = new Map<string, string>();
   return (key) => {
     const known = names.get(key);
     if (known !== undefined) return known;
     const converted = convert(key);
-    if (names.size < MAX_REMEMBERED_NAMES) names.set(key, converted);
+    if (names.size < MAX_REMEMBERED_NAMES && key.length <= MAX_REMEMBERED_LENGTH) names.set(key, converted);
     return converted;
   };
 }
@@ -24,14 +25,14 @@ export const camelToSnake = remembered((key) =>
   key.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`),
 );
 
-/** The same record under the names of the other side; what they lead to is kept. */
+/** Renames the keys of a record for the other side; values are kept. */
 export function convertKeys<T>(
   record: Readonly<Record<string, T>>,
   to: "camel" | "snake",
 ): Record<string, T> {
   const converted: Record<string, T> = {};
   for (const [key, value] of Object.entries(record))
-    define(converted, to === "camel" ? snakeToCamel(key) : camelToSnake(key), value);
+    setOwn(converted, to === "camel" ? snakeToCamel(key) : camelToSnake(key), value);
   return converted;
 }
 
@@ -66,12 +67,12 @@ export function toWireJson(value: unknown): unknown {
   const converted: Record<string, unknown> = {};
   for (const [key, item] of Object.entries(value)) {
     if (item === undefined) continue;
-    define(converted, camelToSnake(key), convertField(key, item, toWireJson));
+    setOwn(converted, camelToSnake(key), convertField(key, item, toWireJson));
   }
   return converted;
 }
 
-/** JSON from the wire with camelCase names. Fields nobody knows yet are kept; nothing is checked. */
+/** JSON from the wire with camelCase names. Unknown fields are kept; nothing is checked. */
 export function fromWireJson<T>(value: unknown): T {
   return readValue(value) as T;
 }
@@ -82,7 +83,7 @@ function readValue(value: unknown): unknown {
   const converted: Record<string, unknown> = {};
   for (const [key, item] of Object.entries(value)) {
     const camel = snakeToCamel(key);
-    define(converted, camel, convertField(camel, item, readValue));
+    setOwn(converted, camel, convertField(camel, item, readValue));
   }
   return converted;
 }
@@ -91,14 +92,14 @@ function convertField(camelKey: string, value: unknown, convert: (value: unknown
   if (OPAQUE.has(camelKey)) return value;
   if (MAP_BY_ID.has(camelKey) && typeof value === "object" && value !== null && !Array.isArray(value)) {
     const converted: Record<string, unknown> = {};
-    for (const [id, item] of Object.entries(value)) define(converted, id, convert(item));
+    for (const [id, item] of Object.entries(value)) setOwn(converted, id, convert(item));
     return converted;
   }
   return convert(value);
 }
 
 /** Plain assignment, but for `__proto__`, which a hostile answer could use to change what the object inherits. */
-export function define<T>(target: Record<string, T>, key: string, value: T): void {
+export function setOwn<T>(target: Record<string, T>, key: string, value: T): void {
   if (key === "__proto__") {
     Object.defineProperty(target, key, { value, enumerable: true, configurable: true, writable: true });
   } else {

@@ -11,7 +11,7 @@ export class ProtoWriter {
   #isMeasuring = true;
   /** Sizes of nested messages in the order in which these begin. */
   readonly #sizes: number[] = [];
-  /** The same few keys return in every datum. */
+  /** Keys as bytes: every datum has the same few. */
   readonly #texts = new Map<string, Uint8Array>();
   #nextSize = 0;
   #at = 0;

@@ -8,4 +8,8 @@ export {
   decodeForwardBackwardOutput,
   encodeForwardBackwardOutput,
 } from "./training/forward-backward-output-proto.js";
-export { decodeForwardBackwardRequest, peekRequest } from "./training/forward-backward-request-proto.js";
+export {
+  decodeForwardBackwardRequest,
+  peekRequest,
+  readForwardBackwardRequest,
+} from "./training/forward-backward-request-proto.js";

@@ -1,6 +1,6 @@
 import { messageOf, TinkerError } from "../errors.js";
 
-/** Runs a decoder so that whatever it meets is reported as the answer's fault, not as the user's. */
+/** Runs a decoder and reports its errors as faults of the answer, not of the user. */
 export function readAnswer<T>(what: string, read: () => T): T {
   try {
     return read();

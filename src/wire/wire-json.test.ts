@@ -82,9 +82,7 @@ describe("forward and backward requests in JSON", () => {
     );
     const span = { type: "prompt" as const, sequenceId: "s", length: 2 };
     const marked = request.data[0]!.withProvenance({ modelInput: [span], lossFnInputs: [span] });
-    expect(() => passToJson({ ...request, data: [marked] })).toThrow(
-      "data[0] says where its tokens came from",
-    );
+    expect(() => passToJson({ ...request, data: [marked] })).toThrow("data[0] has provenance");
   });
 
   it.each<[string, unknown, string]>([

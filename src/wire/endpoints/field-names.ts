@@ -5,6 +5,8 @@ import { endpoints } from "./index.js";
 
 /** Parts of a datum, which has a codec of its own. */
 const DATUM_NAMES = ["modelInput", "lossFnInputs", "expectedTokens", "sparseCrowIndices", "sparseColIndices"];
+/** Names a stored loss in the settings of a pass. */
+const LOSS_ID = "lossId";
 
 /** Where our methods take a field apart from the message it travels in. */
 const USERS_PATHS: ReadonlyArray<readonly [wirePath: RegExp, usersPath: string]> = [
@@ -19,7 +21,7 @@ let wireNames: ReadonlyMap<string, string> | undefined;
 /** The camelCase name of every field of the protocol, by the name it has on the wire; of several words only. */
 export function fieldNames(): ReadonlyMap<string, string> {
   if (wireNames !== undefined) return wireNames;
-  const names = new Set<string>([...DATUM_NAMES, ...Object.keys(LOSS_INPUT_DTYPES)]);
+  const names = new Set<string>([...DATUM_NAMES, LOSS_ID, ...Object.keys(LOSS_INPUT_DTYPES)]);
   for (const { config } of Object.values(LOSSES)) for (const key of Object.keys(config)) names.add(key);
   for (const { request } of Object.values(endpoints)) collect(request.shape, names);
   wireNames = new Map(

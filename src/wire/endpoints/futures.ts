@@ -1,25 +1,14 @@
-import {
-  boolean,
-  type Field,
-  list,
-  message,
-  nonNegative,
-  nonNegativeInteger,
-  oneOf,
-  optional,
-  text,
-  withDefault,
-} from "../fields/fields.js";
+import * as f from "../fields/index.js";
 import { endpoint, type JsonCodec, json } from "./endpoint.js";
 
 /** Why a request waits, as the server says. */
-export type QueueState = "active" | "paused_capacity" | "paused_rate_limit" | (string & {});
+export type SentQueueState = "active" | "paused_capacity" | "paused_rate_limit" | (string & {});
 
 /** A poll that ended without a result. */
 export interface TryAgainResponse {
   readonly type: "try_again";
   readonly requestId?: string | null;
-  readonly queueState?: QueueState | null;
+  readonly queueState?: SentQueueState | null;
   readonly queueStateReason?: string | null;
 }
 
@@ -38,7 +27,7 @@ export type FutureCompletion =
     }
   | { readonly state: "failed"; readonly requestId: string };
 
-/** What became of the requests of a sampling session since the cursor. */
+/** Completions of a sampling session since the cursor. */
 export interface FuturesRetrieveResponse {
   readonly completions: readonly FutureCompletion[];
   readonly cursor: number;
@@ -47,32 +36,32 @@ export interface FuturesRetrieveResponse {
 const MAX_RETRIEVED_IDS = 100_000;
 
 /** Some servers number their requests. */
-const requestId: Field<string> = {
-  ...text,
-  read: (json, path) => text.read(typeof json === "number" ? String(json) : json, path),
+const requestId: f.Field<string> = {
+  ...f.text,
+  read: (json, path) => f.text.read(typeof json === "number" ? String(json) : json, path),
 };
 
 /** The answer has one of many forms, or is the result itself: it is read where it is polled for. */
 const anyAnswer: JsonCodec<unknown> = { fromJson: (answer) => answer, toJson: (answer) => answer };
 
-/** Results: fetched one at a time by long polls, or learnt of many at once. */
+/** Results: fetched one at a time by long polls, or announced many at once. */
 export const futureEndpoints = {
   retrieveFuture: endpoint("POST", "/api/v1/retrieve_future", {
     pool: "retrieve",
-    fields: { requestId, allowMetadataOnly: withDefault(boolean, false) },
+    fields: { requestId, allowMetadataOnly: f.withDefault(f.boolean, false) },
     answer: anyAnswer,
   }),
   retrieveFutures: endpoint("POST", "/api/v1/retrieve_futures", {
     pool: "retrieve",
     fields: {
-      target: message({
-        type: withDefault(oneOf("sampling_session"), "sampling_session"),
-        samplingSessionId: text,
-        clonedSamplerId: withDefault(nonNegativeInteger, 0),
+      target: f.message({
+        type: f.withDefault(f.oneOf("sampling_session"), "sampling_session"),
+        samplingSessionId: f.text,
+        clonedSamplerId: f.withDefault(f.nonNegativeInteger, 0),
       }),
-      prevCursor: withDefault(nonNegativeInteger, 0),
-      timeout: optional(nonNegative),
-      retrievedRequestIds: withDefault(list(text, { most: MAX_RETRIEVED_IDS }), []),
+      prevCursor: f.withDefault(f.nonNegativeInteger, 0),
+      timeout: f.optional(f.nonNegative),
+      retrievedRequestIds: f.withDefault(f.list(f.text, { most: MAX_RETRIEVED_IDS }), []),
     },
     answer: json<FuturesRetrieveResponse>(),
   }),

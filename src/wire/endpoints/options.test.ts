@@ -65,7 +65,7 @@ describe("optimizer parameters", () => {
 });
 
 describe("LoRA configs", () => {
-  it("train everything unless told otherwise", () => {
+  it("train everything by default", () => {
     expect(checkLoraConfig({ rank: 8, trainMlp: false, seed: undefined })).toEqual({
       rank: 8,
       trainUnembed: true,

@@ -29,7 +29,7 @@ describe("session searches", () => {
     [{ limit: 0 }, "got 0"],
     [{ displayName: "" }, "displayName must be a non-empty string"],
     [{ project_ids: ["a"] }, "unknown field project_ids; did you mean projectIds?"],
-    [{ statuses: [] }, "statuses must be a list of at least 1 entries, got 0"],
+    [{ statuses: [] }, "statuses must be a list of at least 1 entry, got 0"],
     [
       { statuses: [{ type: "done" }] },
       'statuses[0].type must be "active", "cancelled", "failed" or "client_finished"',

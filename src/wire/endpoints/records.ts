@@ -1,19 +1,5 @@
 import { ValidationError } from "../../errors.js";
-import { describe } from "../fields/describe.js";
-import {
-  anyText,
-  customField,
-  type Field,
-  integerFrom,
-  list,
-  message,
-  nullable,
-  oneOf,
-  optional,
-  text,
-  value,
-  withDefault,
-} from "../fields/fields.js";
+import * as f from "../fields/index.js";
 import { isRecord } from "../reading.js";
 import type * as Rest from "../records/rest-types.js";
 import { accessScope, finishReason, page, shortText, ttlSeconds } from "./common.js";
@@ -23,33 +9,33 @@ const RUN = "/api/v1/training_runs/:trainingRunId";
 const CHECKPOINT = `${RUN}/checkpoints/:folder/:name` as const;
 const SESSION = "/api/v1/sessions/:sessionId";
 
-/** The folder tells the kind: `weights`, `sampler_weights`, `external_weights`. */
-const checkpoint = { trainingRunId: text, folder: text, name: text };
+/** The folder names the kind: `weights`, `sampler_weights`, `external_weights`. */
+const checkpoint = { trainingRunId: f.text, folder: f.text, name: f.text };
 
-const searchOwner = message(
+const searchOwner = f.message(
   {
-    type: oneOf("own", "accessible", "user"),
-    ownerUrns: optional(list(anyText, { least: 1, most: 10 })),
+    type: f.oneOf("own", "accessible", "user"),
+    ownerUrns: f.optional(f.list(f.anyText, { least: 1, most: 10 })),
   },
   {
     rule({ type, ownerUrns }, path) {
-      if (type === "user") list(anyText, { least: 1, most: 10 }).check(ownerUrns, `${path}.ownerUrns`);
+      if (type === "user") f.list(f.anyText, { least: 1, most: 10 }).check(ownerUrns, `${path}.ownerUrns`);
     },
   },
-) as unknown as Field<Rest.SearchOwner>;
+) as unknown as f.Field<Rest.SearchOwner>;
 
-const searchStatus = message({
-  type: oneOf("active", "cancelled", "failed", "client_finished"),
-  reasons: optional(list(finishReason, { least: 1 })),
-}) as unknown as Field<Rest.SessionStatusQuery>;
+const searchStatus = f.message({
+  type: f.oneOf("active", "cancelled", "failed", "client_finished"),
+  reasons: f.optional(f.list(finishReason, { least: 1 })),
+}) as unknown as f.Field<Rest.SessionStatusQuery>;
 
 /** Each value is matched as a text. */
-const textMetadata = value<Readonly<Record<string, string>>>(
+const textMetadata = f.value<Readonly<Record<string, string>>>(
   "an object of strings",
   (given) => isRecord(given) && Object.values(given).every((item) => typeof item === "string"),
 );
 
-const time = value<string>(
+const time = f.value<string>(
   "a time such as 2026-01-31T10:00:00Z",
   (given) => typeof given === "string" && !Number.isNaN(Date.parse(given)),
 );
@@ -58,8 +44,8 @@ const HOUR_MS = 3_600_000;
 const MAX_BILLING_MS = 14 * 24 * HOUR_MS;
 
 /** A UTC hour as a text or a Date; a text without a zone is UTC, as all times here are. */
-const utcHour: Field<string, "required", string | Date> = {
-  ...customField(toUtcHour),
+const utcHour: f.Field<string, "required", string | Date> = {
+  ...f.customField(toUtcHour),
   write: (given) => (given instanceof Date ? given.toISOString() : given),
 };
 
@@ -68,7 +54,7 @@ function toUtcHour(given: unknown, path: string): string {
   const isTime = typeof text === "string" || text instanceof Date;
   const time = isTime ? new Date(text).getTime() : Number.NaN;
   if (time % HOUR_MS === 0) return new Date(time).toISOString().replace(".000Z", "Z");
-  const got = isTime ? String(given) : describe(given);
+  const got = isTime ? String(given) : f.describe(given);
   throw new ValidationError(path, `${path} must be a time on a full UTC hour, got ${got}`);
 }
 
@@ -81,23 +67,26 @@ const checkpointList = json<{
 /** Runs, checkpoints, sessions and usage, as a server keeps them. */
 export const recordEndpoints = {
   listTrainingRuns: endpoint("GET", "/api/v1/training_runs", {
-    fields: { ...page(20), accessScope, projectId: optional(text) },
+    fields: { ...page(20), accessScope, projectId: f.optional(f.text) },
     answer: json<{ readonly trainingRuns: readonly Rest.TrainingRun[]; readonly cursor: Rest.Cursor }>(),
+    lists: ["trainingRuns"],
   }),
   getTrainingRun: endpoint("GET", RUN, {
-    fields: { trainingRunId: text, accessScope },
+    fields: { trainingRunId: f.text, accessScope },
     answer: json<Rest.TrainingRun>(),
   }),
   listCheckpoints: endpoint("GET", `${RUN}/checkpoints`, {
-    fields: { trainingRunId: text },
+    fields: { trainingRunId: f.text },
     answer: checkpointList,
+    lists: ["checkpoints"],
   }),
   listUserCheckpoints: endpoint("GET", "/api/v1/checkpoints", {
     fields: page(100),
     answer: checkpointList,
+    lists: ["checkpoints"],
   }),
   getWeightsInfo: endpoint("POST", "/api/v1/weights_info", {
-    fields: { tinkerPath: text },
+    fields: { tinkerPath: f.text },
     answer: json<Rest.WeightsInfo>(),
   }),
   deleteCheckpoint: endpoint("DELETE", CHECKPOINT, { fields: checkpoint, answer: json<void>() }),
@@ -107,7 +96,7 @@ export const recordEndpoints = {
     answer: json<void>(),
   }),
   setCheckpointTtl: endpoint("PUT", `${CHECKPOINT}/ttl`, {
-    fields: { ...checkpoint, ttlSeconds: nullable(ttlSeconds) },
+    fields: { ...checkpoint, ttlSeconds: f.nullable(ttlSeconds) },
     answer: json<void>(),
   }),
   getCheckpointArchiveUrl: endpoint("GET", `${CHECKPOINT}/archive`, {
@@ -121,33 +110,36 @@ export const recordEndpoints = {
   listSessions: endpoint("GET", "/api/v1/sessions", {
     fields: { ...page(20), accessScope },
     answer: json<{ readonly sessions: readonly string[] }>(),
+    lists: ["sessions"],
   }),
   getSession: endpoint("GET", SESSION, {
-    fields: { sessionId: text, accessScope },
+    fields: { sessionId: f.text, accessScope },
     answer: json<Rest.SessionInfo>(),
+    lists: ["trainingRunIds", "samplerIds"],
   }),
   searchSessions: endpoint("POST", "/api/v1/sessions/search", {
     fields: {
-      sessionId: optional(text),
-      projectIds: optional(list(anyText, { least: 1 })),
-      userMetadata: optional(textMetadata),
-      displayName: optional(text),
-      owner: optional(searchOwner),
-      statuses: optional(list(searchStatus, { least: 1 })),
-      limit: withDefault(integerFrom(1, 200), 50),
-      cursor: optional(message({ lastCreatedAt: time, lastSessionId: text })),
+      sessionId: f.optional(f.text),
+      projectIds: f.optional(f.list(f.anyText, { least: 1 })),
+      userMetadata: f.optional(textMetadata),
+      displayName: f.optional(f.text),
+      owner: f.optional(searchOwner),
+      statuses: f.optional(f.list(searchStatus, { least: 1 })),
+      limit: f.withDefault(f.integerFrom(1, 200), 50),
+      cursor: f.optional(f.message({ lastCreatedAt: time, lastSessionId: f.text })),
     },
     answer: json<{
       readonly sessions: readonly Rest.SessionSummary[];
       readonly nextCursor?: Rest.SessionSearchCursor | null;
     }>(),
+    lists: ["sessions"],
   }),
   assignSessionProject: endpoint("PUT", `${SESSION}/project`, {
-    fields: { sessionId: text, projectId: shortText },
+    fields: { sessionId: f.text, projectId: shortText },
     answer: json<void>(),
   }),
   exportSessionTrace: endpoint("GET", `${SESSION}/trace_export`, {
-    fields: { sessionId: text },
+    fields: { sessionId: f.text },
     answer: json<{
       readonly status: "ready" | "pending" | "failed" | (string & {});
       readonly url?: string | null;
@@ -156,15 +148,16 @@ export const recordEndpoints = {
   }),
   getAuditLog: endpoint("GET", "/api/v1/audit", {
     fields: {
-      eventType: withDefault(oneOf("all", "checkpoints", "projects", "teams", "organizations"), "all"),
-      day: optional(
-        value<string>(
+      eventType: f.withDefault(f.oneOf("all", "checkpoints", "projects", "teams", "organizations"), "all"),
+      day: f.optional(
+        f.value<string>(
           "a date such as 2026-01-31",
           (given) => typeof given === "string" && /^\d{4}-\d{2}-\d{2}$/.test(given),
         ),
       ),
     },
     answer: json<Rest.AuditLog>(),
+    lists: ["entries"],
   }),
   getBillingUsage: endpoint("GET", "/api/v1/billing/usage/events", {
     fields: { startingOn: utcHour, endingBefore: utcHour },
@@ -177,9 +170,11 @@ export const recordEndpoints = {
       );
     },
     answer: json<Rest.BillingUsage>(),
+    lists: ["data"],
   }),
   getCurrentCheckpointStorageUsage: endpoint("GET", "/api/v1/billing/usage/checkpoints/current", {
-    fields: { projectId: optional(text) },
+    fields: { projectId: f.optional(f.text) },
     answer: json<Rest.CheckpointStorageUsage>(),
+    lists: ["data"],
   }),
 } as const;

@@ -1,23 +1,8 @@
 import { ValidationError } from "../../errors.js";
-import {
-  anyText,
-  boolean,
-  type Field,
-  type FieldsOf,
-  type GivenMessage,
-  integerFrom,
-  message,
-  nonNegative,
-  nonNegativeInteger,
-  optional,
-  positiveInteger,
-  text,
-  tolerant,
-  value,
-  withDefault,
-} from "../fields/fields.js";
+import * as f from "../fields/index.js";
 import type { SamplerInfo } from "../records/session-types.js";
 import { type ModelInput, modelInputField } from "../sampling/model-input.js";
+import { sampleConstraint } from "../sampling/sample-constraint.js";
 import { sampleFuture } from "../sampling/sample-json.js";
 import type { SamplingParams } from "../sampling/sampling-types.js";
 import type { TensorData } from "../tensors/tensor-data.js";
@@ -29,12 +14,12 @@ const isStopText = (given: unknown) => typeof given === "string" && given !== ""
 const isToken = (given: unknown) => Number.isSafeInteger(given) && (given as number) >= 0;
 
 /** How to draw tokens. */
-export const samplingParams = message({
-  maxTokens: optional(positiveInteger),
+export const samplingParams = f.message({
+  maxTokens: f.optional(f.positiveInteger),
   // Not a safe integer: other clients take 64 bits of chance.
-  seed: optional(value<number>("an integer", Number.isInteger)),
-  stop: optional(
-    value<NonNullable<SamplingParams["stop"]>>(
+  seed: f.optional(f.numberThat("an integer", Number.isInteger)),
+  stop: f.optional(
+    f.value<NonNullable<SamplingParams["stop"]>>(
       "a text that is not empty, a list of such texts or a list of token ids",
       (given) => {
         if (isStopText(given)) return true;
@@ -42,26 +27,23 @@ export const samplingParams = message({
       },
     ),
   ),
-  temperature: withDefault(nonNegative, 1),
-  topK: withDefault(
-    tolerant(
-      value<number>("-1 or a positive integer", (given) => given === -1 || (isToken(given) && given !== 0)),
+  temperature: f.withDefault(f.nonNegative, 1),
+  topK: f.withDefault(
+    f.tolerant(
+      f.numberThat("-1 or a positive integer", (given) => given === -1 || (isToken(given) && given !== 0)),
       // Some clients turn it off with 0.
-      integerFrom(-1, Number.MAX_SAFE_INTEGER),
+      f.integerFrom(-1, Number.MAX_SAFE_INTEGER),
     ),
     -1,
   ),
-  topP: withDefault(
-    value<number>(
-      "a number above 0 and at most 1",
-      (given) => typeof given === "number" && given > 0 && given <= 1,
-    ),
+  topP: f.withDefault(
+    f.numberThat("a number above 0 and at most 1", (given) => given > 0 && given <= 1),
     1,
   ),
-} satisfies FieldsOf<SamplingParams>);
+} satisfies f.FieldsOf<SamplingParams>);
 
 /** Copies of a sampler number from 10^9 times a random number, which may lie beyond 2^53. */
-const sampleSeqId: Field<number> = value(
+const sampleSeqId: f.Field<number> = f.value(
   "a non-negative integer",
   (given) => Number.isInteger(given) && (given as number) >= 0,
 );
@@ -73,29 +55,29 @@ export function exactSeqId(given: number, bodyText: string): string | undefined 
 }
 
 /** Sent only when it asks for something, so that servers which do not know the field can be used. */
-const newerCount: Field<number> = {
-  ...nonNegativeInteger,
+const newerCount: f.Field<number> = {
+  ...f.nonNegativeInteger,
   write: (count) => (count === 0 ? undefined : count),
 };
 
-/** What a sample is asked with, whether its answer comes whole or token by token. */
+/** The request of a sample, whether its answer comes whole or token by token. */
 const sampleQuestion = {
   tag: "sample",
   fields: {
     prompt: modelInputField,
-    numSamples: withDefault(positiveInteger, 1),
-    samplingParams: withDefault(samplingParams, { temperature: 1, topK: -1, topP: 1 }),
-    baseModel: optional(text),
-    modelPath: optional(tinkerPathText),
-    samplingSessionId: optional(anyText),
-    seqId: optional(sampleSeqId),
-    promptLogprobs: optional(boolean),
-    topkPromptLogprobs: withDefault(nonNegativeInteger, 0),
-    topkSampleLogprobs: optional(newerCount),
-    targetPromptLogprobs: optional(tensorField("int64")),
-    promptAltTokensK: optional(newerCount),
-    promptLogprobsLastN: optional(positiveInteger),
-    recordStabilityInfo: optional(boolean),
+    numSamples: f.withDefault(f.positiveInteger, 1),
+    samplingParams: f.withDefault(samplingParams, { temperature: 1, topK: -1, topP: 1 }),
+    baseModel: f.optional(f.text),
+    modelPath: f.optional(tinkerPathText),
+    samplingSessionId: f.optional(f.anyText),
+    seqId: f.optional(sampleSeqId),
+    promptLogprobs: f.optional(f.boolean),
+    topkPromptLogprobs: f.withDefault(f.nonNegativeInteger, 0),
+    topkSampleLogprobs: f.optional(newerCount),
+    targetPromptLogprobs: f.optional(tensorField("int64")),
+    promptAltTokensK: f.optional(newerCount),
+    promptLogprobsLastN: f.optional(f.positiveInteger),
+    recordStabilityInfo: f.optional(f.boolean),
   },
   rule({
     prompt,
@@ -128,35 +110,36 @@ export const samplingEndpoints = {
     pool: "session",
     tag: "create_sampling_session",
     fields: {
-      sessionId: text,
+      sessionId: f.text,
       samplingSessionSeqId: sessionSeqId,
-      baseModel: optional(text),
-      modelPath: optional(tinkerPathText),
+      baseModel: f.optional(f.text),
+      modelPath: f.optional(tinkerPathText),
     },
     answer: json<{ readonly samplingSessionId: string }>(),
   }),
   joinSamplingSession: endpoint("POST", "/api/v1/join_sampling_session", {
     pool: "session",
     tag: "join_sampling_session",
-    fields: { samplingSessionId: text },
+    fields: { samplingSessionId: f.text },
     /** Unique among the clients of one sampling session; the first client is 0. */
     answer: json<{ readonly clientCounter: number }>(),
   }),
   getSampler: endpoint("GET", "/api/v1/samplers/:samplerId", {
-    fields: { samplerId: text },
+    fields: { samplerId: f.text },
     answer: json<SamplerInfo>(),
   }),
   sample: operation("/api/v1/asample", { ...sampleQuestion, pool: "sample", future: sampleFuture }),
   /** Answers with server-sent events, see `SampleEvent`; a connection is held for as long as by a poll. */
   streamSample: endpoint("POST", "/api/v1/stream_sample", {
     ...sampleQuestion,
+    fields: { ...sampleQuestion.fields, constraint: f.optional(sampleConstraint) },
     pool: "retrieve",
     answer: json<never>(),
   }),
 } as const;
 
 /** A sample request as it may be given; the server fills in what is left out. */
-export type SampleRequest = GivenMessage<typeof samplingEndpoints.sample.request.shape>;
+export type SampleRequest = f.GivenMessage<typeof samplingEndpoints.sample.request.shape>;
 
 function checkTargets(targets: TensorData, rows: number | undefined): void {
   const field = "targetPromptLogprobs";

@@ -1,14 +1,4 @@
-import {
-  anyText,
-  type Field,
-  list,
-  message,
-  opaque,
-  optional,
-  text,
-  tolerant,
-  withDefault,
-} from "../fields/fields.js";
+import * as f from "../fields/index.js";
 import type * as Service from "../records/session-types.js";
 import { anyShortText, finishReason, metadata, shortText, tags, textUpTo, wireJson } from "./common.js";
 import { endpoint, json } from "./endpoint.js";
@@ -24,32 +14,35 @@ export const serviceEndpoints = {
   }),
   getServerCapabilities: endpoint("GET", "/api/v1/get_server_capabilities", {
     answer: json<Service.ServerCapabilities>(),
+    lists: ["supportedModels"],
   }),
   clientConfig: endpoint("POST", "/api/v1/client/config", {
     pool: "session",
-    fields: { sdkVersion: withDefault(anyShortText, "") },
+    fields: { sdkVersion: f.withDefault(anyShortText, "") },
     answer: json<Service.ClientConfig>(),
   }),
   dynamicConfig: endpoint("POST", "/api/v1/client/dynamic_config", {
     pool: "session",
-    fields: { sdkVersion: withDefault(anyShortText, "") },
+    fields: { sdkVersion: f.withDefault(anyShortText, "") },
     answer: json<Service.ClientDynamicConfig>(),
   }),
   authToken: endpoint("POST", "/api/v1/auth/token", {
     pool: "session",
     answer: json<{ readonly jwt: string }>(),
   }),
+  /** Only the built-in backend has this endpoint. */
+  revokeTokens: endpoint("DELETE", "/api/v1/auth/token", { answer: json<void>() }),
   describeKey: endpoint("GET", "/api/v1/auth/apikey/me", { answer: json<Service.KeyDescription>() }),
   deleteKey: endpoint("DELETE", "/api/v1/auth/apikey/me", { answer: json<void>() }),
   createSession: endpoint("POST", "/api/v1/create_session", {
     pool: "session",
     tag: "create_session",
     fields: {
-      tags: withDefault(tags, []),
-      userMetadata: optional(metadata),
-      sdkVersion: withDefault(anyShortText, ""),
-      projectId: optional(shortText),
-      displayName: optional(tolerant(shortText, anyShortText)),
+      tags: f.withDefault(tags, []),
+      userMetadata: f.optional(metadata),
+      sdkVersion: f.withDefault(anyShortText, ""),
+      projectId: f.optional(shortText),
+      displayName: f.optional(f.tolerant(shortText, anyShortText)),
     },
     answer: json<{
       readonly sessionId: string;
@@ -61,29 +54,29 @@ export const serviceEndpoints = {
   sessionHeartbeat: endpoint("POST", "/api/v1/session_heartbeat", {
     pool: "session",
     tag: "session_heartbeat",
-    fields: { sessionId: text },
+    fields: { sessionId: f.text },
     answer: json<unknown>(),
   }),
   finishSession: endpoint("POST", "/api/v1/sessions/:sessionId/finish", {
     pool: "session",
     fields: {
-      sessionId: text,
-      reason: withDefault(message({ type: finishReason }), { type: "success" }),
-      detail: optional(textUpTo(anyText, MAX_DETAIL)),
+      sessionId: f.text,
+      reason: f.withDefault(f.message({ type: finishReason }), { type: "success" }),
+      detail: f.optional(textUpTo(f.anyText, MAX_DETAIL)),
     },
     answer: json<void>(),
   }),
   telemetry: endpoint("POST", "/api/v1/telemetry", {
     pool: "telemetry",
     fields: {
-      events: tolerant(
-        list(wireJson<Service.TelemetryEvent>("an event")),
-        list(opaque as Field<Service.TelemetryEvent>, { most: MAX_TELEMETRY_EVENTS }),
+      events: f.tolerant(
+        f.list(wireJson<Service.TelemetryEvent>("an event")),
+        f.list(f.opaque as f.Field<Service.TelemetryEvent>, { most: MAX_TELEMETRY_EVENTS }),
       ),
-      platform: optional(anyText),
-      sdkVersion: optional(anyText),
-      sessionId: optional(anyText),
-      processUuid: optional(anyText),
+      platform: f.optional(f.anyText),
+      sdkVersion: f.optional(f.anyText),
+      sessionId: f.optional(f.anyText),
+      processUuid: f.optional(f.anyText),
     },
     answer: json<{ readonly status: string }>(),
   }),

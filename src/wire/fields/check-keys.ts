@@ -11,7 +11,12 @@ export function wrongValue(path: string, expected: string, given: unknown): Vali
   return new ValidationError(path, `${path} must be ${expected}, got ${describe(given)}`);
 }
 
-/** Refuses whatever is not a plain option bag. */
+/** An error whose sentence begins with the field that it is about: `wrongField("best", "needs evaluations")`. */
+export function wrongField(path: string, why: string): ValidationError {
+  return new ValidationError(path, `${path} ${why}`);
+}
+
+/** Refuses anything but a plain object of options. */
 export function checkObject(value: unknown, field: string): asserts value is Record<string, unknown> {
   if (typeof value !== "object" || value === null || Array.isArray(value) || ArrayBuffer.isView(value)) {
     throw wrongValue(field, "an object", value);
@@ -22,13 +27,6 @@ export function checkObject(value: unknown, field: string): asserts value is Rec
 export function checkKeys(value: object, known: ReadonlySet<string>, field: string): void {
   for (const key of Object.keys(value)) {
     if (!known.has(key)) throw unknownField(key, known, field);
-  }
-}
-
-/** Refuses misspelt keys alone, where an object with more than its options may be given. */
-export function checkSpelling(value: object, known: ReadonlySet<string>): void {
-  for (const key of Object.keys(value)) {
-    if (!known.has(key) && closestName(key, known) !== undefined) throw unknownField(key, known, "");
   }
 }
 

@@ -10,7 +10,7 @@ export function describe(value: unknown): string {
   return typeof name === "string" && name !== "Object" && name !== "" ? `a ${name}` : "an object";
 }
 
-/** What other libraries call it. */
+/** Names that other libraries use. */
 const OTHER_NAMES: Readonly<Record<string, string>> = { lr: "learningRate" };
 
 /** The candidate a misspelt or snake_case name was most likely meant to be. */

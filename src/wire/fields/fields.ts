@@ -1,6 +1,7 @@
 import { ValidationError } from "../../errors.js";
-import { camelToSnake, define } from "../json-keys.js";
+import { camelToSnake, setOwn } from "../json-keys.js";
 import { checkObject, subfield, unknownField, wrongValue } from "./check-keys.js";
+import { closestName } from "./describe.js";
 
 /** Whether a field must be given; a defaulted one that is not stands for its default. */
 export type Presence = "required" | "optional" | "defaulted";
@@ -15,6 +16,12 @@ export interface Field<T, P extends Presence = "required", Given = T> {
   /** The JSON that stands for a value; an error where JSON cannot carry it. */
   write(value: Given, path: string): unknown;
   readonly fallback?: T;
+  /** The words that complete "must be …". */
+  readonly expected?: string | undefined;
+  /** The texts it may be, where they are listed. */
+  readonly choices?: readonly string[] | undefined;
+  /** The value that a text stands for, where it is not a text itself; checked afterwards. */
+  readonly fromText?: ((text: string) => unknown) | undefined;
 }
 
 type AnyField = Field<unknown, Presence>;
@@ -28,7 +35,7 @@ type KeysOf<S, P extends Presence> = {
   [K in keyof S]: S[K] extends { readonly presence: P } ? K : never;
 }[keyof S];
 
-/** What may be given for a message: defaults may be left out. */
+/** A message as a caller gives it: fields with defaults may be left out. */
 export type GivenMessage<S extends Shape> = {
   readonly [K in KeysOf<S, "required">]: Sent<S[K]>;
 } & { readonly [K in KeysOf<S, "optional" | "defaulted">]?: Sent<S[K]> | undefined };
@@ -39,7 +46,7 @@ export type FilledMessage<S extends Shape> = {
 } & { readonly [K in KeysOf<S, "optional">]?: Read<S[K]> | undefined };
 
 /** A field that is itself a message, or a message as a whole. */
-export interface Message<S extends Shape> extends Field<FilledMessage<S>, "required", GivenMessage<S>> {
+export interface MessageField<S extends Shape> extends Field<FilledMessage<S>, "required", GivenMessage<S>> {
   readonly shape: S;
   write(value: GivenMessage<S>, path?: string): Record<string, unknown>;
 }
@@ -54,28 +61,40 @@ export function customField<T>(check: (given: unknown, path: string) => T): Fiel
 
 /** A value from a test, and the words that complete "must be …". */
 export function value<T>(expected: string, holds: (value: unknown) => boolean): Field<T> {
-  return customField((given, path) => {
-    if (holds(given)) return given as T;
-    throw wrongValue(path, expected, given);
-  });
+  return {
+    ...customField((given, path) => {
+      if (holds(given)) return given as T;
+      throw wrongValue(path, expected, given);
+    }),
+    expected,
+  };
 }
 
-const isNumber = (given: unknown): given is number => typeof given === "number" && Number.isFinite(given);
+const numberFromText = (text: string) => (text.trim() === "" ? Number.NaN : Number(text));
 
-export const number = value<number>("a finite number", isNumber);
-export const nonNegative = value<number>("a non-negative number", (given) => isNumber(given) && given >= 0);
-export const fraction = value<number>(
-  "a number from 0 to below 1",
-  (given) => isNumber(given) && given >= 0 && given < 1,
-);
-export const integer = value<number>("an integer", Number.isSafeInteger);
-export const positiveInteger = value<number>(
+/** A finite number that passes a test. */
+export function numberThat(expected: string, holds: (value: number) => boolean): Field<number> {
+  const isOne = (given: unknown) => typeof given === "number" && Number.isFinite(given) && holds(given);
+  return { ...value<number>(expected, isOne), fromText: numberFromText };
+}
+
+export const number = numberThat("a finite number", () => true);
+export const nonNegative = numberThat("a non-negative number", (given) => given >= 0);
+export const positive = numberThat("a number above 0", (given) => given > 0);
+export const fraction = numberThat("a number from 0 to below 1", (given) => given >= 0 && given < 1);
+export const portion = numberThat("a number from 0 to 1", (given) => given >= 0 && given <= 1);
+export const integer = numberThat("an integer", Number.isSafeInteger);
+export const positiveInteger = numberThat(
   "a positive integer",
-  (given) => Number.isSafeInteger(given) && (given as number) > 0,
+  (given) => Number.isSafeInteger(given) && given > 0,
 );
-export const nonNegativeInteger = value<number>(
+export const twoOrMore = numberThat(
+  "an integer of 2 or more",
+  (given) => Number.isSafeInteger(given) && given >= 2,
+);
+export const nonNegativeInteger = numberThat(
   "a non-negative integer",
-  (given) => Number.isSafeInteger(given) && (given as number) >= 0,
+  (given) => Number.isSafeInteger(given) && given >= 0,
 );
 export const boolean = value<boolean>("true or false", (given) => typeof given === "boolean");
 /** Any text, also the empty one. */
@@ -83,16 +102,44 @@ export const anyText = value<string>("a string", (given) => typeof given === "st
 export const text = value<string>("a non-empty string", (given) => typeof given === "string" && given !== "");
 
 export function integerFrom(least: number, most: number): Field<number> {
-  return value(
+  return numberThat(
     `an integer from ${least} to ${most}`,
-    (given) => Number.isSafeInteger(given) && (given as number) >= least && (given as number) <= most,
+    (given) => Number.isSafeInteger(given) && given >= least && given <= most,
   );
 }
 
 export function oneOf<const T extends string>(...choices: readonly T[]): Field<T> {
   const quoted = choices.map((choice) => `"${choice}"`);
   const expected = quoted.length === 1 ? quoted[0]! : `${quoted.slice(0, -1).join(", ")} or ${quoted.at(-1)}`;
-  return value(expected, (given) => choices.includes(given as T));
+  return { ...value(expected, (given) => choices.includes(given as T)), choices };
+}
+
+/** An object of ours or of the platform, recognized by a method that it has. */
+export function having<T>(expected: string, method: keyof T & string): Field<T> {
+  return value(expected, (given) => typeof (given as Partial<T> | null | undefined)?.[method] === "function");
+}
+
+export function functionOf<T>(expected = "a function"): Field<T> {
+  return value(expected, (given) => typeof given === "function");
+}
+
+/** A signal that ends a call. */
+export const abortSignal = having<AbortSignal>("an AbortSignal", "addEventListener");
+
+/** One of two kinds of value, distinguished by a test for the first. */
+export function eitherOf<A, B>(
+  isFirst: (given: unknown) => boolean,
+  first: Field<A>,
+  second: Field<B>,
+): Field<A | B> {
+  const pick = (given: unknown) => (isFirst(given) ? first : second) as Field<A | B>;
+  return {
+    ...second,
+    ...("shape" in first ? { shape: first.shape } : {}),
+    check: (given, path) => pick(given).check(given, path),
+    read: (given, path) => pick(given).read(given, path),
+    write: (given, path) => pick(given).write(given, path),
+  } as Field<A | B>;
 }
 
 /** Anything that JSON can carry, kept as it is: it belongs to the user or to the server. */
@@ -104,7 +151,8 @@ export function list<T>(item: Field<T>, limits: { least?: number; most?: number 
     if (!Array.isArray(items)) throw wrongValue(path, "a list", items);
     if (items.length < least || items.length > most) {
       const bounds = most === Number.POSITIVE_INFINITY ? `at least ${least}` : `${least} to ${most}`;
-      throw new ValidationError(path, `${path} must be a list of ${bounds} entries, got ${items.length}`);
+      const noun = bounds === "at least 1" ? "entry" : "entries";
+      throw new ValidationError(path, `${path} must be a list of ${bounds} ${noun}, got ${items.length}`);
     }
     return items.map((one, index) => read(one, `${path}[${index}]`));
   };
@@ -149,7 +197,7 @@ export function bounded<T>(field: Field<T>, expected: string, holds: (value: T) 
   };
 }
 
-/** What a server takes from clients beyond what ours may send. */
+/** A field for which a server accepts more than our clients send. */
 export function tolerant<T, Given>(
   field: Field<T, "required", Given>,
   accepted: Pick<Field<T>, "read">,
@@ -166,7 +214,7 @@ export function inQuery(field: Field<number>): Field<number> {
   };
 }
 
-/** A union told apart by `type`; `other` finds the field for what has none of the known types. */
+/** A union distinguished by `type`; `other` finds the field for what has none of the known types. */
 export function byType<T>(
   known: Readonly<Record<string, Field<T>>>,
   other: (given: Readonly<Record<string, unknown>>, path: string) => Field<T>,
@@ -184,14 +232,17 @@ export function byType<T>(
   };
 }
 
-/**
- * A message with these fields. Names nobody knows are an error where a caller of ours gave them, and left alone where
- * they came over the wire, unless it is `closed`. `rule` looks at the fields together.
- */
-export function message<S extends Shape>(
-  shape: S,
-  options: { closed?: boolean; rule?: (message: FilledMessage<S>, path: string) => void } = {},
-): Message<S> {
+/** How a message treats names that are not its own, and a rule for its fields taken together. */
+export interface MessageSettings<S extends Shape> {
+  /** Unknown names that come over the wire are an error too. */
+  readonly closed?: boolean | undefined;
+  /** A caller may give an object with more than these fields: only misspelt names are an error. */
+  readonly open?: boolean | undefined;
+  readonly rule?: ((message: FilledMessage<S>, path: string) => void) | undefined;
+}
+
+/** A message with these fields. Unknown names are an error if a caller gave them, and ignored if they came over the wire. */
+export function message<S extends Shape>(shape: S, options: MessageSettings<S> = {}): MessageField<S> {
   const entries = Object.entries(shape).map(([name, field]) => {
     return { name, wireName: camelToSnake(name), field };
   });
@@ -201,18 +252,22 @@ export function message<S extends Shape>(
   };
   const fill = (given: unknown, path: string, side: "check" | "read"): FilledMessage<S> => {
     checkObject(given, path || "body");
-    for (const key of Object.keys(given))
-      if (names[side]?.has(key) === false) throw unknownField(key, names.check, path);
+    for (const key of Object.keys(given)) {
+      if (names[side]?.has(key) !== false) continue;
+      if (options.open !== true || closestName(key, names.check) !== undefined)
+        throw unknownField(key, names.check, path);
+    }
     const filled: Record<string, unknown> = {};
     for (const { name, wireName, field } of entries) {
-      const fieldPath = subfield(path, name);
       const item = given[side === "check" ? name : wireName];
-      const isAbsent = item === undefined || (item === null && side === "read");
-      const mayBeAbsent = isAbsent && field.presence !== "required";
-      if (item === undefined && side === "read" && !mayBeAbsent)
-        throw new ValidationError(fieldPath, `${fieldPath} is missing`);
-      const taken = mayBeAbsent ? undefined : field[side](item, fieldPath);
-      const found = taken === undefined ? field.fallback : taken;
+      let found: unknown;
+      if (field.presence === "required" || !(item === undefined || (item === null && side === "read"))) {
+        const fieldPath = subfield(path, name);
+        if (item === undefined && side === "read")
+          throw new ValidationError(fieldPath, `${fieldPath} is missing`);
+        found = field[side](item, fieldPath);
+      }
+      if (found === undefined) found = field.fallback;
       if (found !== undefined) filled[name] = found;
     }
     options.rule?.(filled as FilledMessage<S>, path);
@@ -228,7 +283,7 @@ export function message<S extends Shape>(
       for (const { name, wireName, field } of entries) {
         const item = (given as Readonly<Record<string, unknown>>)[name];
         const written = item === undefined ? undefined : field.write(item, subfield(path, name));
-        if (written !== undefined) define(json, wireName, written);
+        if (written !== undefined) setOwn(json, wireName, written);
       }
       return json;
     },

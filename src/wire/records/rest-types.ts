@@ -1,6 +1,6 @@
 import type { OptimizerConfig } from "../training/training-types.js";
 
-// Times are the server's own ISO 8601 texts: `new Date(run.lastRequestTime)` where a Date is wanted.
+// Times are the server's ISO 8601 texts; `new Date(run.lastRequestTime)` makes a Date.
 
 /** Which part of a list an answer holds. */
 export interface Cursor {
@@ -9,10 +9,10 @@ export interface Cursor {
   readonly totalCount: number;
 }
 
-/** Whose records a list holds. */
+/** Owner of the records in a list. */
 export type AccessScope = "owned" | "accessible";
 
-/** What a checkpoint is for: training on, sampling from, or other tools. */
+/** Purpose of a checkpoint: resuming training, sampling, or use in other tools. */
 export type CheckpointType = "training" | "sampler" | "external";
 
 /** A saved checkpoint, as the server lists it. */
@@ -24,7 +24,7 @@ export interface Checkpoint {
   readonly sizeBytes?: number | null;
   readonly public?: boolean | undefined;
   readonly userMetadata?: Readonly<Record<string, string>> | null;
-  /** Null or absent: never expires. */
+  /** When the checkpoint expires; null or absent means never. */
   readonly expiresAt?: string | null;
 }
 
@@ -54,7 +54,7 @@ export interface ExternalWeightsUrls {
   readonly expires: string;
 }
 
-/** What is needed to load a checkpoint. */
+/** Base model and adapter settings that loading a checkpoint needs. */
 export interface WeightsInfo {
   readonly baseModel: string;
   readonly isLora: boolean;
@@ -73,16 +73,16 @@ export interface SessionInfo {
   readonly displayName?: string | null;
 }
 
-/** What made a session fail. */
+/** Reason why a session failed. */
 export type SessionFailedReason =
   | { readonly type: "request"; readonly requestId: string; readonly requestType: string }
   | { readonly type: "training_run"; readonly trainingRunId: string }
   | { readonly type: "sampling_session"; readonly samplingSessionId: string };
 
-/** How the work of a session ended, as the server is told. */
+/** Outcome of a session's work, as the client reports it to the server. */
 export type SessionFinishStatus = "success" | "errored" | "interrupted";
 
-/** How a session stands. */
+/** State of a session: active, cancelled, finished or failed. */
 export type SessionStatus =
   | { readonly type: "active" }
   | { readonly type: "cancelled"; readonly detail?: string | null }
@@ -116,7 +116,7 @@ export interface SessionSummary {
 export type SearchOwner =
   | { readonly type: "own" }
   | { readonly type: "accessible" }
-  /** 1 to 10 owners. */
+  /** Ids of 1 to 10 owners. */
   | { readonly type: "user"; readonly ownerUrns: readonly string[] };
 
 /** The states a search of sessions looks for. */
@@ -132,7 +132,7 @@ export interface SessionSearchCursor {
   readonly lastSessionId: string;
 }
 
-/** What a search of sessions looks for. */
+/** Conditions that a search of sessions filters by. */
 export interface SessionSearchRequest {
   readonly sessionId?: string | undefined;
   readonly projectIds?: readonly string[] | undefined;
@@ -148,10 +148,10 @@ export interface SessionSearchRequest {
   readonly cursor?: SessionSearchCursor | undefined;
 }
 
-/** Which events of the audit log are meant. */
+/** Filter for the events of the audit log. */
 export type AuditEventType = "all" | "checkpoints" | "projects" | "teams" | "organizations";
 
-/** Who did what, and to which model or checkpoint. */
+/** One audited action: user, time, and the model or checkpoint it changed. */
 export interface AuditLogEntry {
   readonly timestamp: string;
   /** `<resource>_<action>`, for example `checkpoint_read`. */
@@ -168,13 +168,18 @@ export interface AuditLog {
   readonly entries: readonly AuditLogEntry[];
 }
 
-/** What was used, and how much of it. */
+/** One kind of billed usage and its amount. */
 export type BillingEventInfo =
   | { readonly type: "training"; readonly tokenCount: number }
   | { readonly type: "sampling_prefill"; readonly cached: boolean; readonly tokenCount: number }
   | { readonly type: "sampling_sample"; readonly tokenCount: number }
   | { readonly type: "checkpoint"; readonly count: number }
-  | { readonly type: "storage"; readonly gigabyteHours: number };
+  | {
+      readonly type: "storage";
+      /** Absent from servers that do not tell free storage from paid storage. */
+      readonly free?: boolean | undefined;
+      readonly gigabyteHours: number;
+    };
 
 /** Usage of one kind within one UTC hour. */
 export interface BillingUsageEvent {
@@ -200,21 +205,21 @@ export interface BillingUsageSession {
 /** Usage by the hour. */
 export interface BillingUsage {
   readonly data: readonly BillingUsageEvent[];
-  /** By session id. */
+  /** Sessions that the usage belongs to, by session id. */
   readonly sessions?: Readonly<Record<string, BillingUsageSession>> | undefined;
   /** Costs before this time follow invoices, later ones the published rates. */
   readonly costDataThrough?: string | null;
 }
 
-/** The hours that are asked about. */
+/** Range of hours to report usage for. */
 export interface BillingUsageRequest {
-  /** UTC hour, inclusive. */
+  /** First UTC hour of the range, inclusive. */
   readonly startingOn: string | Date;
-  /** UTC hour, exclusive, at most 14 days after `startingOn`. */
+  /** End of the range as a UTC hour, exclusive, at most 14 days after `startingOn`. */
   readonly endingBefore: string | Date;
 }
 
-/** What the checkpoints of one project and user take. */
+/** Storage that the checkpoints of one project and user take. */
 export interface CheckpointStorageUsageItem {
   readonly projectId?: string | null;
   readonly orgUserUrn?: string | null;
@@ -226,7 +231,7 @@ export interface CheckpointStorageUsageItem {
   readonly estimatedMonthlyCostUsd?: number | null;
 }
 
-/** What the checkpoints of each project take. */
+/** Storage that the checkpoints of each project take. */
 export interface CheckpointStorageUsage {
   readonly data: readonly CheckpointStorageUsageItem[];
   readonly effectiveRateUsdPerGigabyteMonth?: number | null;

@@ -24,7 +24,7 @@ const CLIENT_CONFIG = {
 /** Flags a server resolves for its caller once, when a client starts. */
 export type ClientConfig = Readonly<typeof CLIENT_CONFIG>;
 
-/** What holds for a server that does not say. */
+/** Values for a server that does not send them. */
 export const DEFAULT_CLIENT_CONFIG: ClientConfig = Object.freeze(CLIENT_CONFIG);
 
 const CLIENT_DYNAMIC_CONFIG = {
@@ -33,13 +33,13 @@ const CLIENT_DYNAMIC_CONFIG = {
   sampleCancelMaxBatchSize: 64,
 };
 
-/** Flags that are asked for again and again while a client lives. */
+/** Flags that a client asks for again and again. */
 export type ClientDynamicConfig = Readonly<typeof CLIENT_DYNAMIC_CONFIG>;
 
-/** What holds for a server that does not say. */
+/** Values for a server that does not send them. */
 export const DEFAULT_CLIENT_DYNAMIC_CONFIG: ClientDynamicConfig = Object.freeze(CLIENT_DYNAMIC_CONFIG);
 
-/** Whose key it is. */
+/** Owner of an API key. */
 export interface KeyDescription {
   readonly keyId: number | string;
   readonly name: string;
@@ -58,7 +58,7 @@ export interface SupportedModel {
   readonly sampleable?: boolean | null;
 }
 
-/** What a server offers. */
+/** Base models that a server offers. */
 export interface ServerCapabilities {
   readonly supportedModels: readonly SupportedModel[];
 }
@@ -70,7 +70,7 @@ export interface ModelData {
   readonly tokenizerId?: string | null;
 }
 
-/** What a server knows of a model that is being trained. */
+/** Facts about a model in training, as the server reports them. */
 export interface ModelInfo {
   readonly modelId: string;
   readonly modelData: ModelData;
@@ -80,17 +80,19 @@ export interface ModelInfo {
   readonly modelName?: string | null;
 }
 
-/** What a server knows of a sampler. */
+/** Facts about a sampler, as the server reports them. */
 export interface SamplerInfo {
   readonly samplerId: string;
   readonly baseModel: string;
   readonly modelPath?: string | null;
+  /** Whether streams keep their samples to a constraint; the built-in backend says so. */
+  readonly takesConstraints?: boolean | undefined;
 }
 
-/** How grave an event is. */
+/** Severity of a telemetry event. */
 export type TelemetrySeverity = "DEBUG" | "INFO" | "WARNING" | "ERROR" | "CRITICAL";
 
-/** What one kind of event says. */
+/** Fields of one kind of telemetry event. */
 export type TelemetryEventBody = { readonly severity: TelemetrySeverity } & (
   | { readonly event: "SESSION_START" }
   /** `H:MM:SS.ffffff` */

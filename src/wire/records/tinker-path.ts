@@ -8,7 +8,7 @@ const SCHEME = "tinker://";
 export const CHECKPOINT_KINDS = ["weights", "sampler_weights", "external_weights"] as const;
 export type CheckpointKind = (typeof CHECKPOINT_KINDS)[number];
 
-/** What REST calls say for each kind. */
+/** Name of each kind in REST calls. */
 export const CHECKPOINT_TYPES = {
   weights: "training",
   sampler_weights: "sampler",
@@ -22,11 +22,11 @@ export interface TinkerPath {
   readonly kind: CheckpointKind;
   readonly name: string;
   readonly checkpointType: CheckpointType;
-  /** Kind and name, as the REST paths want it: `weights/step-10`. */
+  /** Kind and name, as in REST paths: `weights/step-10`. */
   readonly checkpointId: string;
 }
 
-/** Takes `tinker://<run>/<weights|sampler_weights|external_weights>/<name>` apart. */
+/** Splits a path `tinker://<run>/<weights|sampler_weights|external_weights>/<name>` into its parts. */
 export function parseTinkerPath(path: string, field = "path"): TinkerPath {
   const parts = isTinkerPath(path) ? path.slice(SCHEME.length).split("/") : [];
   const [trainingRunId, folder, name] = parts;

@@ -117,7 +117,7 @@ describe("ModelInput", () => {
     expect(() => ModelInput.from([chunk as ModelInputChunkLike])).toThrow(message);
   });
 
-  it("refuses what is no input at all", () => {
+  it("refuses values that are not inputs", () => {
     expect(() => ModelInput.from("text" as unknown as number[])).toThrow(
       'modelInput must be tokens, got the text "text": encode it with the model\'s tokenizer first',
     );

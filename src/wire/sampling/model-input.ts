@@ -1,19 +1,6 @@
 import { TinkerError, ValidationError } from "../../errors.js";
 import { base64ToBytes, bytesToBase64 } from "../base64.js";
-import { subfield, wrongValue } from "../fields/check-keys.js";
-import { describe } from "../fields/describe.js";
-import {
-  byType,
-  customField,
-  type Field,
-  list,
-  message,
-  nonNegativeInteger,
-  oneOf,
-  optional,
-  type Shape,
-  text,
-} from "../fields/fields.js";
+import * as f from "../fields/index.js";
 import { toNumbers } from "../json-keys.js";
 import { isRecord } from "../reading.js";
 import { dmelShape } from "./dmel.js";
@@ -21,13 +8,13 @@ import { dmelShape } from "./dmel.js";
 /** The image formats that models read. */
 export type ImageFormat = "png" | "jpeg";
 
-/** Text, as tokens. */
+/** A piece of text, as token ids. */
 export interface EncodedTextChunk {
   readonly type: "encoded_text";
   readonly tokens: Int32Array;
 }
 
-/** An image, as bytes. */
+/** An image, as the bytes of its file. */
 export interface ImageChunk {
   readonly type: "image";
   readonly data: Uint8Array;
@@ -36,7 +23,7 @@ export interface ImageChunk {
   readonly expectedTokens?: number | undefined;
 }
 
-/** An image that lies elsewhere. */
+/** An image that the server fetches from a path or URL. */
 export interface ImageAssetPointerChunk {
   readonly type: "image_asset_pointer";
   readonly format: ImageFormat;
@@ -76,14 +63,14 @@ export type ModelInputChunkLike =
     }
   | { readonly type: "dmel"; readonly dmel: Uint8Array | string };
 
-/** What a model input can be made from. */
+/** Anything that a model input can be made from: tokens, chunks, or an object with `chunks`. */
 export type ModelInputLike =
   | ModelInput
   | TokensLike
   | readonly ModelInputChunkLike[]
   | { readonly chunks: readonly ModelInputChunkLike[] };
 
-/** What a model reads: text tokens, images and audio in order. Never changes; `append` returns a new one. */
+/** Input of a model: text tokens, images and audio in order. Never changes; `append` returns a new one. */
 export class ModelInput {
   readonly chunks: readonly ModelInputChunk[];
 
@@ -114,14 +101,14 @@ export class ModelInput {
     if (typeof value === "string") {
       throw new ValidationError(
         field,
-        `${field} must be tokens, got the text ${describe(value)}: encode it with the model's tokenizer first`,
+        `${field} must be tokens, got the text ${f.describe(value)}: encode it with the model's tokenizer first`,
       );
     }
     const hasChunks = typeof value === "object" && value !== null && "chunks" in value;
     const chunks: unknown = hasChunks ? value.chunks : value;
-    const path = hasChunks ? subfield(field, "chunks") : field;
-    if (!Array.isArray(chunks)) throw wrongValue(path, "a ModelInput, tokens or a list of chunks", chunks);
-    return new ModelInput(list(chunkField).check(chunks, path));
+    const path = hasChunks ? f.subfield(field, "chunks") : field;
+    if (!Array.isArray(chunks)) throw f.wrongValue(path, "a ModelInput, tokens or a list of chunks", chunks);
+    return new ModelInput(f.list(chunkField).check(chunks, path));
   }
 
   /** Tokens, images and audio counted together; throws where an image does not say its `expectedTokens`. */
@@ -191,13 +178,13 @@ export function chunkLength(chunk: ModelInputChunk): number {
 export function toTokens(given: unknown, field: string): Int32Array {
   const tokens = given as TokensLike;
   const wrongToken = (index: number) =>
-    wrongValue(`${field}[${index}]`, "a token id (an integer from 0 to 2147483647)", tokens[index]);
+    f.wrongValue(`${field}[${index}]`, "a token id (an integer from 0 to 2147483647)", tokens[index]);
   if (tokens instanceof Int32Array) {
     for (let index = 0; index < tokens.length; index++) if (tokens[index]! < 0) throw wrongToken(index);
     return tokens;
   }
   if (typeof tokens !== "object" || tokens === null || typeof tokens.length !== "number")
-    throw wrongValue(field, "a list of token ids", tokens);
+    throw f.wrongValue(field, "a list of token ids", tokens);
   const converted = new Int32Array(tokens.length);
   for (let index = 0; index < tokens.length; index++) {
     const found = tokens[index]!;
@@ -209,31 +196,36 @@ export function toTokens(given: unknown, field: string): Int32Array {
   return converted;
 }
 
-const tokens: Field<Int32Array> = { ...customField(toTokens), write: toNumbers };
-const bytes: Field<Uint8Array> = { ...customField(toBytes), write: bytesToBase64 };
-const format: Field<ImageFormat> = oneOf("png", "jpeg");
+const tokens: f.Field<Int32Array> = { ...f.customField(toTokens), write: toNumbers };
+const bytes: f.Field<Uint8Array> = { ...f.customField(toBytes), write: bytesToBase64 };
+const format: f.Field<ImageFormat> = f.oneOf("png", "jpeg");
 /** `null` counts as absent: Python writes it so. */
-const expectedTokens = optional(
-  customField((given, path) => (given === null ? undefined : nonNegativeInteger.check(given, path))),
+const expectedTokens = f.optional(
+  f.customField((given, path) => (given === null ? undefined : f.nonNegativeInteger.check(given, path))),
 );
 
-function chunk(fields: Shape): Field<ModelInputChunk> {
-  return message(fields, { closed: true }) as unknown as Field<ModelInputChunk>;
+function chunk(fields: f.Shape): f.Field<ModelInputChunk> {
+  return f.message(fields, { closed: true }) as unknown as f.Field<ModelInputChunk>;
 }
 
 const CHUNKS = {
-  encoded_text: chunk({ type: oneOf("encoded_text"), tokens }),
-  image: chunk({ type: oneOf("image"), data: bytes, format, expectedTokens }),
-  image_asset_pointer: chunk({ type: oneOf("image_asset_pointer"), format, location: text, expectedTokens }),
-  dmel: chunk({ type: oneOf("dmel"), dmel: bytes }),
+  encoded_text: chunk({ type: f.oneOf("encoded_text"), tokens }),
+  image: chunk({ type: f.oneOf("image"), data: bytes, format, expectedTokens }),
+  image_asset_pointer: chunk({
+    type: f.oneOf("image_asset_pointer"),
+    format,
+    location: f.text,
+    expectedTokens,
+  }),
+  dmel: chunk({ type: f.oneOf("dmel"), dmel: bytes }),
 };
 
-const chunkField = byType<ModelInputChunk>(CHUNKS, ({ type }, path) => {
-  throw wrongValue(`${path}.type`, `one of ${Object.keys(CHUNKS).join(", ")}`, type);
+const chunkField = f.byType<ModelInputChunk>(CHUNKS, ({ type }, path) => {
+  throw f.wrongValue(`${path}.type`, `one of ${Object.keys(CHUNKS).join(", ")}`, type);
 });
 
-const chunksMessage = message({
-  chunks: list({
+const chunksMessage = f.message({
+  chunks: f.list({
     ...chunkField,
     read(json, path) {
       // The oldest clients leave the type of a text chunk out.
@@ -244,7 +236,7 @@ const chunksMessage = message({
 });
 
 /** A prompt or a model input as JSON carries it. */
-export const modelInputField: Field<ModelInput> = {
+export const modelInputField: f.Field<ModelInput> = {
   presence: "required",
   check: (given, path) => ModelInput.from(given as ModelInputLike, path),
   read: (json, path) => ModelInput.from(chunksMessage.read(json, path), path),
@@ -253,7 +245,7 @@ export const modelInputField: Field<ModelInput> = {
 
 function toBytes(given: unknown, path: string): Uint8Array {
   if (given instanceof Uint8Array) return given;
-  if (typeof given !== "string") throw wrongValue(path, "a Uint8Array or base64 text", given);
+  if (typeof given !== "string") throw f.wrongValue(path, "a Uint8Array or base64 text", given);
   try {
     return base64ToBytes(given);
   } catch (error) {

@@ -38,7 +38,7 @@ describe("events of a stream", () => {
 
   it.each([
     ["event: token\ndata: {\n\n", /^The server's stream cannot be read: /],
-    ["event: token\ndata: []\n\n", /the data of token is no object/],
+    ["event: token\ndata: []\n\n", /the data of token is not an object/],
     ['event: token\ndata: {"index":0}\n\n', /token_id must be a whole number, got undefined/],
     ['event: done\ndata: {"total_tokens":-1}\n\n', /total_tokens must be a whole number, got -1/],
   ])("that say nothing sensible are refused: %j", (text, message) => {

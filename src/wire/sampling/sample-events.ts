@@ -1,6 +1,9 @@
+import { TinkerError } from "../../errors.js";
 import { isRecord, readAnswer } from "../reading.js";
 import { sampleFuture } from "./sample-json.js";
 import type { SampleResponse, StopReason } from "./sampling-types.js";
+
+const MAX_EVENT_CHARACTERS = 64 * 2 ** 20;
 
 /** One token of a sample, as soon as it is drawn. */
 export interface SampledPiece {
@@ -10,18 +13,18 @@ export interface SampledPiece {
   readonly position: number;
   readonly token: number;
   /**
-   * What the tokens up to this one add to the text: nothing while a character is not whole, or while a stop text may
-   * be beginning, which is never shown. Undefined where nobody has the model's tokenizer.
+   * Text that the tokens up to this one add: nothing while a character is not whole, or while a stop text may
+   * be beginning, which is never shown. Undefined if no tokenizer of the model is available.
    */
   readonly text: string | undefined;
   readonly logprob: number;
-  /** The likeliest tokens at this position with their logprobs, where they were asked for. */
+  /** The likeliest tokens at this position with their logprobs, if they were requested. */
   readonly topk?: readonly (readonly [tokenId: number, logprob: number])[];
   /** On the last token of a sample: why it ended. */
   readonly stopReason?: StopReason;
 }
 
-/** What a server tells of a sample while it is being drawn; the last `done` has the whole result. */
+/** An event of a sample while it is being drawn; the last `done` has the whole result. */
 export type SampleEvent =
   | ({ readonly type: "token" } & SampledPiece)
   | {
@@ -69,6 +72,8 @@ function dataOf(event: SampleEvent): unknown {
 
 /** Reads server-sent events from text that comes in pieces; events of other kinds and comments are passed over. */
 export class SampleEventReader {
+  /** Read since the last event ended. */
+  #characters = 0;
   /** The beginning of a line whose end has not come. */
   #line = "";
   #endedWithReturn = false;
@@ -82,6 +87,11 @@ export class SampleEventReader {
     if (piece !== "") this.#endedWithReturn = piece.endsWith("\r");
     const lines = text.split(/\r\n|\r|\n/);
     const last = lines.pop()!;
+    this.#characters += piece.length;
+    if (this.#characters > MAX_EVENT_CHARACTERS)
+      throw new TinkerError(
+        `The server's stream has an event of more than ${MAX_EVENT_CHARACTERS} characters.`,
+      );
     for (const line of lines) {
       const event = this.#take(this.#line + line);
       this.#line = "";
@@ -106,12 +116,13 @@ export class SampleEventReader {
     const data = this.#data.join("\n");
     this.#name = "";
     this.#data = [];
+    this.#characters = 0;
     return data === "" ? undefined : readAnswer("stream", () => readEvent(name, JSON.parse(data)));
   }
 }
 
 function readEvent(name: string, data: unknown): SampleEvent | undefined {
-  if (!isRecord(data)) throw new Error(`the data of ${name || "an event"} is no object`);
+  if (!isRecord(data)) throw new Error(`the data of ${name || "an event"} is not an object`);
   const sequence = data["sequence"] === undefined ? 0 : count(data, "sequence");
   const { logprob, topk_logprobs: topk, finish_reason: stopReason, token: text, error } = data;
   switch (name) {

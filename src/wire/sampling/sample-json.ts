@@ -7,7 +7,7 @@ import { tensorFromJson } from "../tensors/tensor-json.js";
 import { toTokens } from "./model-input.js";
 import type { SampledSequence, SampleResponse, TopkLogprobs } from "./sampling-types.js";
 
-/** What becomes of a sample; its result comes as protobuf where the server has it. */
+/** The result of a sample, as protobuf if the server supports it. */
 export const sampleFuture: FutureKind<SampleResponse> = {
   requestType: "Sample",
   fromJson: sampleResponseFromJson,
@@ -73,7 +73,7 @@ function numberOrNull(value: unknown): number | null {
   return typeof value === "number" ? value : null;
 }
 
-/** Rows of `[token, logprob]` pairs; a row that is no list of pairs counts as not computed. */
+/** Rows of `[token, logprob]` pairs; a row that is not a list of pairs counts as not computed. */
 function readTopk(json: unknown): TopkLogprobs | null {
   if (!Array.isArray(json)) return null;
   return json.map((row: unknown) => {

@@ -113,7 +113,7 @@ function writeSequence(sequence: SampledSequence): MessageInitShape<typeof Sampl
 }
 
 function writeTopk(rows: TopkLogprobs): MessageInitShape<typeof TopkLogprobsSchema> {
-  // One column at least: a matrix without columns reads as one that nobody asked for.
+  // One column at least: a matrix without columns would read as one that was not asked for.
   const k = rows.reduce((most, row) => Math.max(most, row?.length ?? 0), 1);
   const tokenIds = new Int32Array(rows.length * k).fill(EMPTY_CELL_TOKEN);
   const logprobs = new Float32Array(rows.length * k).fill(EMPTY_CELL_LOGPROB);

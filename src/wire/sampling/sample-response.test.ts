@@ -73,7 +73,7 @@ describe("SampleResponse", () => {
     ]);
   });
 
-  it("keeps a stop reason nobody knows yet", () => {
+  it("keeps an unknown stop reason", () => {
     const [sequence] = decodeSampleResponse(
       encode({ sequences: [{ stopReason: 7 as StopReason }] }),
     ).sequences;

@@ -7,7 +7,7 @@ export interface SamplingParams {
   readonly seed?: number | undefined;
   /** Texts or token ids that end a sequence. Absent keeps the model's own end of sequence; `[]` stops at nothing but `maxTokens`. */
   readonly stop?: string | readonly string[] | readonly number[] | undefined;
-  /** 1. */
+  /** Sampling temperature; default 1. */
   readonly temperature?: number | undefined;
   /** Draw from the k most likely tokens, -1 means all; -1. */
   readonly topK?: number | undefined;

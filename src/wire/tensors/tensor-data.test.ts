@@ -25,7 +25,7 @@ describe("TensorData.from", () => {
     expect(tensor.data).toBeInstanceOf(dtype === "float32" ? Float32Array : Int32Array);
   });
 
-  it("takes the dtype of plain lists from their numbers, or as told", () => {
+  it("takes the dtype of plain lists from their numbers, or the given one", () => {
     expect(TensorData.from([1, 2.5]).dtype).toBe("float32");
     expect(TensorData.from([]).dtype).toBe("float32");
     expect(TensorData.from([[1, 2.5]]).dtype).toBe("float32");

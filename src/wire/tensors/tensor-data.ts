@@ -1,7 +1,6 @@
 import { ValidationError } from "../../errors.js";
-import { subfield, wrongValue } from "../fields/check-keys.js";
-import { describe } from "../fields/describe.js";
-import { customField, type Field, message, nullable, oneOf, opaque, optional } from "../fields/fields.js";
+import * as f from "../fields/index.js";
+import { elementCount } from "./element-count.js";
 import { checkCsr, compressRows, expandRows } from "./sparse-csr.js";
 import {
   flattenValues,
@@ -21,10 +20,10 @@ export interface TensorDataLike {
   readonly sparseColIndices?: ArrayLike<number> | null | undefined;
 }
 
-/** Whatever a tensor can be made from. */
+/** Anything that a tensor can be made from. */
 export type TensorLike = TensorData | TensorDataLike | TypedNumbers | TypedBigInts | NestedNumbers | number;
 
-/** What a tensor is to be made like. */
+/** Options of `TensorData.from`: dtype, shape, and the name that errors use. */
 export interface TensorFromOptions {
   /** Without it floating-point arrays become float32, integer arrays int64, and lists what their numbers are. */
   readonly dtype?: TensorDtype | undefined;
@@ -32,6 +31,16 @@ export interface TensorFromOptions {
   /** The name errors give the value. */
   readonly field?: string | undefined;
 }
+
+const FROM_FIELDS = {
+  dtype: f.optional(f.oneOf("float32", "int64")),
+  shape: f.optional(f.list(f.nonNegativeInteger)),
+  field: f.withDefault(f.anyText, "tensor"),
+} satisfies f.FieldsOf<TensorFromOptions>;
+const padValue = f.withDefault(f.integer, 0);
+const FROM_OPTIONS = f.optionTable(FROM_FIELDS);
+const SPARSE_OPTIONS = f.optionTable({ ...FROM_FIELDS, padValue });
+const DENSE_OPTIONS = f.optionTable({ padValue });
 
 /** The parts of a tensor, ready to be used. */
 export interface TensorParts {
@@ -64,12 +73,7 @@ export class TensorData {
   }
 
   static from(value: TensorLike, options: TensorFromOptions = {}): TensorData {
-    const { dtype, shape, field = "tensor" } = options;
-    const tensor = value instanceof TensorData ? value : convert(value, dtype, field);
-    if (dtype !== undefined && dtype !== tensor.dtype)
-      throw new ValidationError(field, `${field} must be ${dtype}, got a ${tensor.dtype} tensor`);
-    if (tensor instanceof TensorData && shape === undefined) return tensor;
-    return new TensorData({ ...tensor, shape: shape ?? tensor.shape }, field);
+    return tensorOf(value, FROM_OPTIONS.check(options, "TensorData.from"));
   }
 
   /** Stores a matrix as CSR where that is smaller; entries equal to `padValue` are left out. */
@@ -77,23 +81,17 @@ export class TensorData {
     value: TensorLike,
     options: TensorFromOptions & { readonly padValue?: number } = {},
   ): TensorData {
-    const { padValue = 0, field = "tensor" } = options;
-    checkPadValue(padValue, field);
-    const tensor = TensorData.from(value, options);
-    if (tensor.isSparse || tensor.shape.length !== 2) return tensor;
-    const sparse = compressRows(tensor, padValue);
-    return sparse === undefined ? tensor : new TensorData(sparse);
+    return sparseTensorOf(value, SPARSE_OPTIONS.check(options, "TensorData.sparse"));
   }
 
   get isSparse(): boolean {
     return this.sparseCrowIndices !== undefined;
   }
 
-  /** The same values without CSR; a dense tensor is returned as it is. */
+  /** Converts a CSR tensor to a dense one; a dense tensor is returned as it is. */
   toDense(options: { readonly padValue?: number } = {}): TensorData {
+    const { padValue } = DENSE_OPTIONS.check(options, "toDense");
     if (!this.isSparse) return this;
-    const { padValue = 0 } = options;
-    checkPadValue(padValue, "padValue");
     return new TensorData({ dtype: this.dtype, data: expandRows(this, padValue), shape: this.shape });
   }
 
@@ -114,10 +112,26 @@ export class TensorData {
   }
 }
 
-export function elementCount(shape: readonly number[]): number {
-  let count = 1;
-  for (const size of shape) count *= size;
-  return count;
+type CheckedOptions = TensorFromOptions & { readonly field: string };
+
+/** `TensorData.from` with options that are known to be right: a batch has hundreds of tensors. */
+export function tensorOf(value: TensorLike, { dtype, shape, field }: CheckedOptions): TensorData {
+  const tensor = value instanceof TensorData ? value : convert(value, dtype, field);
+  if (dtype !== undefined && dtype !== tensor.dtype)
+    throw new ValidationError(field, `${field} must be ${dtype}, got a ${tensor.dtype} tensor`);
+  if (tensor instanceof TensorData && shape === undefined) return tensor;
+  return new TensorData({ ...tensor, shape: shape ?? tensor.shape }, field);
+}
+
+/** `TensorData.sparse` with options that are known to be right. */
+export function sparseTensorOf(
+  value: TensorLike,
+  { padValue = 0, ...options }: CheckedOptions & { readonly padValue?: number },
+): TensorData {
+  const tensor = tensorOf(value, options);
+  if (tensor.isSparse || tensor.shape.length !== 2) return tensor;
+  const sparse = compressRows(tensor, padValue);
+  return sparse === undefined ? tensor : new TensorData(sparse);
 }
 
 function checkParts(tensor: TensorData, field: string): void {
@@ -126,14 +140,14 @@ function checkParts(tensor: TensorData, field: string): void {
     throw new ValidationError(path, `${field} ${message}`);
   };
   if (dtype !== "float32" && dtype !== "int64")
-    fail(subfield(field, "dtype"), `must be float32 or int64, got ${describe(dtype)}`);
+    fail(f.subfield(field, "dtype"), `must be float32 or int64, got ${f.describe(dtype)}`);
   if (dtype === "float32" && !(data instanceof Float32Array))
-    fail(field, `of dtype float32 must hold a Float32Array, got ${describe(data)}`);
+    fail(field, `of dtype float32 must hold a Float32Array, got ${f.describe(data)}`);
   if (dtype === "int64" && !(data instanceof Int32Array || data instanceof Float64Array))
-    fail(field, `of dtype int64 must hold an Int32Array or Float64Array, got ${describe(data)}`);
-  const shapePath = subfield(field, "shape");
+    fail(field, `of dtype int64 must hold an Int32Array or Float64Array, got ${f.describe(data)}`);
+  const shapePath = f.subfield(field, "shape");
   if (!Array.isArray(shape))
-    fail(shapePath, `must have a list of sizes as its shape, got ${describe(shape)}`);
+    fail(shapePath, `must have a list of sizes as its shape, got ${f.describe(shape)}`);
   if (!shape.every((size) => Number.isSafeInteger(size) && size >= 0))
     fail(shapePath, `has the invalid shape [${shape.join(", ")}]`);
   if (tensor.sparseCrowIndices !== undefined || tensor.sparseColIndices !== undefined)
@@ -142,26 +156,21 @@ function checkParts(tensor: TensorData, field: string): void {
     fail(field, `has ${data.length} values, which do not fill the shape [${shape.join(", ")}]`);
 }
 
-function checkPadValue(padValue: number, field: string): void {
-  if (!Number.isSafeInteger(padValue))
-    throw new ValidationError(field, `padValue must be an integer, got ${describe(padValue)}`);
-}
-
-const indices = customField((given, path): Int32Array => {
+const indices = f.customField((given, path): Int32Array => {
   const { data } = flattenValues(given, "int64", path);
   if (data instanceof Int32Array) return data;
   throw new ValidationError(path, `${path} has an index beyond 2147483647`);
 });
 
-const tensorLike = message({
-  data: customField((given, path): unknown => {
+const tensorLike = f.message({
+  data: f.customField((given, path): unknown => {
     if (Array.isArray(given) || ArrayBuffer.isView(given)) return given;
-    throw wrongValue(path, "a list of numbers", given);
+    throw f.wrongValue(path, "a list of numbers", given);
   }),
-  dtype: optional(nullable(oneOf("float32", "int64"))),
-  shape: optional(opaque as Field<readonly number[] | null>),
-  sparseCrowIndices: optional(nullable(indices)),
-  sparseColIndices: optional(nullable(indices)),
+  dtype: f.optional(f.nullable(f.oneOf("float32", "int64"))),
+  shape: f.optional(f.opaque as f.Field<readonly number[] | null>),
+  sparseCrowIndices: f.optional(f.nullable(indices)),
+  sparseColIndices: f.optional(f.nullable(indices)),
 });
 
 function convert(
@@ -172,7 +181,7 @@ function convert(
   if (typeof value !== "object" || value === null || Array.isArray(value) || ArrayBuffer.isView(value))
     return flattenValues(value, dtype, field);
   const like = tensorLike.check(value, field);
-  const flat = flattenValues(like.data, like.dtype ?? dtype, subfield(field, "data"));
+  const flat = flattenValues(like.data, like.dtype ?? dtype, f.subfield(field, "data"));
   return {
     ...flat,
     shape: like.shape ?? flat.shape,

@@ -2,7 +2,7 @@ import { ValidationError } from "../../errors.js";
 import type { Field } from "../fields/fields.js";
 import { convertKeys, snakeToCamel, toWireJson } from "../json-keys.js";
 import { isRecord } from "../reading.js";
-import { TensorData, type TensorDataLike, type TensorLike } from "./tensor-data.js";
+import { type TensorData, type TensorDataLike, type TensorLike, tensorOf } from "./tensor-data.js";
 
 /** A tensor of a request: JSON knows neither NaN nor infinity, which in answers become null. */
 export function tensorToJson(tensor: TensorData, path = "tensor"): unknown {
@@ -17,7 +17,7 @@ export function tensorToJson(tensor: TensorData, path = "tensor"): unknown {
 
 /** Reads a tensor as Python writes it, or a bare list of numbers; null stands for a value JSON cannot carry. */
 export function tensorFromJson(json: unknown, field: string): TensorData {
-  if (!isRecord(json)) return TensorData.from(nullsToNaN(json) as TensorLike, { dtype: "float32", field });
+  if (!isRecord(json)) return tensorOf(nullsToNaN(json) as TensorLike, { dtype: "float32", field });
   const { data, dtype, shape, sparseCrowIndices, sparseColIndices } = convertKeys(json, "camel");
   const isFloat = dtype === undefined || (typeof dtype === "string" && dtype.includes("float"));
   const isInteger = typeof dtype === "string" && dtype.includes("int");
@@ -29,14 +29,14 @@ export function tensorFromJson(json: unknown, field: string): TensorData {
     sparseCrowIndices,
     sparseColIndices,
   };
-  return TensorData.from(like as TensorDataLike, { field });
+  return tensorOf(like as TensorDataLike, { field });
 }
 
 /** A tensor as JSON carries it. */
 export function tensorField(dtype: TensorData["dtype"]): Field<TensorData> {
   return {
     presence: "required",
-    check: (given, path) => TensorData.from(given as TensorLike, { dtype, field: path }),
+    check: (given, path) => tensorOf(given as TensorLike, { dtype, field: path }),
     read: tensorFromJson,
     write: tensorToJson,
   };

@@ -1,20 +1,8 @@
 import { ValidationError } from "../../errors.js";
-import { checkObject, subfield, wrongValue } from "../fields/check-keys.js";
-import { closestName } from "../fields/describe.js";
-import {
-  customField,
-  type FieldsOf,
-  list,
-  message,
-  nonNegativeInteger,
-  oneOf,
-  optional,
-  text,
-  withDefault,
-} from "../fields/fields.js";
+import * as f from "../fields/index.js";
 import { snakeToCamel } from "../json-keys.js";
 import { type ModelInput, type ModelInputLike, modelInputField } from "../sampling/model-input.js";
-import { TensorData, type TensorLike } from "../tensors/tensor-data.js";
+import { sparseTensorOf, type TensorData, type TensorLike, tensorOf } from "../tensors/tensor-data.js";
 import { LOSS_INPUT_DTYPES, type LossFnInputsLike, type LossInputName } from "./losses.js";
 
 /** Says where a run of tokens came from: the prompt of a sampled sequence, or what was sampled. */
@@ -27,7 +15,7 @@ export interface ProvenanceSpan {
   readonly length: number;
 }
 
-/** What a datum is made from. */
+/** Parts that a datum is made from. */
 export interface DatumInit<L extends string = string> {
   readonly modelInput: ModelInputLike;
   readonly lossFnInputs?: LossFnInputsLike<L> | undefined;
@@ -59,7 +47,7 @@ export class Datum {
   readonly lossFnInputSpans: readonly ProvenanceSpan[] | undefined;
 
   constructor(init: DatumInit, field = "") {
-    checkObject(init, field || "datum");
+    f.checkObject(init, field || "datum");
     const parts = datumInit.check(init, field);
     this.modelInput = parts.modelInput;
     this.lossFnInputs = parts.lossFnInputs;
@@ -94,10 +82,10 @@ export class Datum {
 }
 
 function toInputs(given: unknown, path: string): Readonly<Record<string, TensorData>> {
-  checkObject(given, path);
+  f.checkObject(given, path);
   const inputs: Record<string, TensorData> = {};
   for (const [key, value] of Object.entries(given))
-    if (value !== undefined) inputs[key] = convertInput(key, value as TensorLike, subfield(path, key));
+    if (value !== undefined) inputs[key] = convertInput(key, value as TensorLike, f.subfield(path, key));
   return inputs;
 }
 
@@ -113,15 +101,15 @@ function convertInput(key: string, value: TensorLike, field: string): TensorData
   }
   const explicit = typeof value === "object" && value !== null && "data" in value;
   return SPARSE_KEYS.has(key) && !explicit
-    ? TensorData.sparse(value, { dtype, field })
-    : TensorData.from(value, { dtype, field });
+    ? sparseTensorOf(value, { dtype, field })
+    : tensorOf(value, { dtype, field });
 }
 
 /** The input a misspelt or snake_case key was meant to be; undefined for a new name, such as `refLogprobs`. */
 function meantInput(key: string): string | undefined {
   const camel = snakeToCamel(key);
   if (camel !== key) return camel;
-  const meant = closestName(key, Object.keys(LOSS_INPUT_DTYPES));
+  const meant = f.closestName(key, Object.keys(LOSS_INPUT_DTYPES));
   if (meant === undefined) return undefined;
   const capitalised = meant[0]!.toUpperCase() + meant.slice(1);
   const buildsOn =
@@ -131,7 +119,7 @@ function meantInput(key: string): string | undefined {
 
 /** Refuses a datum that a server would refuse; errors begin with `field`, for example `data[3]`. */
 export function checkDatum(datum: Datum, field = ""): void {
-  const inputsField = subfield(field, "lossFnInputs");
+  const inputsField = f.subfield(field, "lossFnInputs");
   let rows = datum.modelInput.isText ? datum.modelInput.length : undefined;
   let rowsOf = datum.modelInput.isText ? "the model input" : "";
   for (const key of PER_POSITION_KEYS) {
@@ -142,12 +130,12 @@ export function checkDatum(datum: Datum, field = ""): void {
     rows ??= found;
     rowsOf ||= key;
     if (found !== rows) {
-      const path = subfield(inputsField, key);
+      const path = f.subfield(inputsField, key);
       throw new ValidationError(path, `${path} must have ${rows} rows, as ${rowsOf} has, got ${found}`);
     }
   }
   for (const [key, tensor] of Object.entries(datum.lossFnInputs)) {
-    checkValues(key, tensor, subfield(inputsField, key));
+    checkValues(key, tensor, f.subfield(inputsField, key));
   }
   checkProvenance(datum, field);
 }
@@ -162,7 +150,7 @@ function checkValues(key: string, { data, dtype }: TensorData, field: string): v
   } else if (key === "targetTokens") {
     for (let index = 0; index < data.length; index++) {
       if (data[index]! >= 0) continue;
-      throw wrongValue(`${field}[${index}]`, "a token id (a non-negative integer)", data[index]);
+      throw f.wrongValue(`${field}[${index}]`, "a token id (a non-negative integer)", data[index]);
     }
   }
 }
@@ -170,8 +158,8 @@ function checkValues(key: string, { data, dtype }: TensorData, field: string): v
 function checkProvenance(datum: Datum, field: string): void {
   const { modelInputSpans, lossFnInputSpans } = datum;
   if (modelInputSpans === undefined && lossFnInputSpans === undefined) return;
-  const inputPath = subfield(field, "modelInputSpans");
-  const lossPath = subfield(field, "lossFnInputSpans");
+  const inputPath = f.subfield(field, "modelInputSpans");
+  const lossPath = f.subfield(field, "lossFnInputSpans");
   if (modelInputSpans === undefined || lossFnInputSpans === undefined) {
     throw new ValidationError(
       modelInputSpans === undefined ? inputPath : lossPath,
@@ -189,18 +177,18 @@ function checkSpans(spans: readonly ProvenanceSpan[], field: string, positions: 
     throw new ValidationError(field, `${field} must cover ${positions} positions, got ${covered}`);
 }
 
-const spans = list(
-  message({
-    type: oneOf("prompt", "sampled"),
-    sequenceId: text,
-    offset: optional(nonNegativeInteger),
-    length: nonNegativeInteger,
-  } satisfies FieldsOf<ProvenanceSpan>),
+const spans = f.list(
+  f.message({
+    type: f.oneOf("prompt", "sampled"),
+    sequenceId: f.text,
+    offset: f.optional(f.nonNegativeInteger),
+    length: f.nonNegativeInteger,
+  } satisfies f.FieldsOf<ProvenanceSpan>),
 );
 
-const datumInit = message({
+const datumInit = f.message({
   modelInput: modelInputField,
-  lossFnInputs: withDefault(customField(toInputs), {}),
-  modelInputSpans: optional(spans),
-  lossFnInputSpans: optional(spans),
+  lossFnInputs: f.withDefault(f.customField(toInputs), {}),
+  modelInputSpans: f.optional(spans),
+  lossFnInputSpans: f.optional(spans),
 });

@@ -24,19 +24,19 @@ export const datumField: Field<Datum> = {
     if (datum.modelInputSpans !== undefined) {
       throw new ValidationError(
         subfield(path, "modelInputSpans"),
-        `${path} says where its tokens came from, which only servers with protobuf can be told`,
+        `${path} has provenance, which only servers with protobuf accept`,
       );
     }
     const inputs: Record<string, unknown> = {};
     for (const [key, tensor] of Object.entries(datum.lossFnInputs)) {
-      // Servers that want JSON are the ones that may not know sparse tensors.
+      // Servers that take only JSON may not know sparse tensors.
       inputs[camelToSnake(key)] = tensorToJson(tensor.toDense(), `${path}.lossFnInputs.${key}`);
     }
     return { model_input: modelInputField.write(datum.modelInput, path), loss_fn_inputs: inputs };
   },
 };
 
-/** What becomes of a pass; its result comes as protobuf where the server has it. */
+/** The result of a pass, as protobuf if the server supports it. */
 export function passFuture(requestType: string): FutureKind<ForwardBackwardOutput> {
   return {
     requestType,

@@ -9,11 +9,15 @@ import {
 } from "../gen/tinker_public_pb.js";
 import { camelToSnake, snakeToCamel } from "../json-keys.js";
 import { readAnswer, shortTypeName } from "../reading.js";
+import { elementCount } from "../tensors/element-count.js";
 import { packInt64s, packTensorValues, unpackInt64s } from "../tensors/packed.js";
-import { elementCount, TensorData } from "../tensors/tensor-data.js";
+import { TensorData } from "../tensors/tensor-data.js";
 import { bytesPerElement, protoDtype, toSafeInteger, unpackValues } from "../tensors/tensor-proto.js";
 import type { LossFnOutput } from "./losses.js";
 import type { ForwardBackwardOutput } from "./training-types.js";
+
+/** Most datums of a record without fields, whose bytes do not bound their number. */
+const MAX_DATUMS = 2 ** 20;
 
 export function decodeForwardBackwardOutput(bytes: Uint8Array): ForwardBackwardOutput {
   return readAnswer("ForwardBackwardOutput", () => {
@@ -32,6 +36,8 @@ function readRecord(record: ArrayRecord): LossFnOutput[] {
   });
   // Writers before num_datums existed leave it at 0; then the fields tell.
   const datums = toSafeInteger(record.numDatums) || (fields[0]?.tensors.length ?? 0);
+  if (datums > MAX_DATUMS)
+    throw new TinkerError(`a record has ${datums} datums; at most ${MAX_DATUMS} are read`);
   return Array.from({ length: datums }, (_, index) => {
     const output: Record<string, TensorData> = {};
     for (const { name, tensors } of fields) {

@@ -1,7 +1,7 @@
 import { ValidationError } from "../../errors.js";
 import { camelToSnake } from "../json-keys.js";
 import { ProtoWriter } from "../proto-writer.js";
-import type { ModelInputChunk } from "../sampling/model-input.js";
+import type { ImageAssetPointerChunk, ModelInputChunk } from "../sampling/model-input.js";
 import type { TensorData } from "../tensors/tensor-data.js";
 import type { Datum, ProvenanceSpan } from "./datum.js";
 import type { ForwardBackwardRequest } from "./training-types.js";
@@ -22,8 +22,7 @@ export function encodeForwardBackwardRequest(request: ForwardBackwardRequest): U
   return ProtoWriter.encode((writer) => {
     writer.text(1, modelId);
     if (seqId !== 0) writer.varint(2, seqId);
-    for (const [index, datum] of data.entries())
-      writer.message(3, () => writeDatum(writer, datum, `data[${index}]`));
+    for (const [index, datum] of data.entries()) writer.message(3, () => writeDatum(writer, datum, index));
     writer.text(4, lossFn);
     // Numbers go into both maps: servers that know the newer one prefer it, the others read the older one.
     for (const [key, value] of Object.entries(lossFnConfig))
@@ -47,17 +46,25 @@ function writeConfigValue(writer: ProtoWriter, value: number | string): void {
   else writer.text(2, value);
 }
 
-function writeDatum(writer: ProtoWriter, datum: Datum, path: string): void {
+function writeDatum(writer: ProtoWriter, datum: Datum, place: number): void {
   const { modelInput, lossFnInputs, modelInputSpans = [], lossFnInputSpans = [] } = datum;
-  for (const [index, chunk] of modelInput.chunks.entries())
-    writer.message(1, () => writeChunk(writer, chunk, `${path}.modelInput.chunks[${index}]`));
+  for (const [index, chunk] of modelInput.chunks.entries()) {
+    if (chunk.type === "image_asset_pointer") {
+      const path = `data[${place}].modelInput.chunks[${index}]`;
+      throw new ValidationError(
+        path,
+        `${path} is an image_asset_pointer, which training requests cannot carry; give the image's bytes instead`,
+      );
+    }
+    writer.message(1, () => writeChunk(writer, chunk));
+  }
   for (const [name, tensor] of Object.entries(lossFnInputs))
     writeEntry(writer, 2, name, () => writer.message(2, () => writeTensor(writer, tensor)));
   for (const span of modelInputSpans) writer.message(3, () => writeSpan(writer, span));
   for (const span of lossFnInputSpans) writer.message(4, () => writeSpan(writer, span));
 }
 
-function writeChunk(writer: ProtoWriter, chunk: ModelInputChunk, path: string): void {
+function writeChunk(writer: ProtoWriter, chunk: Exclude<ModelInputChunk, ImageAssetPointerChunk>): void {
   switch (chunk.type) {
     case "encoded_text":
       writer.message(1, () => writer.words(1, chunk.tokens));
@@ -72,11 +79,6 @@ function writeChunk(writer: ProtoWriter, chunk: ModelInputChunk, path: string): 
     case "dmel":
       writer.message(3, () => writer.payload(1, chunk.dmel));
       return;
-    case "image_asset_pointer":
-      throw new ValidationError(
-        path,
-        `${path} is an image_asset_pointer, which training requests cannot carry; give the image's bytes instead`,
-      );
     default:
       throw chunk satisfies never;
   }

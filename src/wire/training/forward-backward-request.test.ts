@@ -1,5 +1,6 @@
 import { Buffer } from "node:buffer";
 import { create, type MessageInitShape, toBinary } from "@bufbuild/protobuf";
+import { BinaryWriter, WireType } from "@bufbuild/protobuf/wire";
 import { describe, expect, it } from "vitest";
 import { ValidationError } from "../../errors.js";
 import {
@@ -15,7 +16,7 @@ import { TensorData } from "../tensors/tensor-data.js";
 import { tensorToProto } from "../tensors/tensor-proto.js";
 import { estimateDatumProtoBytes, estimateModelInputBytes } from "./byte-estimates.js";
 import { Datum, type ProvenanceSpan } from "./datum.js";
-import { decodeForwardBackwardRequest } from "./forward-backward-request-proto.js";
+import { decodeForwardBackwardRequest, peekRequest } from "./forward-backward-request-proto.js";
 import { encodeForwardBackwardRequest } from "./forward-backward-request-writer.js";
 import type { ForwardBackwardRequest } from "./training-types.js";
 
@@ -306,5 +307,126 @@ describe("decodeForwardBackwardRequest", () => {
   ])("refuses %s", (_, bytes, message) => {
     expect(() => decodeForwardBackwardRequest(bytes)).toThrow(message);
     expect(() => decodeForwardBackwardRequest(bytes)).toThrow(ValidationError);
+  });
+
+  /** A field that is a message, a text or a packed list. */
+  const part = (field: number, content: Uint8Array) =>
+    new BinaryWriter().tag(field, WireType.LengthDelimited).bytes(content).finish();
+  const times = (count: number, bytes: Uint8Array) => Buffer.alloc(count * bytes.length, bytes);
+  const empty = new Uint8Array(0);
+  const datum = (content: Uint8Array) => part(3, content);
+  const tensor = (content: Uint8Array) => datum(part(2, part(2, content)));
+  const nested = (count: number, ...fields: number[]) =>
+    fields.reduceRight<Uint8Array>((content, field) => part(field, content), times(count, part(1, empty)));
+
+  it.each([
+    ["datums", times(4097, datum(empty)), "data: one request holds at most 4096;"],
+    [
+      "chunks of all datums",
+      times(17, datum(times(2000, part(1, empty)))),
+      "data.modelInput: one request holds at most 32768;",
+    ],
+    [
+      "chunks of one datum",
+      datum(times(10_000, part(1, empty))),
+      "data.modelInput: one element holds at most 8192",
+    ],
+    [
+      "values of one choice",
+      datum(part(1, times(10_000, part(1, empty)))),
+      "data.modelInput.encodedText: one element",
+    ],
+    ["tokens", nested(10_000, 3, 1, 1), "data.modelInput.encodedText.tokens: one element"],
+    ["tensors of one datum", datum(times(10_000, part(2, empty))), "data.lossFnInputs: one element"],
+    [
+      "tensors of all datums",
+      times(4096, datum(times(9, part(2, part(2, empty))))),
+      "data.lossFnInputs.value: one request holds at most 32768;",
+    ],
+    [
+      "sizes in a packed list",
+      tensor(part(4, new Uint8Array(10_000))),
+      "data.lossFnInputs.value.shape: one element",
+    ],
+    [
+      "sizes one by one",
+      tensor(times(10_000, Uint8Array.of(32, 1))),
+      "data.lossFnInputs.value.shape: one element",
+    ],
+    [
+      "sparse values",
+      tensor(part(2, times(10_000, part(2, empty)))),
+      "data.lossFnInputs.value.sparseCsr.crowIndices: one element",
+    ],
+    ["spans of inputs", datum(times(10_000, part(3, empty))), "data.modelInputSpans: one element"],
+    [
+      "spans of targets",
+      datum(times(10_000, part(4, part(1, empty)))),
+      "data.lossFnInputSpans.promptTokens: one element",
+    ],
+    [
+      "images",
+      datum(part(1, part(2, times(10_000, part(4, empty))))),
+      "data.modelInput.image.overrideDimensions: one element",
+    ],
+    ["settings", times(65, part(5, empty)), "lossFnConfig: one request holds at most 64;"],
+    ["newer settings", times(65, part(7, empty)), "lossFnConfigV2: one request holds at most 64;"],
+    ["names of models", times(300_000, part(1, empty)), "modelId: one request holds at most 262144 fields"],
+    [
+      "fields nobody knows",
+      times(300_000, Uint8Array.of(120, 1)),
+      "field 15: one request holds at most 262144 fields",
+    ],
+    ["letters of a name", part(1, new Uint8Array(5000)), "modelId has 5000 bytes; at most 4096"],
+    [
+      "letters of an input",
+      datum(part(2, part(1, new Uint8Array(5000)))),
+      "data.lossFnInputs.key has 5000 bytes",
+    ],
+    // What the decoder would read in another way than it was counted.
+    ["a group", Uint8Array.of(123, 8, 1, 124), "field 15 is not part of a ForwardBackwardRequest"],
+    [
+      "a third field of an entry",
+      part(5, part(3, part(1, empty))),
+      "is not part of a ForwardBackwardRequest.lossFnConfig",
+    ],
+    ["a number in place of a message", Uint8Array.of(24, 1), "data has the wire type 0, expected 2"],
+    ["a text in place of a number", part(2, empty), "seqId has the wire type 2, expected 0"],
+    [
+      "a part beyond its whole",
+      Uint8Array.of(26, 2, 10, 9),
+      "data.modelInput is longer than what it is part of",
+    ],
+  ])("refuses %s before anything is made of them", (_, bytes, message) => {
+    expect(() => decodeForwardBackwardRequest(bytes)).toThrow(message);
+    expect(() => decodeForwardBackwardRequest(bytes)).toThrow(ValidationError);
+  });
+
+  it("skips the fields of a newer message", () => {
+    const newer = Buffer.concat([
+      encodeForwardBackwardRequest(simple()),
+      part(15, Uint8Array.of(1)),
+      Uint8Array.of(128, 1, 5),
+    ]);
+    expect(decodeForwardBackwardRequest(newer)).toEqual(
+      decodeForwardBackwardRequest(encodeForwardBackwardRequest(simple())),
+    );
+  });
+});
+
+describe("peekRequest", () => {
+  const fields = (count: number) => Buffer.alloc(2 * count, Uint8Array.of(0x1a, 0));
+  const named = Buffer.from([0x0a, 1, 0x6d, 0x10, 7]);
+
+  it("finds the model and the number, also behind all datums of a request", () => {
+    const found = { modelId: "m", seqId: 7 };
+    expect(peekRequest(Buffer.concat([named, fields(2)]))).toEqual(found);
+    expect(peekRequest(Buffer.concat([fields(4096), named]))).toEqual(found);
+  });
+
+  it("does not look behind more fields than a request has, or at a model's name of any length", () => {
+    expect(peekRequest(Buffer.concat([fields(1_000_000), named]))).toEqual({});
+    const long = new BinaryWriter().uint32(0x0a).string("m".repeat(5000)).finish();
+    expect(peekRequest(Buffer.concat([long, named.subarray(3)]))).toEqual({ seqId: 7 });
   });
 });

@@ -64,7 +64,10 @@ export const LOSSES = {
   custom: { inputs: {}, config: {}, isOpen: true },
 } as const satisfies Record<string, LossDescription>;
 
-/** What the published losses take where their config says nothing. */
+/** Clipping of the ratio of whole sequences, which varies far less than that of tokens. The paper's values. */
+export const GSPO_CLIP = { clipLowThreshold: 1 - 3e-4, clipHighThreshold: 1 + 4e-4 } as const;
+
+/** Defaults of the published losses. */
 export const LOSS_CONFIG_DEFAULTS = { ...LOSSES.ppo.config, ...LOSSES.dro.config } as const;
 
 type Losses = typeof LOSSES;
@@ -100,8 +103,8 @@ export type LossFnInputsLike<L extends string = string> = L extends "gspo" | Pub
   : AnyInputs;
 
 /**
- * What a loss returns for one datum, by field name in camelCase: `logprobs`, one for each target token and in the shape
- * of `targetTokens`, for the usual losses, and whatever else a server adds.
+ * Tensors that a loss returns for one datum, by field name in camelCase: `logprobs`, one for each target token and in the shape
+ * of `targetTokens`, for the usual losses, and other outputs that a server adds.
  */
 export type LossFnOutput<L extends string = string> = AnyOutputs &
   (L extends PublishedLoss ? { readonly logprobs: TensorData } : unknown);
@@ -110,7 +113,7 @@ export type LossFnOutput<L extends string = string> = AnyOutputs &
 export type LossMetrics<L extends string = string> = Readonly<Record<string, number>> &
   (L extends PublishedLoss ? { readonly "loss:sum": number } : unknown);
 
-/** What is known of a loss; undefined for one that a server has and this table does not. */
+/** Description of a loss; undefined for one that is not in this table. */
 export function describeLoss(lossFn: string): LossDescription | undefined {
   return Object.hasOwn(LOSSES, lossFn) ? LOSSES[lossFn as LossFnName] : undefined;
 }

@@ -3,7 +3,7 @@ import type { LossFnOutput, LossMetrics } from "./losses.js";
 
 /** Hyperparameters of one Adam step; what is left out takes the value named in its comment. */
 export interface AdamParams {
-  /** Step size; 1e-4. */
+  /** Learning rate of the step; default 1e-4. */
   readonly learningRate?: number | undefined;
   /** Decay of the running mean of gradients; 0.9. */
   readonly beta1?: number | undefined;
@@ -27,7 +27,7 @@ export interface DimuonParams {
   readonly beta1?: number | undefined;
 }
 
-/** Hyperparameters of an optimizer family these types do not know yet, told apart by `type`. */
+/** Hyperparameters of an optimizer family that these types do not have yet, distinguished by `type`. */
 export interface OtherOptimParams {
   readonly type: string;
   readonly [field: string]: unknown;
@@ -47,13 +47,13 @@ export interface DimuonOptimizerConfig {
   readonly version?: 1 | undefined;
 }
 
-/** An optimizer family these types do not know yet, told apart by `type`. */
+/** An optimizer family that these types do not have yet, distinguished by `type`. */
 export interface OtherOptimizerConfig {
   readonly type: string;
   readonly [field: string]: unknown;
 }
 
-/** The optimizer a model is created with; it stays the same for the model's whole life. */
+/** The optimizer a model is created with; it cannot change later. */
 export type OptimizerConfig = AdamOptimizerConfig | DimuonOptimizerConfig | OtherOptimizerConfig;
 
 /** Shape of the LoRA adapters; what is left out takes the value named in its comment. */
@@ -79,7 +79,7 @@ export interface ForwardBackwardRequest {
   readonly forwardOnly: boolean;
 }
 
-/** What a pass returns: one record per datum, and metrics of the whole batch. */
+/** Result of a forward (and backward) pass: one record per datum, and metrics of the whole batch. */
 export interface ForwardBackwardOutput<L extends string = string> {
   /** Kind of the records in `lossFnOutputs`, for example `ArrayRecord`. */
   readonly lossFnOutputType: string;
@@ -89,12 +89,12 @@ export interface ForwardBackwardOutput<L extends string = string> {
   readonly metrics: LossMetrics<L>;
 }
 
-/** What an optimizer step reports. */
+/** Metrics that an optimizer step reports. */
 export interface OptimStepResponse {
   readonly metrics?: Readonly<Record<string, number>> | null;
 }
 
-/** What was loaded, and into which model. */
+/** Path that was loaded, and the model it was loaded into. */
 export interface LoadWeightsResponse {
   readonly path?: string | null;
   readonly modelId?: string | null;
