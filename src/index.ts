@@ -3,6 +3,8 @@
 export {
   type AccessOptions,
   type CopyWeightsOptions,
+  type CreateCustomLossOptions,
+  type CurrentSamplerOptions,
   type FromStateOptions,
   type Identity,
   type ListOptions,
@@ -22,10 +24,12 @@ export {
   type SaveStateOptions,
   ServiceClient,
   type ServiceClientOptions,
+  type StreamArguments,
   TrainingClient,
   type UnlistedLoss,
 } from "./clients/index.js";
 export {
+  AnswerTooLargeError,
   APIConnectionError,
   APIError,
   APITimeoutError,
@@ -56,10 +60,10 @@ export {
 } from "./futures/index.js";
 export type {
   AttachOptions,
+  ClientMetrics,
+  ClientSessionOptions,
   HistogramSummary,
-  Metrics,
   MetricsSnapshot,
-  SessionOptions,
   Telemetry,
 } from "./session/index.js";
 export {
@@ -70,11 +74,13 @@ export {
   type TensorLoss,
   withGradients,
 } from "./training/custom-loss.js";
+export { CustomLossHandle } from "./training/custom-loss-handle.js";
 export { datumFromAnswer, datumFromSample } from "./training/datum-from.js";
+export type { PerDatumLoss, PerDatumLossFn } from "./training/tracing/trace-loss.js";
 export type {
   APIPromise,
-  ApiRequest,
-  ApiResponse,
+  APIRequest,
+  APIResponse,
   Clock,
   ExchangeEvent,
   HeaderValues,
@@ -101,6 +107,10 @@ export {
   type CheckpointStorageUsage,
   type CheckpointStorageUsageItem,
   type CheckpointType,
+  type CustomLossGraph,
+  type CustomLossInput,
+  type CustomLossNode,
+  type CustomLossRank,
   Datum,
   type DatumInit,
   type DatumLike,
@@ -137,6 +147,7 @@ export {
   type ProvenanceSpan,
   type PublishedLoss,
   parseTinkerPath,
+  type SampleConstraint,
   type SampledPiece,
   type SampledSequence,
   type SampleResponse,

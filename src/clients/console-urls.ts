@@ -2,7 +2,7 @@ const CONSOLE = "https://tinker.thinkingmachines.ai";
 
 /** Pages of the hosted service's console. */
 export const consoleUrls = {
-  /** Where a new key of this name is made. */
+  /** Page for making a new key with this name. */
   newApiKey: (name: string) => `${CONSOLE}/keys?${new URLSearchParams({ new_key: "true", key_name: name })}`,
   apiKey: (keyId: string) => `${CONSOLE}/keys/${encodeURIComponent(keyId)}`,
   sessions: () => `${CONSOLE}/sessions`,

@@ -4,62 +4,70 @@ import {
   type FutureContext,
   QueueStateLogger,
   type QueueStateObserver,
+  type SendLimit,
 } from "../futures/index.js";
-import { BillingPause, type Session, type SessionOptions } from "../session/index.js";
-import { ByteBudget, type HttpClientOptions, type RequestOptions } from "../transport/index.js";
+import { BillingPause, type ClientSessionOptions, type Session } from "../session/index.js";
+import type { CustomLossHandle } from "../training/custom-loss-handle.js";
+import { ByteBudget, HTTP_CLIENT_FIELDS, type HttpClientOptions } from "../transport/index.js";
+import {
+  anyText,
+  boolean,
+  type FieldsOf,
+  functionOf,
+  list,
+  metadata,
+  optional,
+  optionTable,
+  withDefault,
+} from "../wire/index.js";
+import { TokenObservers } from "./observers.js";
 import { SamplingLimits } from "./sampling/sampling-limits.js";
 
-/** What all clients of one session share. */
+/** State that all clients of one session share. */
 export interface ClientContext extends FutureContext {
-  /** Bytes of training data that may be on their way to the server at once. */
-  trainingBudget: ByteBudget;
+  /** Limits the bytes of training data in flight to the server. */
+  trainingLimit: SendLimit;
   samplingLimits: SamplingLimits;
   cancelQueue: CancelQueue;
-  /** How this server wants its training data; learnt from its first answers. */
-  trainingFormat: "protobuf" | "json" | "unknown";
+  /** The custom losses of the session by what they compute, so that each is created once. */
+  customLosses: Map<string, Promise<CustomLossHandle>>;
   observer: QueueStateObserver | undefined;
+  tokenObservers: TokenObservers;
   close(): void;
 }
 
-/** The names of the options that every call takes. */
-export const REQUEST_OPTIONS = [
-  "signal",
-  "timeout",
-  "maxRetries",
-  "headers",
-] as const satisfies (keyof RequestOptions)[];
-
-/** The names of the options that a client is made with. */
-export const CLIENT_OPTIONS: ReadonlySet<string> = new Set([
-  "apiKey",
-  "baseURL",
-  "timeout",
-  "maxRetries",
-  "fetch",
-  "defaultHeaders",
-  "logger",
-  "logLevel",
-  "clock",
-  "random",
-  "tags",
-  "userMetadata",
-  "projectId",
-  "displayName",
-  "onQueueState",
-  "pollBackoff",
-] satisfies (keyof HttpClientOptions | keyof SessionOptions | keyof ContextOptions)[]);
-
-/** What a caller may set for all clients of a session. */
-export interface ContextOptions {
+/** Settings of a `ServiceClient` and of every client made from it. */
+export interface ServiceClientOptions extends HttpClientOptions, ClientSessionOptions {
+  /** Called whenever the server reports why a request waits. Pauses are also logged, at most once a minute. */
   onQueueState?: QueueStateObserver | undefined;
+  /** Waits a little between polls if a server answers them at once instead of holding them. Default: true. */
   pollBackoff?: boolean | undefined;
 }
 
-/** Makes what the clients of one session share. */
-export function createContext(session: Session, options: ContextOptions): ClientContext {
+/** A client's options as part of an object that may hold more, such as a backend in this process. */
+export const CLIENT_OPTIONS = optionTable(
+  {
+    ...HTTP_CLIENT_FIELDS,
+    tags: optional(list(anyText)),
+    userMetadata: optional(metadata),
+    projectId: optional(anyText),
+    displayName: optional(anyText),
+    onQueueState: optional(functionOf<QueueStateObserver>()),
+    pollBackoff: withDefault(boolean, true),
+  } satisfies FieldsOf<ServiceClientOptions>,
+  { open: true },
+);
+
+/** Makes the state that the clients of one session share. */
+export function createContext(
+  session: Session,
+  options: ServiceClientOptions,
+  tokenObservers = new TokenObservers(),
+): ClientContext {
   const { http, config } = session;
   const { clock, logger } = http;
   const closing = new AbortController();
+  const trainingBudget = new ByteBudget(config.fwdbwdDispatchBytesSemaphoreSize);
   const samplingLimits = SamplingLimits.shared.acquire(
     http.baseURL,
     http.credential,
@@ -77,15 +85,19 @@ export function createContext(session: Session, options: ContextOptions): Client
       maxPauseMs: config.billingExceptionMaxPauseDurationSec * 1000,
     }),
     responseBudget: new ByteBudget(config.inflightResponseBytesSemaphoreSize),
-    trainingBudget: new ByteBudget(config.fwdbwdDispatchBytesSemaphoreSize),
+    trainingLimit: {
+      enter: async (bytes, signal) => ({ leave: await trainingBudget.acquire(bytes, signal) }),
+    },
     samplingLimits: samplingLimits.value,
     cancelQueue: new CancelQueue({
       http,
       logger,
       maxParallel: () => session.dynamicConfig.sampleCancelMaxBatchSize,
     }),
+    customLosses: new Map(),
     trainingFormat: "unknown",
     observer: options.onQueueState,
+    tokenObservers,
     pollBackoff: options.pollBackoff ?? true,
     closed: closing.signal,
     close() {
@@ -95,7 +107,7 @@ export function createContext(session: Session, options: ContextOptions): Client
   };
 }
 
-/** Tells of the queue state of one model or sampler. */
+/** Reports the queue state of one model or sampler. */
 export function queueLogger(context: ClientContext, target: string): QueueStateLogger {
   return new QueueStateLogger(target, {
     clock: context.clock,

@@ -4,14 +4,14 @@ import { firstNonFinite } from "./autograd/backward.js";
 import { backward, fromGradients, isTensor, type Operand, Tensor } from "./autograd/index.js";
 import type { RegularizerReport } from "./regularizers/report.js";
 
-/** What a custom loss gives back when it was computed with the tensors of `tinkerts/autograd`. */
+/** Result of a custom loss computed with tensors of `tinkerts/autograd`. */
 export interface TensorLoss {
   /** One element, computed from the logprobs. */
   readonly loss: Tensor;
   readonly metrics?: Readonly<Record<string, number | Tensor>> | undefined;
 }
 
-/** What a custom loss gives back when it worked out its gradients itself. */
+/** Result of a custom loss that computed its own gradients. */
 export interface GradientLoss {
   readonly loss: number;
   /** d loss / d logprobs, one array per datum with as many numbers as its logprobs have. */
@@ -20,7 +20,7 @@ export interface GradientLoss {
   readonly regularizers?: RegularizerReport | undefined;
 }
 
-/** What a custom loss returns: a loss to differentiate, or one with its gradients. */
+/** Result of a custom loss: a loss to differentiate, or one with its gradients. */
 export type CustomLossOutput = TensorLoss | GradientLoss;
 
 /**
@@ -41,9 +41,9 @@ export interface EvaluatedLoss {
   readonly regularizers?: RegularizerReport | undefined;
 }
 
-/** What `forwardBackwardCustom` answers; its metrics hold those of the loss function. */
+/** Result of `forwardBackwardCustom`; its metrics include those of the loss function. */
 export interface CustomLossResult extends ForwardBackwardOutput {
-  /** What each term did, for a loss made with `withRegularizers`. */
+  /** Report on each term, for a loss made with `withRegularizers`. */
   readonly regularizers?: RegularizerReport | undefined;
 }
 

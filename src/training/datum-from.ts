@@ -10,7 +10,7 @@ import {
 
 /**
  * Teaches the answer to a prompt, for `cross_entropy`: the prompt is read and weighs 0, each token of the answer weighs
- * 1. With an empty prompt (`[]`) all of a text is learnt, except its first token, which nothing comes before.
+ * 1. With an empty prompt (`[]`) all of a text is trained on except its first token, which has no context.
  */
 export function datumFromAnswer(prompt: ModelInputLike, answer: ModelInputLike): Datum {
   const { modelInput, targetTokens, firstTaught } = nextTokens(prompt, ModelInput.from(answer, "answer"));
@@ -41,12 +41,12 @@ export function datumFromSample(
   }
   const advantages = new Float32Array(targetTokens.length).fill(advantage, firstTaught);
   const logprobs = new Float32Array(targetTokens.length);
-  // The first token after an empty prompt is no target.
+  // The first token after an empty prompt is not a target.
   logprobs.set(Float32Array.from(sampled).slice(firstTaught - targetTokens.length), firstTaught);
   return new Datum({ modelInput, lossFnInputs: { targetTokens, logprobs, advantages } });
 }
 
-/** What the model reads and the token that comes next at each position, of which those from `firstTaught` are taught. */
+/** The input of a datum and its target at each position; tokens from `firstTaught` on are trained on. */
 function nextTokens(promptLike: ModelInputLike, answer: ModelInput, answerField = "answer") {
   const prompt = ModelInput.from(promptLike, "prompt");
   if (!answer.isText) {
@@ -68,7 +68,7 @@ function nextTokens(promptLike: ModelInputLike, answer: ModelInput, answerField 
   return { modelInput, targetTokens: tokens.slice(1), firstTaught: Math.max(0, promptLength - 1) };
 }
 
-/** The token at each position. Images and audio are no tokens: nothing is learnt from the zeros at their places. */
+/** The token at each position. Images and audio are not tokens: the zeros at their places are not trained on. */
 export function tokensAt(chunks: readonly ModelInputChunk[]): Int32Array {
   const tokens = new Int32Array(chunks.reduce((length, chunk) => length + chunkLength(chunk), 0));
   let position = 0;

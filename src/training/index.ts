@@ -1,21 +1,21 @@
-/** Around a training loop: terms to add to a custom loss, and runs that go on over failures. */
+/** Around a training loop: terms to add to a custom loss, and runs that recover from failures. */
 export {
   type CheckpointPlan,
   type FailureReason,
   type MetricValue,
+  type RecoverableService,
+  type RecoverableTraining,
   type RecoveryLog,
   type RecoveryPolicy,
   type RunCheckpoint,
   type RunEvent,
   RunGaveUpError,
   type RunMetrics,
+  type RunWithRecoveryOptions,
+  type RunWithRecoveryResult,
+  runWithRecovery,
   type StepContext,
   type StepMetrics,
-  type SupervisedRunResult,
-  type SupervisedService,
-  type SupervisedTraining,
-  type SuperviseRunOptions,
-  superviseRun,
 } from "./recovery/index.js";
 export {
   type ConsistencyKind,

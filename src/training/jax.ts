@@ -3,7 +3,7 @@ import { TinkerError } from "../errors.js";
 import type { Datum } from "../wire/index.js";
 import type { CustomLossFn } from "./custom-loss.js";
 
-/** What is used of an array of jax-js. */
+/** Members of a jax-js array that are used here. */
 export interface JaxArray {
   reshape(shape: number[]): JaxArray;
   /** Reads the values and gives the array back to jax-js. */
@@ -11,7 +11,7 @@ export interface JaxArray {
   readonly size: number;
 }
 
-/** What is used of the module `@jax-js/jax`. */
+/** Functions of the module `@jax-js/jax` that are used here. */
 export interface JaxModule {
   readonly numpy: { array(values: Float32Array): JaxArray };
   valueAndGrad(

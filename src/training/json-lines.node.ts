@@ -9,7 +9,7 @@ type Line = Readonly<Record<string, unknown>>;
 
 /** A file of one JSON object a line that is only ever added to, and that a crash cannot leave unreadable. */
 export class JsonLines {
-  /** What the file held when it was opened. */
+  /** The lines of the file when it was opened. */
   readonly initial: readonly Line[];
   readonly #path: string;
   readonly #handle: FileHandle;
@@ -71,7 +71,7 @@ export class JsonLines {
   }
 }
 
-/** The lines up to the last whole one. A bad line with good ones behind it is no crash's doing, and an error. */
+/** The lines up to the last whole one. A bad line before good ones was not caused by a crash, and is an error. */
 function parse(content: Buffer, path: string): { lines: Line[]; bytes: number; lacksNewline: boolean } {
   const lines: Line[] = [];
   let bytes = 0;
@@ -94,7 +94,7 @@ function parse(content: Buffer, path: string): { lines: Line[]; bytes: number; l
   return { lines, bytes, lacksNewline };
 }
 
-/** Also as Python writes it; undefined when it is no JSON object. */
+/** Also as Python writes it; undefined if it is not a JSON object. */
 export function parseJsonObject(text: string): Line | undefined {
   const value = parseJson(text) ?? parseJson(text.replaceAll(PYTHON_NUMBER, "$1null"));
   return typeof value === "object" && value !== null && !Array.isArray(value) ? (value as Line) : undefined;

@@ -4,13 +4,14 @@ import { join, resolve } from "node:path";
 import { isDeepStrictEqual } from "node:util";
 import { TinkerError, ValidationError } from "../errors.js";
 import { FolderLock, syncFolder, writeFileAtomic } from "../files.node.js";
+import * as f from "../wire/index.js";
 import { JsonLines, parseJsonObject } from "./json-lines.node.js";
 import type { MetricValue, RecoveryLog, RunCheckpoint, RunMetrics } from "./recovery/index.js";
 
-/** One line of `checkpoints.jsonl`. Other programs may leave out what a run needs to go on. */
+/** One line of `checkpoints.jsonl`. Other programs may leave out what a run needs to resume. */
 export interface CheckpointRecord {
   readonly name: string;
-  /** Steps done. */
+  /** Number of steps trained before the checkpoint. */
   readonly batch?: number | undefined;
   readonly epoch?: number | undefined;
   readonly final?: boolean | undefined;
@@ -22,11 +23,16 @@ export interface CheckpointRecord {
 
 /** The settings that a run log remembers, for `RunLog.open`. */
 export interface RunLogOptions {
-  /** Written to `config.json`; a log that has another one already is refused. Kept as it is, so it must be JSON. */
+  /** Written to `config.json`; a log with another config is refused. Kept as it is, so it must be JSON. */
   readonly config?: Readonly<Record<string, unknown>> | undefined;
-  /** Replace another `config.json` instead of refusing it, for a run that goes on with changed settings. */
+  /** Replace another `config.json` instead of refusing it, for a run that continues with changed settings. */
   readonly replaceConfig?: boolean | undefined;
 }
+
+const RUN_LOG_OPTIONS = f.optionTable({
+  config: f.optional(f.value<Readonly<Record<string, unknown>>>("an object", f.isRecord)),
+  replaceConfig: f.withDefault(f.boolean, false),
+} satisfies f.FieldsOf<RunLogOptions>);
 
 /**
  * A run on disk, in the files and fields of the Tinker cookbook: `config.json`, `metrics.jsonl` and
@@ -40,7 +46,7 @@ export class RunLog implements RecoveryLog {
   readonly #metrics: JsonLines;
   readonly #checkpointLines: JsonLines;
   readonly #checkpoints: CheckpointRecord[];
-  // The same objects at each call, so that they can be compared.
+  // Every call returns these objects, so that they can be compared.
   readonly #resumable: RunCheckpoint[];
   #lastMetricsStep: number | undefined;
 
@@ -65,12 +71,13 @@ export class RunLog implements RecoveryLog {
 
   /** Opens a run's folder, or makes it. */
   static async open(folder: string, options: RunLogOptions = {}): Promise<RunLog> {
+    const settings = RUN_LOG_OPTIONS.check(options, "RunLog.open");
     const path = resolve(folder);
     await mkdir(path, { recursive: true });
     const lock = await FolderLock.take(path, "run log");
     const files: JsonLines[] = [];
     try {
-      const config = await settleConfig(path, options);
+      const config = await settleConfig(path, settings);
       const metrics = await JsonLines.open(join(path, "metrics.jsonl"));
       files.push(metrics);
       const checkpointLines = await JsonLines.open(join(path, "checkpoints.jsonl"));
@@ -170,18 +177,27 @@ function fromLine(line: Readonly<Record<string, unknown>>): CheckpointRecord {
   return record as unknown as CheckpointRecord;
 }
 
-/** The names of the settings in which the run of a folder differs from these; none where there is no run yet. */
+/** A setting in which the run of a folder differs from the requested one. */
+export interface ChangedSetting {
+  readonly name: string;
+  readonly before: unknown;
+  readonly now: unknown;
+}
+
+/** The settings in which the run of a folder differs from these; none where there is no run yet. */
 export async function changedSettings(
   folder: string,
   config: Readonly<Record<string, unknown>>,
-): Promise<readonly string[]> {
+): Promise<readonly ChangedSetting[]> {
   const existing = await readConfig(folder);
-  return existing === undefined ? [] : differences(existing, asJson(config));
+  if (existing === undefined) return [];
+  const wanted = asJson(config);
+  return differences(existing, wanted).map((name) => ({ name, before: existing[name], now: wanted[name] }));
 }
 
 async function settleConfig(
   folder: string,
-  { config, replaceConfig = false }: RunLogOptions,
+  { config, replaceConfig }: RunLogOptions,
 ): Promise<Readonly<Record<string, unknown>> | undefined> {
   const existing = await readConfig(folder);
   if (config === undefined) return existing;
@@ -193,7 +209,7 @@ async function settleConfig(
       throw new ValidationError(
         "config",
         `config must be that of the run in ${folder}, which differs in ${changed.join(", ")}; ` +
-          "give another folder for another run, or replaceConfig to go on with the new settings",
+          "give another folder for another run, or replaceConfig to continue with the new settings",
       );
     }
   }

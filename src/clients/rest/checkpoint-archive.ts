@@ -1,6 +1,6 @@
 import { APIError } from "../../errors.js";
 import {
-  type ApiResponse,
+  type APIResponse,
   BACK_OFF,
   backOffMs,
   type Clock,
@@ -14,7 +14,7 @@ import { type RestConnection, withSdkHeaders } from "./rest-connection.js";
 const MAX_TRIES = 6;
 const DEFAULT_LIFETIME_MS = 15 * 60_000;
 
-/** Asks where a checkpoint's archive is, and again while the server builds it. */
+/** Asks for a checkpoint's archive, and again while the server builds it. */
 export async function findArchive(
   rest: RestConnection,
   checkpoint: { trainingRunId: string; folder: string; name: string },
@@ -41,8 +41,8 @@ export async function findArchive(
   }
 }
 
-/** In the body, or behind a redirect. */
-function archiveUrl(response: ApiResponse, clock: Clock): CheckpointArchiveUrl {
+/** The URL is in the body, or in a redirect. */
+function archiveUrl(response: APIResponse, clock: Clock): CheckpointArchiveUrl {
   const location = response.headers.get("location");
   if (location === null) return endpoints.getCheckpointArchiveUrl.answer.fromJson(response.json());
   const expires = Date.parse(response.headers.get("expires") ?? "");

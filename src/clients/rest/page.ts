@@ -3,7 +3,7 @@ import { APIPromise } from "../../transport/index.js";
 /** One page of a list; iterate over it for its items. */
 export class Page<T> {
   readonly items: readonly T[];
-  /** How many items there are in all, where the server says so. */
+  /** Total number of items, if the server sends it. */
   readonly totalCount: number | undefined;
   readonly #next: (() => PagePromise<T>) | undefined;
 
@@ -16,12 +16,12 @@ export class Page<T> {
     this.#next = options.next;
   }
 
-  /** Whether the list goes on behind this page. */
+  /** Whether the list continues after this page. */
   hasNextPage(): boolean {
     return this.#next !== undefined;
   }
 
-  /** The page behind this one. */
+  /** Fetches the page after this one. */
   nextPage(): PagePromise<T> {
     if (this.#next === undefined) throw new RangeError("This is the last page; ask hasNextPage() first.");
     return this.#next();

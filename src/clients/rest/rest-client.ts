@@ -1,14 +1,16 @@
 import { TinkerError, ValidationError } from "../../errors.js";
-import { Metrics } from "../../session/index.js";
+import { ClientMetrics } from "../../session/index.js";
 import type { LoadTokenizerOptions, Tokenizer } from "../../tokenizers/index.js";
 import {
   APIPromise,
-  type ApiRequest,
+  type APIRequest,
   callEndpoint,
   type EndpointOptions,
   type HttpClientOptions,
   jwtClaims,
   platform,
+  REQUEST_FIELDS,
+  REQUEST_OPTIONS,
   type RequestOptions,
   randomUuid,
 } from "../../transport/index.js";
@@ -16,17 +18,21 @@ import {
   type AccessScope,
   type AuditEventType,
   type AuditLog,
+  anyText,
   type BillingUsage,
   type BillingUsageRequest,
   type Checkpoint,
   type CheckpointArchiveUrl,
   type CheckpointStorageUsage,
-  checkSpelling,
   type Endpoint,
   type ExternalWeightsUrls,
   endpoints,
+  type Field,
+  type FieldsOf,
   type GivenMessage,
   isTinkerPath,
+  optional,
+  optionTable,
   parseTinkerPath,
   type SamplerInfo,
   type ServerCapabilities,
@@ -35,66 +41,81 @@ import {
   type SessionSummary,
   type Shape,
   type TrainingRun,
+  ttlSeconds as ttl,
   type WeightsInfo,
 } from "../../wire/index.js";
 import { CLIENT_OPTIONS } from "../context.js";
 import { findArchive } from "./checkpoint-archive.js";
 import { Page, PagePromise } from "./page.js";
-import { RestConnection } from "./rest-connection.js";
+import { type EndpointCallOptions, RestConnection } from "./rest-connection.js";
 
-/** Which part of a list a page holds. */
+/** Part of a list to return. */
 export interface ListOptions extends RequestOptions {
-  /** Items per page. */
+  /** Items per page; at most what the server allows. */
   limit?: number | undefined;
-  /** How many items to leave out at the beginning. */
+  /** Number of items to skip. */
   offset?: number | undefined;
 }
 
-/** Whose records are meant. */
+/** Whose records to list. */
 export interface AccessOptions extends RequestOptions {
   /** `owned` by the caller (the default) or all that is `accessible`. */
   accessScope?: AccessScope | undefined;
 }
 
-/** Options of `copyWeights`. */
+/** Options of `copyWeights`: destination project, expiry and access token. */
 export interface CopyWeightsOptions extends RequestOptions {
-  /** Default: TINKER_PROJECT_ID. */
+  /** Project that receives the copy. Default: TINKER_PROJECT_ID. */
   destinationProjectId?: string | undefined;
   /** Seconds until the copy expires; absent means never. */
   ttlSeconds?: number | undefined;
-  /** For a checkpoint of another account. */
+  /** Access token for a checkpoint of another account. */
   weightsAccessToken?: string | undefined;
 }
 
-/** Who a credential belongs to. */
+const COPY_OPTIONS = optionTable({
+  ...REQUEST_FIELDS,
+  destinationProjectId: optional(anyText),
+  ttlSeconds: optional(ttl),
+  weightsAccessToken: optional(anyText),
+} satisfies FieldsOf<CopyWeightsOptions>);
+
+/** Owner of a credential, as the server reports it. */
 export interface Identity {
   userUrn: string;
   orgUrn: string | undefined;
   email: string | undefined;
 }
 
+/** Fields of an endpoint that returns part of a list. */
+type PageShape = Shape & Readonly<Record<"limit" | "offset", Field<number, "defaulted">>>;
+
 const TRACE_POLL_MS = 5_000;
 
 /**
- * Runs, checkpoints, sessions and usage. Needs no session, so nothing of it shows in the session list. Checkpoints are
- * named by their `tinker://` path. Every call is a promise with `withResponse()`; lists can also be iterated.
+ * Client for runs, checkpoints, sessions and usage. It needs no session and opens none. Checkpoints are named by their
+ * `tinker://` path. Every call returns a promise with `withResponse()`; lists can also be iterated.
  */
 export class RestClient {
   /** Counters and latencies of this client's requests. */
-  readonly metrics: Metrics;
+  readonly metrics: ClientMetrics;
   readonly #rest: RestConnection;
 
-  constructor(options: HttpClientOptions = {}, metrics: Metrics = new Metrics()) {
-    checkSpelling(options, CLIENT_OPTIONS);
-    this.#rest = new RestConnection(options, metrics);
+  constructor(options: HttpClientOptions = {}, metrics: ClientMetrics = new ClientMetrics()) {
+    this.#rest = new RestConnection(CLIENT_OPTIONS.check(options, "RestClient"), metrics);
     this.metrics = metrics;
+  }
+
+  /** Address of the server. */
+  get baseURL(): string {
+    return this.#rest.http.baseURL;
   }
 
   // ---- server
 
-  /** Whether the server answers; asks for no credential. */
+  /** Checks that the server answers; needs no credential. */
   health(options: RequestOptions = {}): Promise<{ status: string }> {
-    return callEndpoint(this.#rest.http, endpoints.health, {}, options);
+    return callEndpoint(this.#rest.http, endpoints.health, {}, REQUEST_OPTIONS.check(options, "health"));
   }
 
   /** The models a server offers. */
@@ -102,18 +123,18 @@ export class RestClient {
     return this.#rest.call(endpoints.getServerCapabilities, {}, options);
   }
 
-  /** The tokenizer of a base model of the server, as the clients that train it and sample from it have it. */
+  /** The tokenizer of a base model, the same as training and sampling clients use. */
   async getTokenizer(
     baseModel: string,
     options: LoadTokenizerOptions & Pick<RequestOptions, "signal"> = {},
   ): Promise<Tokenizer> {
     const { baseURL, server } = this.#rest.http;
     const { tokenizerOfServer } = await import("../../tokenizers/load.js");
-    const exchange = (request: ApiRequest) => this.#rest.exchange(request);
+    const exchange = (request: APIRequest) => this.#rest.exchange(request);
     return await tokenizerOfServer({ baseURL, server, exchange }, { modelName: baseModel }, options);
   }
 
-  /** Who the credential belongs to. Needs a server that exchanges credentials for tokens, or a token as the key. */
+  /** The owner of the credential. Needs a server that exchanges credentials for tokens, or a token as the key. */
   async whoami(): Promise<Identity> {
     await this.#rest.connect();
     const token = await this.#rest.http.auth.token();
@@ -131,9 +152,7 @@ export class RestClient {
   listTrainingRuns(
     options: ListOptions & AccessOptions & { projectId?: string | undefined } = {},
   ): PagePromise<TrainingRun> {
-    const { limit = 20, offset = 0, accessScope, projectId, ...rest } = options;
-    const message = { limit, offset, accessScope, projectId };
-    return this.#pages(endpoints.listTrainingRuns, message, rest, (answer) => ({
+    return this.#pages(endpoints.listTrainingRuns, options, (answer) => ({
       items: answer.trainingRuns,
       totalCount: answer.cursor?.totalCount,
     }));
@@ -141,13 +160,11 @@ export class RestClient {
 
   /** One training run, by its id or by the path of one of its checkpoints. */
   getTrainingRun(idOrPath: string, options: AccessOptions = {}): APIPromise<TrainingRun> {
-    const { accessScope, ...rest } = options;
     const message = () => {
       const isPath = isTinkerPath(idOrPath);
-      const trainingRunId = isPath ? parseTinkerPath(idOrPath, "idOrPath").trainingRunId : idOrPath;
-      return { trainingRunId, accessScope };
+      return { trainingRunId: isPath ? parseTinkerPath(idOrPath, "idOrPath").trainingRunId : idOrPath };
     };
-    return this.#rest.call(endpoints.getTrainingRun, message, rest);
+    return this.#rest.call(endpoints.getTrainingRun, message, options);
   }
 
   // ---- checkpoints
@@ -164,14 +181,13 @@ export class RestClient {
 
   /** The checkpoints of all the caller's runs. */
   listUserCheckpoints(options: ListOptions = {}): PagePromise<Checkpoint> {
-    const { limit = 100, offset = 0, ...rest } = options;
-    return this.#pages(endpoints.listUserCheckpoints, { limit, offset }, rest, (answer) => ({
+    return this.#pages(endpoints.listUserCheckpoints, options, (answer) => ({
       items: answer.checkpoints,
       totalCount: answer.cursor?.totalCount,
     }));
   }
 
-  /** Base model and adapter shape of a checkpoint, also of a published one of somebody else. */
+  /** Base model and adapter shape of a checkpoint, also of a published one of another account. */
   getWeightsInfo(path: string, options: RequestOptions = {}): APIPromise<WeightsInfo> {
     return this.#rest.call(endpoints.getWeightsInfo, { tinkerPath: path }, options);
   }
@@ -181,17 +197,17 @@ export class RestClient {
     return this.#rest.call(endpoints.deleteCheckpoint, () => checkpointOf(path), options);
   }
 
-  /** Lets everybody read the checkpoint. */
+  /** Makes the checkpoint readable by everyone. */
   publishCheckpoint(path: string, options: RequestOptions = {}): APIPromise<void> {
     return this.#rest.call(endpoints.publishCheckpoint, () => checkpointOf(path), options);
   }
 
-  /** Lets nobody but its owner read the checkpoint. */
+  /** Makes the checkpoint readable by its owner only. */
   unpublishCheckpoint(path: string, options: RequestOptions = {}): APIPromise<void> {
     return this.#rest.call(endpoints.unpublishCheckpoint, () => checkpointOf(path), options);
   }
 
-  /** Lets the checkpoint expire after so many seconds from now; null = never. */
+  /** Sets the checkpoint to expire this many seconds from now; null = never. */
   setCheckpointTtl(path: string, ttlSeconds: number | null, options: RequestOptions = {}): APIPromise<void> {
     return this.#rest.call(
       endpoints.setCheckpointTtl,
@@ -200,9 +216,10 @@ export class RestClient {
     );
   }
 
-  /** A URL, valid for a while, from which the checkpoint's archive can be fetched. Waits while the server builds it. */
+  /** Returns a temporary URL of the checkpoint's archive. Waits while the server builds it. */
   async getCheckpointArchiveUrl(path: string, options: RequestOptions = {}): Promise<CheckpointArchiveUrl> {
-    return findArchive(this.#rest, checkpointOf(path), options);
+    const checked = REQUEST_OPTIONS.check(options, "getCheckpointArchiveUrl");
+    return findArchive(this.#rest, checkpointOf(path), checked);
   }
 
   /** Signed URLs of the files of weights saved with `saveWeightsExternal`. */
@@ -214,10 +231,11 @@ export class RestClient {
     return this.#rest.call(endpoints.getExternalWeightsUrls, checkpoint, options);
   }
 
-  /** Copies weights into a project, without copying their bytes. Returns the path of the copy. */
+  /** Copies weights into a project on the server. Returns the path of the copy. */
   copyWeights(path: string, options: CopyWeightsOptions = {}): APIPromise<string> {
     const { destinationProjectId, ttlSeconds, weightsAccessToken, ...rest } = options;
     const message = () => {
+      COPY_OPTIONS.check(options, "copyWeights");
       const projectId = destinationProjectId ?? platform.env("TINKER_PROJECT_ID");
       if (projectId) return { sourcePath: path, destinationProjectId: projectId, ttlSeconds };
       throw new ValidationError(
@@ -236,19 +254,17 @@ export class RestClient {
 
   /** The ids of the caller's sessions, newest first. */
   listSessions(options: ListOptions & AccessOptions = {}): PagePromise<string> {
-    const { limit = 20, offset = 0, accessScope, ...rest } = options;
-    return this.#pages(endpoints.listSessions, { limit, offset, accessScope }, rest, ({ sessions }) => ({
-      items: sessions,
-    }));
+    return this.#pages(endpoints.listSessions, options, ({ sessions }) => ({ items: sessions }));
   }
 
   /** The runs and samplers of a session. */
   getSession(sessionId: string, options: AccessOptions = {}): APIPromise<SessionInfo> {
-    const { accessScope, ...rest } = options;
-    return this.#rest.call(endpoints.getSession, { sessionId, accessScope }, rest);
+    return this.#rest.call(endpoints.getSession, { sessionId }, options);
   }
 
-  /** Sessions by name, metadata, owner, project or status, newest first. The service calls this experimental. */
+  /**
+   * Searches sessions by name, metadata, owner, project or status, newest first. The service calls this experimental.
+   */
   searchSessions(
     search: SessionSearchRequest = {},
     options: RequestOptions = {},
@@ -284,16 +300,16 @@ export class RestClient {
 
   // ---- administration
 
-  /** What was done on a day, today when absent. */
+  /** Lists the audited actions of a day; default today. */
   getAuditLog(
     options: RequestOptions & {
       eventType?: AuditEventType | undefined;
       day?: string | Date | undefined;
     } = {},
   ): APIPromise<AuditLog> {
-    const { eventType, day, ...rest } = options;
+    const { day, ...rest } = options;
     const date = day instanceof Date ? day.toISOString().slice(0, 10) : day;
-    return this.#rest.call(endpoints.getAuditLog, { eventType, day: date }, rest);
+    return this.#rest.call(endpoints.getAuditLog, { day: date }, rest);
   }
 
   /** Usage by the hour: whole UTC hours, 14 days at most. */
@@ -301,12 +317,11 @@ export class RestClient {
     return this.#rest.call(endpoints.getBillingUsage, window, options);
   }
 
-  /** What the checkpoints of each project take right now. */
+  /** Reports the storage that the checkpoints of each project take now. */
   getCurrentCheckpointStorageUsage(
     options: RequestOptions & { projectId?: string | undefined } = {},
   ): APIPromise<CheckpointStorageUsage> {
-    const { projectId, ...rest } = options;
-    return this.#rest.call(endpoints.getCurrentCheckpointStorageUsage, { projectId }, rest);
+    return this.#rest.call(endpoints.getCurrentCheckpointStorageUsage, {}, options);
   }
 
   // ---- anything else
@@ -316,17 +331,17 @@ export class RestClient {
     return this.#rest.endpoint("get", path, options);
   }
 
-  /** As `get`, with POST. */
+  /** Calls any endpoint with POST, as `get` does. */
   post<T = unknown>(path: string, options?: EndpointOptions): APIPromise<T> {
     return this.#rest.endpoint("post", path, options);
   }
 
-  /** As `get`, with PUT. */
+  /** Calls any endpoint with PUT, as `get` does. */
   put<T = unknown>(path: string, options?: EndpointOptions): APIPromise<T> {
     return this.#rest.endpoint("put", path, options);
   }
 
-  /** As `get`, with DELETE. */
+  /** Calls any endpoint with DELETE, as `get` does. */
   delete<T = unknown>(path: string, options?: EndpointOptions): APIPromise<T> {
     return this.#rest.endpoint("delete", path, options);
   }
@@ -343,25 +358,25 @@ export class RestClient {
   #page<S extends Shape, A, T>(
     endpoint: Endpoint<S, A>,
     message: GivenMessage<S>,
-    options: RequestOptions,
+    options: EndpointCallOptions<S>,
     pageOf: (answer: A) => Page<T>,
   ): PagePromise<T> {
     return new PagePromise(this.#rest.source(endpoint, message, options, pageOf));
   }
 
-  /** A list that the server cuts by offset and limit. */
-  #pages<S extends Shape, A, T>(
+  /** A list that the server pages by offset and limit. */
+  #pages<S extends PageShape, A, T>(
     endpoint: Endpoint<S, A>,
-    message: GivenMessage<S> & { offset: number; limit: number },
-    options: RequestOptions,
+    options: EndpointCallOptions<S> & ListOptions,
     listOf: (answer: A) => { items: readonly T[]; totalCount?: number | undefined },
   ): PagePromise<T> {
-    return this.#page(endpoint, message, options, (answer) => {
+    const { offset = 0, limit = endpoint.request.shape.limit.fallback! } = options;
+    return this.#page(endpoint, {} as GivenMessage<S>, options, (answer) => {
       const { items, totalCount } = listOf(answer);
-      const end = message.offset + items.length;
-      const isFull = items.length > 0 && items.length >= message.limit;
+      const end = offset + items.length;
+      const isFull = items.length > 0 && items.length >= limit;
       const hasMore = totalCount === undefined ? isFull : items.length > 0 && end < totalCount;
-      const next = () => this.#pages(endpoint, { ...message, offset: end }, options, listOf);
+      const next = () => this.#pages(endpoint, { ...options, offset: end }, listOf);
       return new Page(items, { totalCount, next: hasMore ? next : undefined });
     });
   }

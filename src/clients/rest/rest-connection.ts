@@ -1,37 +1,59 @@
-import { BillingPause, type Metrics, Session } from "../../session/index.js";
+import { BillingPause, type ClientMetrics, Session } from "../../session/index.js";
 import {
   type AnswerSource,
   APIPromise,
-  type ApiRequest,
-  type ApiResponse,
-  type CallOptions,
+  type APIRequest,
+  type APIResponse,
+  ENDPOINT_OPTIONS,
   type EndpointOptions,
   HttpClient,
   type HttpClientOptions,
+  REQUEST_FIELDS,
+  type RequestOptions,
   requestTo,
+  type SendOptions,
   toResponse,
   untilAborted,
 } from "../../transport/index.js";
 import { PROTOCOL_VERSION } from "../../version.js";
-import { type Endpoint, endpointNames, type GivenMessage, type Shape, wireName } from "../../wire/index.js";
+import {
+  anyText,
+  checkObject,
+  type Endpoint,
+  endpointNames,
+  type GivenMessage,
+  message,
+  optional,
+  type Shape,
+  unknownField,
+  wireName,
+} from "../../wire/index.js";
 
-/** A message, or what makes it and may throw. */
-type MessageOf<S extends Shape> = GivenMessage<S> | (() => GivenMessage<S>);
+/** A message, or a function that makes it and may throw. */
+type MessageOf<S extends Shape> = Partial<GivenMessage<S>> | (() => Partial<GivenMessage<S>>);
 
-/** Requests outside any session: settings and credential are fetched with the first of them. */
+/** Options of a call, together with the fields of its message. */
+export type EndpointCallOptions<S extends Shape> = RequestOptions &
+  Pick<SendOptions, "idempotencyKey"> &
+  Partial<GivenMessage<S>>;
+
+const CALL_OPTIONS = { ...REQUEST_FIELDS, idempotencyKey: optional(anyText) };
+const callOptions = message(CALL_OPTIONS);
+
+/** Requests outside any session: settings and credential are fetched with the first request. */
 export class RestConnection {
   readonly http: HttpClient;
-  readonly #metrics: Metrics;
+  readonly #metrics: ClientMetrics;
   #connecting: Promise<Session> | undefined;
   #session: Session | undefined;
   #billing: BillingPause | undefined;
 
-  constructor(options: HttpClientOptions, metrics: Metrics) {
+  constructor(options: HttpClientOptions, metrics: ClientMetrics) {
     this.http = new HttpClient(options);
     this.#metrics = metrics;
   }
 
-  /** The signal ends only this wait: others may be waiting for the same connection. */
+  /** The signal ends only this wait: other calls may wait for the same connection. */
   connect(signal?: AbortSignal): Promise<Session> {
     this.#connecting ??= this.#connect();
     return untilAborted(this.#connecting, signal);
@@ -47,7 +69,7 @@ export class RestConnection {
     }
   }
 
-  async exchange(request: ApiRequest): Promise<ApiResponse> {
+  async exchange(request: APIRequest): Promise<APIResponse> {
     const { config } = await this.connect(request.signal);
     const { clock, logger } = this.http;
     const maxPauseMs = config.billingExceptionMaxPauseDurationSec * 1000;
@@ -56,19 +78,20 @@ export class RestConnection {
   }
 
   /**
-   * A call of an endpoint, its answer read by `read`; the server is told which SDK method asks. The message is made when
-   * it is sent, so that bad arguments reject the promise.
+   * Calls an endpoint and parses its answer with `read`. Options that are fields of the endpoint become part of the
+   * message, which is built when it is sent, so that bad arguments reject the promise.
    */
   source<S extends Shape, A, T>(
     endpoint: Endpoint<S, A>,
     message: MessageOf<S>,
-    options: CallOptions,
+    options: EndpointCallOptions<S>,
     read: (answer: A) => T,
   ): AnswerSource<T> {
     const request = () => {
+      const { fields, call } = splitOptions(endpoint, options);
       const given = typeof message === "function" ? message() : message;
-      const checked = endpoint.request.check(given, "") as unknown as GivenMessage<S>;
-      return requestTo(endpoint, checked, withSdkHeaders(endpoint, options));
+      const checked = endpoint.request.check({ ...fields, ...given }, "") as unknown as GivenMessage<S>;
+      return requestTo(endpoint, checked, withSdkHeaders(endpoint, call));
     };
     return {
       parsed: async () => {
@@ -87,26 +110,25 @@ export class RestConnection {
   call<S extends Shape, A>(
     endpoint: Endpoint<S, A>,
     message: MessageOf<S>,
-    options: CallOptions,
+    options: EndpointCallOptions<S>,
   ): APIPromise<A> {
     return new APIPromise(this.source(endpoint, message, options, (answer) => answer));
   }
 
-  /** Any endpoint, as the caller names it. */
+  /** Calls any endpoint by method and path. */
   endpoint<T>(
     method: "get" | "post" | "put" | "delete",
     path: string,
-    options?: EndpointOptions,
+    given: EndpointOptions = {},
   ): APIPromise<T> {
+    const call = async () => {
+      const options = ENDPOINT_OPTIONS.check(given, method);
+      await this.connect(options.signal);
+      return { answer: this.http[method]<T>(path, options) };
+    };
     return new APIPromise<T>({
-      parsed: async () => {
-        await this.connect(options?.signal);
-        return this.http[method]<T>(path, options).withResponse();
-      },
-      raw: async () => {
-        await this.connect(options?.signal);
-        return this.http[method](path, options).asResponse();
-      },
+      parsed: async () => (await call()).answer.withResponse(),
+      raw: async () => (await call()).answer.asResponse(),
     });
   }
 
@@ -117,8 +139,20 @@ export class RestConnection {
   }
 }
 
-/** The server keeps account of which SDK methods are in use by these. */
-export function withSdkHeaders<O extends CallOptions>(endpoint: object, options: O): O {
+function splitOptions<S extends Shape>(endpoint: Endpoint<S>, options: EndpointCallOptions<S>) {
+  checkObject(options, "the options");
+  const names = [...Object.keys(endpoint.request.shape), ...Object.keys(CALL_OPTIONS)];
+  const fields: Record<string, unknown> = {};
+  const call: Record<string, unknown> = {};
+  for (const [name, given] of Object.entries(options)) {
+    if (!names.includes(name)) throw unknownField(name, names, "");
+    (name in CALL_OPTIONS ? call : fields)[name] = given;
+  }
+  return { fields, call: callOptions.check(call, "") };
+}
+
+/** The server counts which SDK methods are used, by these names. */
+export function withSdkHeaders<O extends SendOptions>(endpoint: object, options: O): O {
   const name = endpointNames.get(endpoint as Endpoint) ?? "";
   const headers = { "x-sdk-version": PROTOCOL_VERSION, "x-sdk-method": wireName(name) };
   return { ...options, headers: { ...headers, ...options.headers } };

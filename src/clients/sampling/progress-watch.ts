@@ -16,7 +16,7 @@ export class ProgressWatch {
     this.#enabled = enabled;
   }
 
-  /** A request begins; its signal aborts with the caller's, or when everything is stuck. */
+  /** Registers a request; its signal aborts with the caller's, or when all requests are stuck. */
   begin(signal: AbortSignal | undefined): { signal: AbortSignal; end: () => void } {
     const link = linkSignals(signal);
     if (this.#inFlight.size === 0) this.noteProgress();

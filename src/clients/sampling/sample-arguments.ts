@@ -1,18 +1,20 @@
 import { TinkerError, ValidationError } from "../../errors.js";
-import { checkKeys, checkObject } from "../../wire/fields/check-keys.js";
 import {
   endpoints,
   type ModelInputLike,
+  optionTable,
+  type SampleConstraint,
   type SampleRequest,
   type SampleResponse,
   type SamplingParams,
+  samplingParams,
   type TensorData,
 } from "../../wire/index.js";
 
-/** What `sample` takes: a prompt, how to draw from it, and what else to return. */
+/** Arguments of `sample`: a prompt, sampling parameters, and the extra results to return. */
 export interface SampleArguments {
   prompt: ModelInputLike;
-  /** How many independent answers; 1 when absent. */
+  /** Number of independent answers; 1 when absent. */
   numSamples?: number | undefined;
   samplingParams?: SamplingParams | undefined;
   /** Also return the logprob of every prompt token. */
@@ -29,40 +31,67 @@ export interface SampleArguments {
   promptLogprobsLastN?: number | undefined;
 }
 
-const ARGUMENT_KEYS: ReadonlySet<string> = new Set([
-  "prompt",
-  "numSamples",
-  "samplingParams",
-  "includePromptLogprobs",
-  "topkPromptLogprobs",
-  "topkSampleLogprobs",
-  "targetPromptLogprobs",
-  "promptAltTokensK",
-  "promptLogprobsLastN",
-] satisfies (keyof SampleArguments)[]);
+/** Arguments of `stream`: those of `sample`, and what the samples must be. */
+export interface StreamArguments extends SampleArguments {
+  /**
+   * Every sample is such JSON, also where `maxTokens` cuts it short. Only with servers that can (`canConstrain`); logprobs
+   * are those of the model without the constraint.
+   */
+  constraint?: SampleConstraint | undefined;
+}
 
-const PARAMETER_KEYS: ReadonlySet<string> = new Set([
-  "maxTokens",
-  "temperature",
-  "topK",
-  "topP",
-  "seed",
-  "stop",
-] satisfies (keyof SamplingParams)[]);
+/** The checked arguments of `stream`. */
+export type StreamRequest = SampleRequest & Pick<StreamArguments, "constraint">;
 
-/** The arguments as they travel, names and values checked. */
-export function checkArguments(request: SampleArguments): SampleRequest {
-  checkObject(request, "the argument of sample");
-  for (const key of Object.keys(request)) {
-    if (!PARAMETER_KEYS.has(key)) continue;
-    throw new ValidationError(key, `unknown field ${key}; did you mean samplingParams.${key}?`);
-  }
-  checkKeys(request, ARGUMENT_KEYS, "");
-  const { includePromptLogprobs, ...rest } = request;
+const { shape } = endpoints.sample.request;
+
+const SAMPLE_FIELDS = {
+  prompt: shape.prompt,
+  numSamples: shape.numSamples,
+  samplingParams: shape.samplingParams,
+  includePromptLogprobs: shape.promptLogprobs,
+  topkPromptLogprobs: shape.topkPromptLogprobs,
+  topkSampleLogprobs: shape.topkSampleLogprobs,
+  targetPromptLogprobs: shape.targetPromptLogprobs,
+  promptAltTokensK: shape.promptAltTokensK,
+  promptLogprobsLastN: shape.promptLogprobsLastN,
+} satisfies Record<keyof SampleArguments, unknown>;
+const SAMPLE_ARGUMENTS = optionTable(SAMPLE_FIELDS);
+const STREAM_ARGUMENTS = optionTable({
+  ...SAMPLE_FIELDS,
+  constraint: endpoints.streamSample.request.shape.constraint,
+} satisfies Record<keyof StreamArguments, unknown>);
+
+/** Checks the arguments of `sample` and turns them into a request. */
+export function checkSampleArguments(given: SampleArguments): SampleRequest {
+  refuseMisplaced(given);
+  return toRequest(SAMPLE_ARGUMENTS.check(given, "sample"));
+}
+
+/** Checks the arguments of `stream` and turns them into a request. */
+export function checkStreamArguments(given: StreamArguments): StreamRequest {
+  refuseMisplaced(given);
+  const { constraint, ...sample } = STREAM_ARGUMENTS.check(given, "stream");
+  return { ...toRequest(sample), ...(constraint !== undefined && { constraint }) };
+}
+
+function refuseMisplaced(given: SampleArguments): void {
+  const misplaced = Object.keys(given ?? {}).find((key) => key in samplingParams.shape);
+  if (misplaced !== undefined)
+    throw new ValidationError(
+      misplaced,
+      `unknown field ${misplaced}; did you mean samplingParams.${misplaced}?`,
+    );
+}
+
+function toRequest({
+  includePromptLogprobs,
+  ...rest
+}: ReturnType<typeof SAMPLE_ARGUMENTS.check>): SampleRequest {
   return endpoints.sample.request.check({ ...rest, promptLogprobs: includePromptLogprobs }, "");
 }
 
-/** Some servers leave the first prompt token, which has no logprob, out of the list; then all others would be off by one. */
+/** Some servers omit the first prompt token, which has no logprob; then all others would be off by one. */
 export function withFirstToken(request: SampleRequest, response: SampleResponse): SampleResponse {
   const { promptLogprobs } = response;
   if (promptLogprobs === null || !request.prompt.isText) return response;
@@ -70,18 +99,18 @@ export function withFirstToken(request: SampleRequest, response: SampleResponse)
   return isShort ? { ...response, promptLogprobs: [null, ...promptLogprobs] } : response;
 }
 
-/** A server too old for a field ignores it; the caller should hear of that rather than get something else. */
+/** An old server ignores an unknown field; the caller must learn that instead of getting something else. */
 export function checkHonoured(request: SampleRequest, response: SampleResponse): void {
   if ((request.promptAltTokensK ?? 0) > 0 && response.promptAltTokens === null) {
     throw new TinkerError(
-      "promptAltTokensK was asked for, but the server returned none: it does not know this option.",
+      "promptAltTokensK was requested, but the server returned none: it does not support this option.",
     );
   }
   const lastN = request.promptLogprobsLastN;
   const scored = response.promptLogprobs;
   if (lastN !== undefined && scored?.slice(0, scored.length - lastN).some((logprob) => logprob !== null)) {
     throw new TinkerError(
-      "promptLogprobsLastN was asked for, but the server scored the whole prompt: it does not know this option.",
+      "promptLogprobsLastN was requested, but the server scored the whole prompt: it does not support this option.",
     );
   }
 }

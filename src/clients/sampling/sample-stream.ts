@@ -3,11 +3,11 @@ import { Interruption } from "../../transport/index.js";
 import type { SampledPiece, SampleResponse } from "../../wire/index.js";
 
 /**
- * Tokens as they are drawn, for one `for await` loop; leaving the loop early makes the server stop. What is told faster
- * than it is read waits in memory, never more than the `maxTokens` of each sample.
+ * Tokens as they are sampled, for one `for await` loop; leaving the loop early makes the server stop. Tokens that
+ * arrive faster than they are read wait in memory, at most `maxTokens` per sample.
  */
 export class SampleStream implements AsyncIterable<SampledPiece> {
-  /** The same as `sample` gives; comes also where nobody reads the tokens, and fails where the loop was left early. */
+  /** The whole response, as `sample` returns it. It resolves even if the tokens are not read, and rejects if the loop is left early. */
   readonly result: Promise<SampleResponse>;
   readonly #leaving = new Interruption();
   #unread: SampledPiece[] = [];
@@ -26,7 +26,7 @@ export class SampleStream implements AsyncIterable<SampledPiece> {
       this.#isOver = true;
       this.#wake();
     };
-    // Who reads the tokens hears of the failure there, and need not await the result too.
+    // A reader of the tokens sees the failure in the loop and need not await the result.
     this.result.then(end, end);
   }
 

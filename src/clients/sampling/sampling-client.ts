@@ -1,41 +1,63 @@
-import { TinkerError, ValidationError } from "../../errors.js";
+import { NotFoundError, TinkerError, ValidationError } from "../../errors.js";
 import {
   type Accepted,
   type APIFuture,
-  type AttemptSettings,
-  attemptOf,
   deliver,
   deliverPlain,
-  handIn,
+  perform,
   type QueueStateLogger,
-  resultOf,
   SessionFuturesPoller,
   startOperation,
+  valueOrThrow,
   withSignals,
 } from "../../futures/index.js";
-import { type AttachOptions, Session } from "../../session/index.js";
+import { type AttachOptions, capturesContent, Session, type SpanAttributes } from "../../session/index.js";
 import type { LoadTokenizerOptions, Tokenizer } from "../../tokenizers/index.js";
 import {
   HttpClient,
   linkSignals,
+  platform,
+  REQUEST_FIELDS,
+  REQUEST_OPTIONS,
   type RequestOptions,
   Semaphore,
   throwIfAborted,
 } from "../../transport/index.js";
 import {
+  boolean,
   checkTinkerPath,
   encodeRequest,
   endpoints,
+  estimateModelInputBytes,
+  type FieldsOf,
   type ModelInputLike,
+  optional,
+  optionTable,
+  positiveInteger,
   type SampledPiece,
   type SampleRequest,
   type SampleResponse,
   type SamplerInfo,
+  withDefault,
 } from "../../wire/index.js";
-import { type ClientContext, createContext, queueLogger } from "../context.js";
-import type { ServiceClientOptions } from "../service/service-client.js";
+import {
+  CLIENT_OPTIONS,
+  type ClientContext,
+  createContext,
+  queueLogger,
+  type ServiceClientOptions,
+} from "../context.js";
+import { BaseModelName } from "../observers.js";
 import { ProgressWatch } from "./progress-watch.js";
-import { checkArguments, checkHonoured, type SampleArguments, withFirstToken } from "./sample-arguments.js";
+import {
+  checkHonoured,
+  checkSampleArguments,
+  checkStreamArguments,
+  type SampleArguments,
+  type StreamArguments,
+  type StreamRequest,
+  withFirstToken,
+} from "./sample-arguments.js";
 import { SampleStream } from "./sample-stream.js";
 import { piecesOf, StreamReader, withText } from "./stream-reader.js";
 
@@ -45,13 +67,27 @@ export interface SamplingClientOptions {
   recordStabilityInfo?: boolean | undefined;
 }
 
-/** Where a sampler's weights come from: one of the two. */
+/** Options of a call that makes a sampler. */
+export const SAMPLING_CLIENT_FIELDS = {
+  ...REQUEST_FIELDS,
+  recordStabilityInfo: withDefault(boolean, false),
+} satisfies FieldsOf<SamplingClientOptions & RequestOptions>;
+
+/** Options of a call that makes a sampler and chooses its weights itself. */
+export const SAMPLING_CLIENT_OPTIONS = optionTable(SAMPLING_CLIENT_FIELDS);
+
+const LOGPROBS_OPTIONS = optionTable({
+  ...REQUEST_FIELDS,
+  promptLogprobsLastN: optional(positiveInteger),
+});
+
+/** Weights of a sampler: a base model or a path. */
 export type SamplerSource =
   | { baseModel: string; modelPath?: undefined }
   /** Weights saved for sampling, by their `tinker://` path. */
   | { modelPath: string; baseModel?: undefined };
 
-/** Plain data that names a sampler: survives `postMessage` and JSON, carries no credential. */
+/** Plain data that identifies a sampler: survives `postMessage` and JSON, contains no credential. */
 export interface SamplerHandle {
   samplingSessionId: string;
   session: AttachOptions;
@@ -59,9 +95,7 @@ export interface SamplerHandle {
   recordStabilityInfo: boolean;
 }
 
-const KIND = endpoints.sample.future;
-
-/** Sequence numbers of a copy start at its own billion, and must stay exact as doubles. */
+/** Each copy numbers its requests from its own billion; all numbers must stay exact as doubles. */
 const NUMBERS_PER_COPY = 1_000_000_000;
 const MAX_RANDOM_COPY = Math.floor(Number.MAX_SAFE_INTEGER / NUMBERS_PER_COPY) - 1;
 
@@ -79,10 +113,18 @@ export class SamplingClient {
   #poller: SessionFuturesPoller | undefined;
   #ownsContext = false;
   #cannotStream = false;
+  #canConstrain: boolean | undefined;
+  readonly #baseModel: BaseModelName;
 
   /** Made by a ServiceClient or a TrainingClient. */
-  constructor(context: ClientContext, samplingSessionId: string, options: SamplingClientOptions = {}) {
+  constructor(
+    context: ClientContext,
+    samplingSessionId: string,
+    options: SamplingClientOptions = {},
+    baseModel?: BaseModelName,
+  ) {
     const { config } = context.session;
+    this.#baseModel = baseModel ?? new BaseModelName(undefined, () => this.getBaseModel());
     this.#context = context;
     this.samplingSessionId = samplingSessionId;
     this.#recordStabilityInfo = options.recordStabilityInfo ?? false;
@@ -98,6 +140,7 @@ export class SamplingClient {
     context: ClientContext,
     source: SamplerSource,
     options: SamplingClientOptions & RequestOptions = {},
+    model?: BaseModelName,
   ): Promise<SamplingClient> {
     const { baseModel, modelPath } = source;
     if (modelPath !== undefined) checkTinkerPath(modelPath, "modelPath");
@@ -122,33 +165,38 @@ export class SamplingClient {
     );
     if (typeof samplingSessionId !== "string")
       throw new TinkerError("The server opened a sampling session without an id.");
-    return new SamplingClient(context, samplingSessionId, options);
+    const known = baseModel === undefined ? model : new BaseModelName(baseModel, async () => baseModel);
+    return new SamplingClient(context, samplingSessionId, options, known);
   }
 
   /** Generates answers to a prompt. */
   sample(request: SampleArguments, options: RequestOptions = {}): APIFuture<SampleResponse> {
-    const checked = checkArguments(request);
-    return this.#start(checked, options, (response) => {
+    const checked = checkSampleArguments(request);
+    return this.#start(checked, REQUEST_OPTIONS.check(options, "sample"), async (work) => {
+      const response = await this.#watched("sample", checked, work);
       checkHonoured(checked, response);
       return response;
     });
   }
 
   /**
-   * The same as `sample`, token by token as they are drawn. A server that cannot do this gives all tokens at the end.
-   * A connection that breaks is made again where `samplingParams.seed` is given, and fails the stream where it is not.
+   * Samples one answer and yields its tokens as they are sampled. A server that cannot stream sends all tokens at the
+   * end. After a lost connection, the stream continues if `samplingParams.seed` is given, and fails otherwise.
    */
-  stream(request: SampleArguments, options: RequestOptions = {}): SampleStream {
-    const checked = checkArguments(request);
-    const progress = this.#progress.begin(options.signal);
+  stream(request: StreamArguments, options: RequestOptions = {}): SampleStream {
+    const checked = checkStreamArguments(request);
+    const settings = REQUEST_OPTIONS.check(options, "stream");
+    const progress = this.#progress.begin(settings.signal);
     return new SampleStream(async (tell, left) => {
       const link = linkSignals(progress.signal, left);
       try {
         return await withSignals(this.#context, link.signal, (signal) =>
-          this.#stream(
-            checked,
-            { ...options, signal },
-            withText(checked, () => this.getTokenizer({ signal }), tell),
+          this.#watched("sample", checked, () =>
+            this.#stream(
+              checked,
+              { ...settings, signal },
+              withText(checked, () => this.getTokenizer({ signal }), tell),
+            ),
           ),
         );
       } catch (error) {
@@ -162,16 +210,34 @@ export class SamplingClient {
     });
   }
 
+  /** Whether the server keeps streams to their `constraint`. The built-in backend does; Tinker's service does not. */
+  async canConstrain(options: RequestOptions = {}): Promise<boolean> {
+    this.#canConstrain ??= await this.getInfo(options).then(
+      ({ takesConstraints }) => takesConstraints === true,
+      (error: unknown) => {
+        if (error instanceof NotFoundError) return false;
+        throw error;
+      },
+    );
+    return this.#canConstrain;
+  }
+
   async #stream(
-    request: SampleRequest,
+    request: StreamRequest,
     options: RequestOptions & { signal: AbortSignal },
     tell: (piece: SampledPiece) => Promise<void>,
   ): Promise<SampleResponse> {
     const { signal } = options;
+    // Another server would ignore the field.
+    if (request.constraint !== undefined && (this.#cannotStream || !(await this.canConstrain(options))))
+      throw new ValidationError(
+        "constraint",
+        "constraint is not possible here: this server does not constrain what it samples, as the built-in backend does",
+      );
     const streamed = this.#cannotStream ? undefined : await this.#read(request, options, tell);
     const response =
       streamed === undefined
-        ? await this.#start(request, options, (whole) => whole)
+        ? await this.#start(request, options, (work) => work())
         : withFirstToken(request, streamed);
     checkHonoured(request, response);
     if (streamed !== undefined) return response;
@@ -183,21 +249,16 @@ export class SamplingClient {
     return response;
   }
 
-  /** Undefined where the server cannot stream. */
+  /** Undefined if the server cannot stream. */
   async #read(
-    request: SampleRequest,
+    request: StreamRequest,
     options: RequestOptions & { signal: AbortSignal },
     tell: (piece: SampledPiece) => Promise<void>,
   ): Promise<SampleResponse | undefined> {
-    const { http, samplingLimits } = this.#context;
+    const { http } = this.#context;
     const { signal } = options;
-    const encode = () =>
-      encodeRequest(endpoints.streamSample, {
-        ...request,
-        samplingSessionId: this.samplingSessionId,
-        recordStabilityInfo: this.#recordStabilityInfo || undefined,
-      });
-    const accept = "text/event-stream";
+    const outgoing = this.#outgoing(endpoints.streamSample, request);
+    const delivery = samplingDelivery(options, signal);
     const leave = await this.#concurrency.acquire(signal);
     try {
       return await new StreamReader({
@@ -206,12 +267,12 @@ export class SamplingClient {
         signal,
         timeoutMs: options.timeout ?? http.timeoutMs,
         maxRetries: http.maxRetriesOf(options),
-        open: () =>
-          samplingLimits.send(request, options, encode, (encoded, delivery) => {
-            const send = (settings: AttemptSettings) =>
-              http.open({ ...attemptOf(encoded, settings), accept });
-            return deliver(this.#context, send, delivery);
-          }),
+        open: async () =>
+          valueOrThrow(
+            await deliver(this.#context, outgoing, delivery, (attempt) =>
+              http.open({ ...attempt, accept: "text/event-stream" }),
+            ),
+          ),
         tell: (piece) => {
           this.#progress.noteProgress();
           return tell(piece);
@@ -222,21 +283,23 @@ export class SamplingClient {
     }
   }
 
-  /** The logprob of every prompt token given those before it; null for the first and for tokens not asked for. */
+  /**
+   * The logprob of every prompt token given the tokens before it; null for the first and for tokens that were not
+   * requested.
+   */
   computeLogprobs(
     prompt: ModelInputLike,
     options: RequestOptions & { promptLogprobsLastN?: number | undefined } = {},
   ): APIFuture<(number | null)[]> {
-    const checked = endpoints.sample.request.check(
-      {
-        prompt,
-        samplingParams: { maxTokens: 1 },
-        promptLogprobs: true,
-        promptLogprobsLastN: options.promptLogprobsLastN,
-      },
-      "",
-    );
-    return this.#start(checked, options, (response) => {
+    const { promptLogprobsLastN, ...settings } = LOGPROBS_OPTIONS.check(options, "computeLogprobs");
+    const checked = checkSampleArguments({
+      prompt,
+      samplingParams: { maxTokens: 1 },
+      includePromptLogprobs: true,
+      promptLogprobsLastN,
+    });
+    return this.#start(checked, settings, async (work) => {
+      const response = await this.#watched("logprobs", checked, work);
       checkHonoured(checked, response);
       if (response.promptLogprobs === null) throw new TinkerError("The server returned no prompt logprobs.");
       return response.promptLogprobs;
@@ -248,7 +311,7 @@ export class SamplingClient {
     return (await this.getInfo(options)).baseModel;
   }
 
-  /** The tokenizer of the base model: from the package, the cache, the server or the hub. Loaded once for the process. */
+  /** Tokenizer of the base model: from the package, the cache, the server or the hub. Loaded once per process. */
   async getTokenizer(options: LoadTokenizerOptions & RequestOptions = {}): Promise<Tokenizer> {
     const { signal, timeout, maxRetries, headers, ...loading } = options;
     const modelName = await this.getBaseModel({ signal, timeout, maxRetries, headers });
@@ -256,12 +319,21 @@ export class SamplingClient {
     return await tokenizerOfServer(this.#context.http, { modelName }, { ...loading, signal });
   }
 
-  /** What the server knows of this sampler. */
-  getInfo(options: RequestOptions = {}): Promise<SamplerInfo> {
-    return deliverPlain(this.#context, endpoints.getSampler, { samplerId: this.samplingSessionId }, options);
+  /** Asks the server for this sampler's base model and weights. */
+  async getInfo(options: RequestOptions = {}): Promise<SamplerInfo> {
+    const message = { samplerId: this.samplingSessionId };
+    return deliverPlain(
+      this.#context,
+      endpoints.getSampler,
+      message,
+      REQUEST_OPTIONS.check(options, "getInfo"),
+    );
   }
 
-  /** Plain data to send to a worker or another process; there `SamplingClient.fromSamplerHandle` makes a client of it. */
+  /**
+   * Returns plain data for a worker or another process; `SamplingClient.fromSamplerHandle` turns it into a client
+   * there.
+   */
   getSamplerHandle(): SamplerHandle {
     const { session } = this.#context;
     return {
@@ -272,19 +344,20 @@ export class SamplingClient {
     };
   }
 
-  /** `JSON.stringify` of a client gives its handle. */
+  /** Makes `JSON.stringify` return the client's handle. */
   toJSON(): SamplerHandle {
     return this.getSamplerHandle();
   }
 
-  /** A client for the sampler behind a handle, with this process's own credentials. Close it when done. */
+  /** Makes a client from the handle of a sampler, with this process's own credentials. Close it when done. */
   static async fromSamplerHandle(
     handle: SamplerHandle,
     options: ServiceClientOptions = {},
   ): Promise<SamplingClient> {
-    const http = new HttpClient({ ...options, baseURL: options.baseURL ?? handle.baseURL });
+    const settings = CLIENT_OPTIONS.check(options, "fromSamplerHandle");
+    const http = new HttpClient({ ...settings, baseURL: settings.baseURL ?? handle.baseURL });
     const session = await Session.attach(http, handle.session);
-    const context = createContext(session, options);
+    const context = createContext(session, settings);
     const client = new SamplingClient(context, handle.samplingSessionId, handle);
     client.#ownsContext = true;
     if (session.config.sampleJoinSamplingSession) client.#nextNumber = undefined;
@@ -292,7 +365,7 @@ export class SamplingClient {
     return client;
   }
 
-  /** Ends a client made from a handle. Others end with their ServiceClient. */
+  /** Closes a client made from a handle. Others close with their ServiceClient. */
   async close(): Promise<void> {
     if (!this.#ownsContext) return;
     this.#context.close();
@@ -306,66 +379,107 @@ export class SamplingClient {
   #start<R>(
     request: SampleRequest,
     options: RequestOptions,
-    finish: (response: SampleResponse) => R,
+    finish: (work: () => Promise<SampleResponse>) => Promise<R>,
   ): APIFuture<R> {
-    // Written when its turn to be sent comes: thousands may wait, and as JSON a prompt takes several times its memory.
-    const encode = (seqId: number) =>
-      encodeRequest(endpoints.sample, {
-        ...request,
-        samplingSessionId: this.samplingSessionId,
-        seqId,
-        recordStabilityInfo: this.#recordStabilityInfo || undefined,
-      });
-    // The one part that may turn out not to fit into JSON: the caller hears of it before anything is sent.
-    if (request.targetPromptLogprobs !== undefined) encode(0);
-    // One number for all attempts: a request sent twice is then one request.
+    // The only part that may not fit into JSON: the caller gets the error before anything is sent.
+    if (request.targetPromptLogprobs !== undefined) {
+      const { endpoint, message } = this.#outgoing(endpoints.sample, request, 0);
+      encodeRequest(endpoint, message);
+    }
+    // All attempts have one number, so that a request sent twice counts once.
     let number = this.#takeNumber();
     const progress = this.#progress.begin(options.signal);
-    return startOperation(this.#context, progress.signal, async (signal, onAccepted) => {
-      let leave: (() => void) | undefined;
-      let accepted: Accepted<SampleResponse> | undefined;
-      try {
-        if (number === undefined) {
-          await this.#join(signal);
-          number = this.#takeNumber()!;
-        }
-        leave = await this.#concurrency.acquire(signal);
-        const seqId = number;
-        const send = async () => {
-          accepted = undefined;
-          accepted = await this.#context.samplingLimits.send(
-            request,
-            { ...options, signal },
-            () => encode(seqId),
-            (encoded, delivery) => {
-              const attempt = (settings: AttemptSettings) =>
-                this.#context.http.exchange(attemptOf(encoded, settings));
-              return handIn(this.#context, KIND.requestType, attempt, delivery);
+    return startOperation(this.#context, progress.signal, (signal, onAccepted) =>
+      finish(async () => {
+        let leave: (() => void) | undefined;
+        let accepted: Accepted | undefined;
+        try {
+          if (number === undefined) {
+            await this.#join(signal);
+            number = this.#takeNumber()!;
+          }
+          leave = await this.#concurrency.acquire(signal);
+          const response = await perform(this.#context, this.#outgoing(endpoints.sample, request, number), {
+            ...samplingDelivery(options, signal),
+            queue: this.#queue,
+            poller: this.#sessionPoller(),
+            onAccepted(by) {
+              accepted = by;
+              onAccepted(by);
             },
-          );
-          return accepted;
-        };
-        onAccepted(await send());
-        const sample = { kind: KIND, queue: this.#queue, poller: this.#sessionPoller(), sendAgain: send };
-        const response = await resultOf(this.#context, sample, accepted!, signal);
-        this.#progress.noteProgress();
-        return finish({
-          ...withFirstToken(request, response),
-          sequences: response.sequences.map((sequence, index) => ({
-            ...sequence,
-            sequenceId: accepted?.sampleSequenceIds?.[index] ?? sequence.sequenceId,
-          })),
-        });
-      } catch (error) {
-        const { dynamicConfig } = this.#context.session;
-        if (signal.aborted && accepted !== undefined && dynamicConfig.sampleCancelEnabled)
-          this.#context.cancelQueue.add(accepted.requestId);
-        throw error;
-      } finally {
-        leave?.();
-        progress.end();
-      }
-    });
+          });
+          this.#progress.noteProgress();
+          return {
+            ...withFirstToken(request, response),
+            sequences: response.sequences.map((sequence, index) => ({
+              ...sequence,
+              sequenceId: accepted?.sampleSequenceIds?.[index] ?? sequence.sequenceId,
+            })),
+          };
+        } catch (error) {
+          const { dynamicConfig } = this.#context.session;
+          if (signal.aborted && accepted !== undefined && dynamicConfig.sampleCancelEnabled)
+            this.#context.cancelQueue.add(accepted.requestId);
+          throw error;
+        } finally {
+          leave?.();
+          progress.end();
+        }
+      }),
+    );
+  }
+
+  /** What was read and said, for a span that may hold it. */
+  async #contents(request: SampleRequest, { sequences }: SampleResponse): Promise<SpanAttributes> {
+    const tokenizer = await this.getTokenizer();
+    const parts = (tokens: ArrayLike<number>) => [{ type: "text", content: tokenizer.decode(tokens) }];
+    const messages = sequences.map(({ tokens, stopReason }) => ({
+      ...{ role: "assistant", parts: parts(tokens), finish_reason: stopReason },
+    }));
+    return {
+      // Prompts with images have no tokens that can be written as text.
+      ...(request.prompt.isText && {
+        "gen_ai.input.messages": JSON.stringify([{ role: "user", parts: parts(request.prompt.toInts()) }]),
+      }),
+      "gen_ai.output.messages": JSON.stringify(messages),
+    };
+  }
+
+  /** The work of a request, seen by those who count tokens. */
+  #watched(
+    kind: "sample" | "logprobs",
+    request: SampleRequest,
+    work: () => Promise<SampleResponse>,
+  ): Promise<SampleResponse> {
+    const observed = { type: "sample", kind, model: this.#baseModel, request } as const;
+    return this.#context.tokenObservers.watch(
+      observed,
+      async (span) => {
+        const response = await work();
+        if (capturesContent(platform)) span.set(await this.#contents(request, response).catch(() => ({})));
+        return response;
+      },
+      (response) => response,
+    );
+  }
+
+  /**
+   * A sample as data. It is encoded when it is sent: thousands may wait, and as JSON a prompt takes several times its
+   * memory.
+   */
+  #outgoing<E extends typeof endpoints.sample | typeof endpoints.streamSample>(
+    endpoint: E,
+    request: StreamRequest,
+    seqId?: number,
+  ) {
+    const { samplingSessionId } = this;
+    const recordStabilityInfo = this.#recordStabilityInfo || undefined;
+    return {
+      endpoint,
+      message: { ...request, samplingSessionId, seqId, recordStabilityInfo },
+      limit: this.#context.samplingLimits,
+      bytes: estimateModelInputBytes(request.prompt),
+    };
   }
 
   #takeNumber(): number | undefined {
@@ -377,7 +491,7 @@ export class SamplingClient {
     this.#nextNumber = copyId * NUMBERS_PER_COPY;
   }
 
-  /** Asks the server, once, for the number of this copy of the sampler. */
+  /** Asks the server once for this copy's number. */
   #join(signal: AbortSignal): Promise<void> {
     const { samplingSessionId } = this;
     this.#joining ??= deliverPlain(
@@ -401,4 +515,14 @@ export class SamplingClient {
     this.#poller ??= new SessionFuturesPoller(this.#context, this.samplingSessionId, () => this.#copyId);
     return this.#poller;
   }
+}
+
+/** Tells the server that samplers back off together when it is busy, and retry quickly only when asked to. */
+function samplingDelivery(options: RequestOptions, signal: AbortSignal) {
+  return {
+    ...options,
+    signal,
+    headers: { "X-Tinker-Sampling-Backpressure": "1", ...options.headers },
+    maxRetries: options.maxRetries ?? 0,
+  };
 }

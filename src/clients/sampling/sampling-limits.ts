@@ -1,12 +1,5 @@
-import { type DeliveryOptions, type Fate, valueOrThrow } from "../../futures/index.js";
-import {
-  ByteBudget,
-  type Clock,
-  type RequestOptions,
-  Semaphore,
-  SharedByServer,
-} from "../../transport/index.js";
-import { type EncodedRequest, estimateModelInputBytes, type SampleRequest } from "../../wire/index.js";
+import type { SendLimit, SendPlace } from "../../futures/index.js";
+import { ByteBudget, type Clock, Semaphore, SharedByServer } from "../../transport/index.js";
 
 const MAX_DISPATCHES = 400;
 const MAX_DISPATCHES_AFTER_BACKOFF = 10;
@@ -15,10 +8,10 @@ const CAREFUL_BYTE_FACTOR = 20;
 const LARGE_REQUEST_BYTES = 128 * 1024;
 
 /**
- * How many sampling requests may be on their way to one server with one credential. A place is held only until
- * the server has accepted the request. A 429 stops all of them for a moment and makes them careful for a while.
+ * Limits the sampling requests in flight to one server with one credential. A request holds a place only until the
+ * server has accepted it. A 429 pauses all of them and then slows them for a while.
  */
-export class SamplingLimits {
+export class SamplingLimits implements SendLimit {
   static readonly shared = new SharedByServer<SamplingLimits>();
 
   readonly #clock: Clock;
@@ -32,7 +25,7 @@ export class SamplingLimits {
     this.#clock = clock;
   }
 
-  /** Waits for a place to send a request of about this size; the returned function gives it back. */
+  /** Waits for a place for a request of about this size; the returned function frees the place. */
   async #acquire(requestBytes: number, signal: AbortSignal): Promise<() => void> {
     const releases: (() => void)[] = [];
     const release = () => {
@@ -50,36 +43,23 @@ export class SamplingLimits {
     }
   }
 
-  /** Sends a request when there is a place for it, and backs off where the server says so. */
-  async send<T>(
-    { prompt }: SampleRequest,
-    options: RequestOptions & { signal: AbortSignal },
-    encode: () => EncodedRequest,
-    send: (encoded: EncodedRequest, options: DeliveryOptions) => Promise<Fate<T>>,
-  ): Promise<T> {
-    const { signal } = options;
-    const requestBytes = estimateModelInputBytes(prompt);
-    const release = await this.#acquire(requestBytes, signal);
+  /** Waits for a place, and backs off together with all others if the server asks for it. */
+  async enter(bytes: number, signal: AbortSignal): Promise<SendPlace> {
+    const leave = await this.#acquire(bytes, signal);
     try {
-      const encoded = encode();
       await this.#waitForBackOff(signal);
-      return valueOrThrow(
-        await send(encoded, {
-          ...options,
-          headers: { "X-Tinker-Sampling-Backpressure": "1", ...options.headers },
-          maxRetries: options.maxRetries ?? 0,
-          onRateLimit: () => {
-            this.#backOff(requestBytes);
-            return this.#waitForBackOff(signal);
-          },
-        }),
-      );
-    } finally {
-      release();
+    } catch (error) {
+      leave();
+      throw error;
     }
+    const backOff = () => {
+      this.#backOff(bytes);
+      return this.#waitForBackOff(signal);
+    };
+    return { leave, backOff };
   }
 
-  /** Waits while the server asked everybody to back off. */
+  /** Waits while the server has asked all clients to back off. */
   async #waitForBackOff(signal: AbortSignal): Promise<void> {
     for (;;) {
       const waitMs = this.#backOffUntil - this.#clock.now();
@@ -88,7 +68,7 @@ export class SamplingLimits {
     }
   }
 
-  /** The server answered 429 to a request of this size. */
+  /** Records that the server answered 429 to a request of this size. */
   #backOff(requestBytes: number): void {
     const durationMs = requestBytes <= LARGE_REQUEST_BYTES ? 1_000 : 5_000;
     this.#backOffUntil = Math.max(this.#backOffUntil, this.#clock.now() + durationMs);

@@ -18,37 +18,37 @@ import {
 } from "../../wire/index.js";
 import type { ClientContext } from "../context.js";
 
-/** Statuses of servers that do not know the route. */
+/** Statuses of servers without this route. */
 const CANNOT_STREAM: readonly number[] = [404, 405];
 
-/** Servers send something every 15 s; an impatient timeout must not break what is merely slow. */
+/** Servers send something every 15 s; a shorter timeout must not break a stream that is merely slow. */
 const MIN_SILENCE_MS = 30_000;
 
-/** What reading a stream needs of its client. */
+/** The parts of a client that reading a stream needs. */
 export interface StreamReaderOptions {
   readonly context: Pick<ClientContext, "http" | "clock" | "logger">;
   readonly request: SampleRequest;
-  /** Without anything to read for this long, half a minute at least, the connection counts as broken. */
+  /** Time without data, at least half a minute, after which the connection counts as broken. */
   readonly timeoutMs: number;
   readonly maxRetries: number;
   readonly signal: AbortSignal;
-  /** Sends the request; the body of its answer comes piece by piece. */
+  /** Sends the request; the body of its answer arrives in pieces. */
   readonly open: () => Promise<Response>;
   readonly tell: (piece: SampledPiece) => void | Promise<void>;
 }
 
 /**
- * Reads one streamed sample to its result, each token told once. After a break it goes on behind what was told where a
- * seed makes sure that the same tokens come again. Undefined where the server cannot stream.
+ * Reads one streamed sample to its result and yields each token once. After a break it continues behind the yielded
+ * tokens if a seed guarantees the same tokens. Undefined if the server cannot stream.
  */
 export class StreamReader {
   readonly #options: StreamReaderOptions;
-  readonly #told: { readonly tokens: number[]; readonly logprobs: number[]; stopReason?: StopReason }[];
-  #toldTokens = 0;
+  readonly #received: { readonly tokens: number[]; readonly logprobs: number[]; stopReason?: StopReason }[];
+  #receivedTokens = 0;
 
   constructor(options: StreamReaderOptions) {
     this.#options = options;
-    this.#told = Array.from({ length: options.request.numSamples ?? 1 }, () => ({
+    this.#received = Array.from({ length: options.request.numSamples ?? 1 }, () => ({
       tokens: [],
       logprobs: [],
     }));
@@ -63,16 +63,16 @@ export class StreamReader {
         response = await open();
       } catch (error) {
         const cannot = error instanceof APIError && CANNOT_STREAM.includes(error.status);
-        if (cannot && this.#toldTokens === 0) return undefined;
+        if (cannot && this.#receivedTokens === 0) return undefined;
         throw error;
       }
-      const toldBefore = this.#toldTokens;
+      const toldBefore = this.#receivedTokens;
       try {
         return await this.#follow(response);
       } catch (error) {
         if (!(error instanceof APIConnectionError) || signal.aborted) throw error;
         this.#checkSeed(error);
-        if (this.#toldTokens > toldBefore) retries = 0;
+        if (this.#receivedTokens > toldBefore) retries = 0;
         if (retries >= maxRetries) throw error;
         const delayMs = context.http.backOffMs(BACK_OFF.request, retries, error);
         retries += 1;
@@ -83,9 +83,9 @@ export class StreamReader {
   }
 
   #checkSeed(cause: Error): void {
-    if (this.#toldTokens === 0 || this.#options.request.samplingParams?.seed !== undefined) return;
+    if (this.#receivedTokens === 0 || this.#options.request.samplingParams?.seed !== undefined) return;
     throw new APIConnectionError(
-      `The stream broke after ${this.#toldTokens} tokens, and cannot go on behind them without a seed. Give samplingParams.seed, and a broken stream goes on. (${cause.message})`,
+      `The stream broke after ${this.#receivedTokens} tokens, and cannot continue without a seed. Set samplingParams.seed to make streams resumable. (${cause.message})`,
       { cause },
     );
   }
@@ -118,27 +118,27 @@ export class StreamReader {
     if (position < tokens.length) {
       if (tokens[position] === token) return;
       throw new TinkerError(
-        "The stream broke, and the server drew other tokens when it was asked again: they do not go on from what was told.",
+        "The stream broke, and the server sampled different tokens on the second attempt, so it cannot be continued.",
       );
     }
     if (position > tokens.length)
       throw new TinkerError(`The server left out token ${tokens.length} of a stream.`);
     tokens.push(token);
     logprobs.push(logprob);
-    this.#toldTokens += 1;
+    this.#receivedTokens += 1;
     await this.#options.tell(piece);
   }
 
   #sequence(index: number) {
-    const sequence = this.#told[index];
+    const sequence = this.#received[index];
     if (sequence !== undefined) return sequence;
-    throw new TinkerError(`The server tells of sample ${index}, but ${this.#told.length} were asked for.`);
+    throw new TinkerError(`The server sent sample ${index}, but ${this.#received.length} were requested.`);
   }
 
-  /** For servers that end a stream without saying it all again. */
+  /** For servers whose stream ends without the complete response. */
   #resultOfTokens(): SampleResponse {
     return {
-      sequences: this.#told.map(({ tokens, logprobs, stopReason = "stop" }) => ({
+      sequences: this.#received.map(({ tokens, logprobs, stopReason = "stop" }) => ({
         stopReason,
         sequenceId: null,
         tokens: Int32Array.from(tokens),
@@ -194,7 +194,7 @@ function failure({ error, category }: Extract<SampleEvent, { type: "error" }>): 
   });
 }
 
-/** A whole result in the form of a stream. */
+/** Turns a complete result into a stream. */
 export function* piecesOf({ sequences }: SampleResponse): Generator<SampledPiece, void, undefined> {
   for (const [sequence, { tokens, logprobs, topkLogprobs, stopReason }] of sequences.entries()) {
     for (const [position, token] of tokens.entries()) {
@@ -212,7 +212,7 @@ export function* piecesOf({ sequences }: SampleResponse): Generator<SampledPiece
   }
 }
 
-/** Adds the text where a server tells tokens without: from the model's tokenizer, loaded then, where it can be had. */
+/** Adds text if a server sends tokens without it: from the model's tokenizer, if it can be loaded. */
 export function withText(
   { samplingParams }: SampleRequest,
   getTokenizer: () => Promise<TextTokenizer>,

@@ -1,38 +1,39 @@
-import { TinkerError, ValidationError } from "../../errors.js";
-import {
-  type AttemptSettings,
-  attemptOf,
-  handIn,
-  type QueueStateObserver,
-  resultOf,
-  startOperation,
-  valueOrThrow,
-} from "../../futures/index.js";
-import { Metrics, Session, type SessionOptions, type Telemetry } from "../../session/index.js";
+import { TinkerError } from "../../errors.js";
+import { perform, startOperation } from "../../futures/index.js";
+import { ClientMetrics, Session, type Telemetry } from "../../session/index.js";
 import type { LoadTokenizerOptions, Tokenizer } from "../../tokenizers/index.js";
+import type { CustomLossHandle } from "../../training/custom-loss-handle.js";
+import type { PerDatumLossFn } from "../../training/tracing/trace-loss.js";
 import {
   type APIPromise,
   type EndpointOptions,
   HttpClient,
-  type HttpClientOptions,
+  REQUEST_FIELDS,
   type RequestOptions,
+  serverAddress,
   untilAborted,
 } from "../../transport/index.js";
-import { checkKeys, checkObject } from "../../wire/fields/check-keys.js";
 import {
-  checkSpelling,
+  anyText,
   checkTinkerPath,
-  encodeRequest,
   endpoints,
+  type Field,
+  type FieldsOf,
   type GivenMessage,
   type LoraConfig,
   loraConfig,
+  metadata,
   type OperationEndpoint,
   type OptimizerConfig,
+  type OptionTable,
   optimizerConfig,
+  optional,
+  optionTable,
   type ServerCapabilities,
   type SessionFinishStatus,
   type Shape,
+  value,
+  withDefault,
 } from "../../wire/index.js";
 import { consoleUrls } from "../console-urls.js";
 import {
@@ -40,70 +41,98 @@ import {
   type ClientContext,
   createContext,
   queueLogger,
-  REQUEST_OPTIONS,
+  type ServiceClientOptions,
 } from "../context.js";
+import { type CreateCustomLossOptions, createCustomLoss } from "../custom-losses.js";
+import { type TokenObserver, TokenObservers } from "../observers.js";
 import { RestClient } from "../rest/rest-client.js";
 import {
+  SAMPLING_CLIENT_FIELDS,
   type SamplerSource,
   SamplingClient,
   type SamplingClientOptions,
 } from "../sampling/sampling-client.js";
 import { TrainingClient } from "../training/training-client.js";
 
-/** Settings of a `ServiceClient` and of every client made from it. */
-export interface ServiceClientOptions extends HttpClientOptions, SessionOptions {
-  /** Told whenever the server reports why a request waits. Pauses are also logged, at most once a minute. */
-  onQueueState?: QueueStateObserver | undefined;
-  /** Wait a little between polls when a server answers them at once instead of holding them; on by default. */
-  pollBackoff?: boolean | undefined;
+/** Runs of a backend whose weights are in their run folders. */
+export interface RunData {
+  /** Makes the runs in a folder known to the backend. */
+  open(folder: string): Promise<void>;
+  /** Keeps a new run in a folder; undefined if the backend's own data lasts. */
+  readonly keep?: ((runId: string, folder: string) => Promise<void>) | undefined;
+  /** Makes a checkpoint of an adapter in a folder. */
+  importAdapter(folder: string, options: { baseModel: string }): Promise<{ statePath: string }>;
 }
+
+/** A server in this process, as `startLocalBackend` returns it; a copy of it has no `close` and is shared. */
+export interface HandedBackend {
+  close?(): Promise<void>;
+  /** @internal */
+  readonly runData?: RunData | undefined;
+}
+
+/** Parts of a client that its clones share. */
+type InheritedParts = Pick<HandedBackend, "runData"> & {
+  readonly parentObservers?: TokenObservers | undefined;
+};
 
 /** A new adapter: its base model, its shape, its optimizer. */
 export interface LoraTrainingOptions extends Partial<LoraConfig>, RequestOptions {
   baseModel: string;
   userMetadata?: Record<string, string> | undefined;
-  /** The optimizer for the model's whole life; AdamW when absent. */
+  /** The optimizer of the model, which cannot change later. Default: AdamW. */
   optimizer?: OptimizerConfig | undefined;
 }
 
-const LORA_TRAINING_KEYS: ReadonlySet<string> = new Set([
-  "baseModel",
-  "rank",
-  "seed",
-  "trainAttn",
-  "trainMlp",
-  "trainUnembed",
-  "userMetadata",
-  "optimizer",
-  ...REQUEST_OPTIONS,
-] satisfies (keyof LoraTrainingOptions)[]);
-
-const SAMPLING_KEYS: ReadonlySet<string> = new Set([
-  "baseModel",
-  "modelPath",
-  "recordStabilityInfo",
-  ...REQUEST_OPTIONS,
-] satisfies (keyof SamplerSource | keyof SamplingClientOptions | keyof RequestOptions)[]);
-
-/** How to go on from saved weights. */
+/** Options for starting from saved weights. */
 export interface FromStateOptions extends RequestOptions {
-  /** Another base model that fits the checkpoint, for example with a longer context. */
+  /** Another base model that fits the checkpoint, such as one with a longer context. */
   baseModel?: string | undefined;
   userMetadata?: Record<string, string> | undefined;
-  /** For a checkpoint of another account. */
+  /** Access token for a checkpoint of another account. */
   weightsAccessToken?: string | undefined;
 }
 
-const DEFAULT_RANK = 32;
+const LORA_TRAINING_OPTIONS = optionTable({
+  ...REQUEST_FIELDS,
+  ...loraConfig.shape,
+  rank: withDefault(loraConfig.shape.rank, 32),
+  baseModel: value<string>("the name of a model", (given) => typeof given === "string" && given !== ""),
+  userMetadata: optional(metadata as Field<Record<string, string>>),
+  optimizer: optional(optimizerConfig),
+} satisfies FieldsOf<LoraTrainingOptions>);
+
+const FROM_STATE_FIELDS = {
+  ...REQUEST_FIELDS,
+  baseModel: optional(anyText),
+  userMetadata: optional(metadata as Field<Record<string, string>>),
+  weightsAccessToken: optional(anyText),
+} satisfies FieldsOf<FromStateOptions>;
+
+const FROM_STATE_OPTIONS = optionTable({ ...FROM_STATE_FIELDS, optimizer: optional(optimizerConfig) });
+const FROM_STATE_WITH_OPTIMIZER_OPTIONS = optionTable(FROM_STATE_FIELDS);
+
+const SAMPLER_OPTIONS = optionTable({
+  ...SAMPLING_CLIENT_FIELDS,
+  baseModel: optional(anyText),
+  modelPath: optional(anyText),
+} satisfies FieldsOf<SamplingClientOptions & RequestOptions & { [K in keyof SamplerSource]?: string }>);
+
+/** Number of open clients per backend: the last one closes it. */
+const openClients = new WeakMap<HandedBackend, number>();
 
 /**
- * The way in: makes training, sampling and REST clients. The session with the server is opened by the first
- * call that needs one; `close()`, or `await using`, ends it.
+ * The entry point: makes training, sampling and REST clients. The first call that needs a session opens it; `close()`
+ * or `await using` ends it.
  */
 export class ServiceClient {
   /** Counters and latencies of every request of this client. */
-  readonly metrics: Metrics = new Metrics();
-  readonly #options: ServiceClientOptions;
+  readonly metrics: ClientMetrics = new ClientMetrics();
+  /** @internal */
+  readonly runData: RunData | undefined;
+  readonly #options: ServiceClientOptions & InheritedParts;
+  readonly #tokenObservers: TokenObservers;
+  readonly #backend: HandedBackend;
   #context: Promise<ClientContext> | undefined;
   #rest: RestClient | undefined;
   readonly #sessionLostCallbacks = new Set<() => void>();
@@ -111,9 +140,24 @@ export class ServiceClient {
   #opening: HttpClient | undefined;
   #closing: Promise<void> | undefined;
 
-  constructor(options: ServiceClientOptions = {}) {
-    checkSpelling(options, CLIENT_OPTIONS);
-    this.#options = options;
+  /** The last client of a backend closes it together with itself; with `{ ...backend }` it stays open. */
+  constructor(options: ServiceClientOptions & HandedBackend = {}) {
+    const { runData, parentObservers }: InheritedParts = options;
+    this.#options = { ...CLIENT_OPTIONS.check(options, "ServiceClient"), runData };
+    this.#tokenObservers = new TokenObservers(parentObservers);
+    this.#backend = options;
+    openClients.set(options, (openClients.get(options) ?? 0) + 1);
+    this.runData = runData;
+  }
+
+  /** Address of the server. */
+  get baseURL(): string {
+    return serverAddress(this.#options);
+  }
+
+  /** @internal Sees every request of this client and of its clones that costs tokens, until the returned function is called. */
+  observeTokens(observer: TokenObserver): () => void {
+    return this.#tokenObservers.add(observer);
   }
 
   /** The models a server offers. Needs no session. */
@@ -131,16 +175,9 @@ export class ServiceClient {
 
   /** A training client for a new LoRA adapter on a base model. Waits until the server has made the model. */
   async createLoraTrainingClient(options: LoraTrainingOptions): Promise<TrainingClient> {
-    checkObject(options, "the argument of createLoraTrainingClient");
-    checkKeys(options, LORA_TRAINING_KEYS, "");
-    const { baseModel, userMetadata, optimizer, signal, timeout, maxRetries, headers, ...lora } = options;
-    if (typeof baseModel !== "string" || baseModel === "") {
-      throw new ValidationError(
-        "baseModel",
-        `baseModel must be the name of a model, got ${JSON.stringify(baseModel)}`,
-      );
-    }
-    const adapter = loraConfig.check({ rank: DEFAULT_RANK, ...lora }, "");
+    const { baseModel, userMetadata, optimizer, signal, timeout, maxRetries, headers, ...lora } =
+      LORA_TRAINING_OPTIONS.check(options, "createLoraTrainingClient");
+    const adapter = loraConfig.check(lora, "");
     const context = await this.#session(signal);
     const modelSeqId = context.session.nextModelSeqId();
     const { modelId } = await this.#create(
@@ -152,13 +189,13 @@ export class ServiceClient {
         baseModel,
         userMetadata,
         loraConfig: adapter,
-        optimizerConfig: optimizer && optimizerConfig.check(optimizer, "optimizer"),
+        optimizerConfig: optimizer,
       },
       baseModel,
       { signal, timeout, maxRetries, headers },
     );
     if (typeof modelId !== "string") throw new TinkerError("The server created a model without an id.");
-    return new TrainingClient(context, modelId);
+    return new TrainingClient(context, modelId, baseModel);
   }
 
   /** A training client that starts from saved weights, with a fresh optimizer. */
@@ -166,23 +203,28 @@ export class ServiceClient {
     path: string,
     options: FromStateOptions & { optimizer?: OptimizerConfig | undefined } = {},
   ): Promise<TrainingClient> {
-    return this.#fromState(path, false, options);
+    return this.#fromState(path, false, options, FROM_STATE_OPTIONS);
   }
 
-  /** A training client that goes on exactly where `saveState` was called, optimizer included. */
+  /** A training client that continues exactly where `saveState` was called, optimizer included. */
   createTrainingClientFromStateWithOptimizer(
     path: string,
     options: FromStateOptions = {},
   ): Promise<TrainingClient> {
-    return this.#fromState(path, true, options);
+    return this.#fromState(path, true, options, FROM_STATE_WITH_OPTIMIZER_OPTIONS);
   }
 
   async #fromState(
     path: string,
     withOptimizer: boolean,
-    options: FromStateOptions & { optimizer?: OptimizerConfig | undefined },
+    given: FromStateOptions,
+    table: OptionTable<typeof FROM_STATE_FIELDS>,
   ): Promise<TrainingClient> {
     checkTinkerPath(path);
+    const options: FromStateOptions & { optimizer?: OptimizerConfig | undefined } = table.check(
+      given,
+      `createTrainingClientFromState${withOptimizer ? "WithOptimizer" : ""}`,
+    );
     const { baseModel, userMetadata, weightsAccessToken, optimizer, ...requestOptions } = options;
     const context = await this.#session(requestOptions.signal);
     if (context.session.config.createModelViaLoadWeights) {
@@ -199,13 +241,13 @@ export class ServiceClient {
           userMetadata,
           path,
           optimizer: withOptimizer,
-          optimizerConfig: optimizer && optimizerConfig.check(optimizer, "optimizer"),
+          optimizerConfig: optimizer,
           weightsAccessToken,
         },
         modelId,
         requestOptions,
       );
-      return new TrainingClient(context, loaded.modelId ?? modelId);
+      return new TrainingClient(context, loaded.modelId ?? modelId, baseModel);
     }
     const info = await this.#weightsInfo(path, weightsAccessToken, requestOptions);
     if (!info.isLora || !info.loraRank) {
@@ -235,14 +277,23 @@ export class ServiceClient {
     return await owner.getWeightsInfo(path, options);
   }
 
+  /**
+   * Traces a loss of one datum that is written with `tinkerts/autograd`, for `forwardBackwardCustom`. It is uploaded once per
+   * session and runs on the server in one pass, where the server does that, and otherwise in this client.
+   */
+  async createCustomLoss<Name extends string = never>(
+    lossFn: PerDatumLossFn<Name>,
+    options: CreateCustomLossOptions<Name> = {},
+  ): Promise<CustomLossHandle> {
+    const context = await this.#session(options.signal);
+    return createCustomLoss(context, lossFn as PerDatumLossFn, options);
+  }
+
   /** A sampler of a base model or of saved weights. */
   async createSamplingClient(
     source: SamplerSource & SamplingClientOptions & RequestOptions,
   ): Promise<SamplingClient> {
-    const fields: unknown = source;
-    checkObject(fields, "the argument of createSamplingClient");
-    checkKeys(fields, SAMPLING_KEYS, "");
-    const { baseModel, modelPath, ...options } = source;
+    const { baseModel, modelPath, ...options } = SAMPLER_OPTIONS.check(source, "createSamplingClient");
     const sampler = { baseModel, modelPath } as SamplerSource;
     return SamplingClient.create(await this.#session(options.signal), sampler, options);
   }
@@ -285,17 +336,20 @@ export class ServiceClient {
     return this.createRestClient().delete(path, options);
   }
 
-  /** The session's id; opens the session if need be. */
+  /** The session's id; opens the session if necessary. */
   async getSessionId(): Promise<string> {
     return (await this.#session()).session.id ?? "";
   }
 
-  /** A client with the same settings and a session of its own, for when this one's is lost. */
+  /**
+   * A new client with the same settings and its own session, for use when this session is lost. It closes no backend.
+   */
   clone(): ServiceClient {
-    return new ServiceClient(this.#options);
+    const inherited: InheritedParts = { ...this.#options, parentObservers: this.#tokenObservers };
+    return new ServiceClient(inherited);
   }
 
-  /** Calls back once if the server ends the session before we do; the returned function unsubscribes. */
+  /** Calls back once if the server ends the session; the returned function unsubscribes. */
   onSessionLost(callback: () => void): () => void {
     this.#sessionLostCallbacks.add(callback);
     return () => {
@@ -303,7 +357,7 @@ export class ServiceClient {
     };
   }
 
-  /** What this client reports to the server: `telemetry.captureExceptions(fn)` reports what `fn` throws. */
+  /** Telemetry that this client reports to the server: `telemetry.captureExceptions(fn)` reports what `fn` throws. */
   async getTelemetry(): Promise<Telemetry> {
     return (await this.#session()).telemetry;
   }
@@ -315,7 +369,10 @@ export class ServiceClient {
       : consoleUrls.session(await this.getSessionId());
   }
 
-  /** Ends the session, and with it every client made from it. Requests still in flight are given up. */
+  /**
+   * Ends the session, every client made from it, and the backend if this is its last client. Requests in flight are
+   * aborted.
+   */
   close(status: SessionFinishStatus = "success", detail?: string): Promise<void> {
     this.#closing ??= this.#close(status, detail);
     return this.#closing;
@@ -326,6 +383,9 @@ export class ServiceClient {
     const context = await this.#context?.catch(() => undefined);
     context?.close();
     await Promise.all([context?.session.close(status, detail), this.#rest?.close()]);
+    const others = (openClients.get(this.#backend) ?? 1) - 1;
+    openClients.set(this.#backend, others);
+    if (others === 0) await this.#backend.close?.();
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -336,7 +396,7 @@ export class ServiceClient {
     if (this.#closing !== undefined) throw new TinkerError("This ServiceClient is closed; make a new one.");
   }
 
-  /** The signal ends only the wait for the session: others may be waiting for the same one. */
+  /** The signal ends only the wait for the session: other calls may wait for the same one. */
   #session(signal?: AbortSignal): Promise<ClientContext> {
     this.#throwIfClosed();
     this.#context ??= this.#open().catch((error) => {
@@ -354,7 +414,7 @@ export class ServiceClient {
       session.onLost(() => {
         for (const callback of this.#sessionLostCallbacks) callback();
       });
-      return createContext(session, this.#options);
+      return createContext(session, this.#options, this.#tokenObservers);
     } catch (error) {
       await http.close();
       throw error;
@@ -363,7 +423,7 @@ export class ServiceClient {
     }
   }
 
-  /** A long operation outside of any model's order. */
+  /** Starts a long operation that has no place in a model's order. */
   async #create<S extends Shape, T>(
     context: ClientContext,
     endpoint: OperationEndpoint<S, T>,
@@ -371,14 +431,12 @@ export class ServiceClient {
     target: string,
     options: RequestOptions,
   ): Promise<T> {
-    const kind = endpoint.future;
-    const request = encodeRequest(endpoint, given);
-    const send = (settings: AttemptSettings) => context.http.exchange(attemptOf(request, settings));
-    return startOperation(context, options.signal, async (signal) => {
-      const deliver = async () =>
-        valueOrThrow(await handIn(context, kind.requestType, send, { ...options, signal }));
-      const operation = { kind, queue: queueLogger(context, target), sendAgain: deliver };
-      return resultOf(context, operation, await deliver(), signal);
-    });
+    return startOperation(context, options.signal, (signal) =>
+      perform(
+        context,
+        { endpoint, message: given },
+        { ...options, signal, queue: queueLogger(context, target) },
+      ),
+    );
   }
 }

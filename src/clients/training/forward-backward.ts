@@ -1,10 +1,5 @@
-import { APIError, ValidationError } from "../../errors.js";
-import {
-  type APIFuture,
-  type AttemptSettings,
-  combineForwardBackwardOutputs,
-  startOperation,
-} from "../../futures/index.js";
+import { ValidationError } from "../../errors.js";
+import { type APIFuture, combineForwardBackwardOutputs, startOperation } from "../../futures/index.js";
 import {
   backwardData,
   type CustomLossFn,
@@ -14,79 +9,148 @@ import {
   logprobVariables,
   mergeCustomLoss,
 } from "../../training/custom-loss.js";
-import { type ApiResponse, platform, type RequestOptions, untilAborted } from "../../transport/index.js";
+import { CustomLossHandle, checkLossData, lossInClient } from "../../training/custom-loss-handle.js";
+import { type RequestOptions, untilAborted } from "../../transport/index.js";
 import {
   type Datum,
-  encodeForwardBackwardRequest,
-  encodeRequest,
   endpoints,
   estimateDatumProtoBytes,
   type ForwardBackwardOutput,
   type ForwardBackwardRequest,
 } from "../../wire/index.js";
 import type { ClientContext } from "../context.js";
+import type { BaseModelName, TokenRequest } from "../observers.js";
 import type { ModelRequest, ModelRequests } from "./model-requests.js";
 
-/** What one pass computes, whatever the number of requests it is sent in. */
-export type Pass = Omit<ForwardBackwardRequest, "seqId">;
+/** One pass, in one or more requests. */
+export type Pass = Omit<ForwardBackwardRequest, "seqId"> & { readonly baseModel: BaseModelName };
 
-/** Sends a batch in as many requests as the server's limits ask for, all in one turn, and combines their results. */
+/** Sends a batch in as many requests as the server's limits require, all in one turn, and combines the results. */
 export function startForwardBackward(
   context: ClientContext,
   requests: ModelRequests,
   pass: Pass,
   options: RequestOptions,
 ): APIFuture<ForwardBackwardOutput> {
-  return requests.startAll(passRequests(context, pass), options, combineForwardBackwardOutputs);
+  const parts = passRequests(context, pass);
+  return startOperation(context, options.signal, (signal, onAccepted) =>
+    context.tokenObservers.watch(observedPass(pass), async () =>
+      combineForwardBackwardOutputs(await requests.run(parts, options, signal, onAccepted)),
+    ),
+  );
 }
 
 /**
- * Forward pass, the user's loss, backward pass: all in one turn, so that what was called behind it is also sent
- * behind it. The turn ends when the backward pass is accepted, or with the first failure.
+ * Runs a forward pass, the user's loss and a backward pass in one turn, so that later calls are sent later. The turn
+ * ends when the backward pass is accepted, or at the first failure.
  */
 export function startForwardBackwardCustom(
   context: ClientContext,
   requests: ModelRequests,
-  call: { readonly modelId: string; readonly data: readonly Datum[]; readonly lossFn: CustomLossFn },
+  call: Pick<Pass, "modelId" | "baseModel" | "data"> & { readonly lossFn: CustomLossFn | CustomLossHandle },
   options: RequestOptions,
 ): APIFuture<CustomLossResult> {
-  const { modelId, data, lossFn } = call;
-  if (typeof lossFn !== "function") {
-    throw new ValidationError("lossFn", `lossFn must be a function, got ${typeof lossFn}`);
+  const { modelId, baseModel, data, lossFn: given } = call;
+  const handle = given instanceof CustomLossHandle ? given : undefined;
+  if (handle !== undefined) {
+    checkHandle(context, handle, data);
+    const { lossId } = handle;
+    if (lossId !== undefined) {
+      const stored = {
+        modelId,
+        baseModel,
+        data,
+        lossFn: "custom",
+        lossFnConfig: { lossId },
+        forwardOnly: false,
+      };
+      return startForwardBackward(context, requests, stored, options);
+    }
+  } else if (typeof given !== "function") {
+    throw new ValidationError(
+      "lossFn",
+      `lossFn must be a function or a loss of createCustomLoss, got ${typeof given}`,
+    );
   }
-  const pass = { modelId, lossFn: "cross_entropy" };
-  const forward = passRequests(context, { ...pass, data: forwardData(data), forwardOnly: true });
+  const pass = { modelId, baseModel, lossFn: "cross_entropy" };
+  const forward = { ...pass, data: forwardData(data), forwardOnly: true };
+  const forwardParts = passRequests(context, forward);
   return startOperation(context, options.signal, async (signal, onAccepted) => {
-    const { sent, evaluated } = await requests.inTurn(signal, async () => {
-      const forwardSent = await requests.sendAll(forward, options, signal);
-      const outputs = await requests.resultsOf(forwardSent, options, signal);
+    const { sent, results, evaluated } = await requests.inTurn(signal, async () => {
+      const outputs = await context.tokenObservers.watch(observedPass(forward), async () =>
+        requests.resultsOf(await requests.sendAll(forwardParts, options, signal), options, signal),
+      );
       const logprobs = logprobVariables(data, combineForwardBackwardOutputs(outputs));
-      // A loss that hangs must not hold the turn once the caller has given up.
+      const lossFn = handle === undefined ? (given as CustomLossFn) : await lossInClient(handle);
+      // A loss that hangs must not hold the turn after the caller has given up.
       const evaluated = await untilAborted(evaluateCustomLoss(lossFn, data, logprobs), signal);
       const backward = { ...pass, data: backwardData(data, evaluated.gradients), forwardOnly: false };
-      const sent = await requests.sendAll(passRequests(context, backward), options, signal);
-      return { sent, evaluated };
+      const parts = passRequests(context, backward);
+      const { sent, results } = await sentPass(
+        context,
+        backward,
+        async (accept: (sent: SentParts) => void) => {
+          const accepted = await requests.sendAll(parts, options, signal);
+          accept(accepted);
+          return requests.resultsOf(accepted, options, signal);
+        },
+      );
+      return { sent, results, evaluated };
     });
     onAccepted(sent[0]!.accepted);
-    const outputs = await requests.resultsOf(sent, options, signal);
-    return mergeCustomLoss(combineForwardBackwardOutputs(outputs), evaluated);
+    return mergeCustomLoss(combineForwardBackwardOutputs(await results), evaluated);
   });
+}
+
+type SentParts = Awaited<ReturnType<typeof ModelRequests.prototype.sendAll<ForwardBackwardOutput>>>;
+
+/** Resolves when the requests of a pass are accepted; its results come later. */
+async function sentPass<Sent, R>(
+  context: ClientContext,
+  pass: Parameters<typeof observedPass>[0],
+  work: (accept: (sent: Sent) => void) => Promise<R>,
+): Promise<{ readonly sent: Sent; readonly results: Promise<R> }> {
+  let accept: (sent: Sent) => void = () => {};
+  const accepted = new Promise<Sent>((resolve) => {
+    accept = resolve;
+  });
+  const results = context.tokenObservers.watch(observedPass(pass), () => work(accept));
+  return { sent: await Promise.race([accepted, results.then(() => accepted)]), results };
+}
+
+function observedPass({
+  baseModel,
+  data,
+  forwardOnly,
+}: Pick<Pass, "baseModel" | "data" | "forwardOnly">): TokenRequest {
+  return { type: "pass", kind: forwardOnly ? "forward" : "forward_backward", model: baseModel, data };
+}
+
+function checkHandle(context: ClientContext, handle: CustomLossHandle, data: readonly Datum[]): void {
+  const { name, sessionId } = handle;
+  if (sessionId !== (context.session.id ?? ""))
+    throw new ValidationError(
+      "lossFn",
+      `lossFn: the loss ${name} was created in another session; create it with a client of this one`,
+    );
+  checkLossData(handle, data);
 }
 
 function passRequests(context: ClientContext, pass: Pass): ModelRequest<ForwardBackwardOutput>[] {
   const { fwdbwdMaxChunkLen, fwdbwdMaxChunkBytesCount } = context.session.config;
-  const kind = pass.forwardOnly ? endpoints.forward.future : endpoints.forwardBackward.future;
-  return chunksOf(pass.data, fwdbwdMaxChunkLen, fwdbwdMaxChunkBytesCount).map(({ data, bytes }) => ({
-    kind,
-    send: async (seqId, settings) => {
-      const release = await context.trainingBudget.acquire(bytes, settings.signal);
-      try {
-        return await sendInLearntFormat(context, { ...pass, data, seqId }, settings);
-      } finally {
-        release();
-      }
-    },
-  }));
+  const { modelId, lossFn, lossFnConfig } = pass;
+  const limit = context.trainingLimit;
+  return chunksOf(pass.data, fwdbwdMaxChunkLen, fwdbwdMaxChunkBytesCount).map(({ data, bytes }) => {
+    const input = { data, lossFn, lossFnConfig };
+    return pass.forwardOnly
+      ? { endpoint: endpoints.forward, message: { modelId, forwardInput: input }, limit, bytes }
+      : {
+          endpoint: endpoints.forwardBackward,
+          message: { modelId, forwardBackwardInput: input },
+          limit,
+          bytes,
+        };
+  });
 }
 
 interface DataChunk {
@@ -94,7 +158,7 @@ interface DataChunk {
   bytes: number;
 }
 
-/** Cuts a batch into requests that each stay below the server's limits; one datum is never cut. */
+/** Cuts a batch into requests below the server's limits; a datum is never cut. */
 function chunksOf(data: readonly Datum[], maxDatums: number, maxBytes: number): DataChunk[] {
   const chunks: DataChunk[] = [];
   for (const datum of data) {
@@ -108,72 +172,4 @@ function chunksOf(data: readonly Datum[], maxDatums: number, maxBytes: number): 
     }
   }
   return chunks;
-}
-
-/** What a server that knows no protobuf may answer to it; some read it as text, and crash. */
-const MAYBE_THE_FORMAT: readonly number[] = [400, 422, 500];
-
-/** Protobuf first; a server that refuses it gets JSON, and from then on only JSON. */
-async function sendInLearntFormat(
-  context: ClientContext,
-  request: ForwardBackwardRequest,
-  settings: AttemptSettings,
-): Promise<ApiResponse> {
-  if (context.trainingFormat === "json") return sendJson(context, request, settings);
-  const isUnknown = context.trainingFormat === "unknown";
-  try {
-    const response = await sendProtobuf(context, request, settings);
-    context.trainingFormat = "protobuf";
-    return response;
-  } catch (error) {
-    if (!(error instanceof APIError)) throw error;
-    const wantsJson = error.status === 415 || (isUnknown && MAYBE_THE_FORMAT.includes(error.status));
-    if (!wantsJson) throw error;
-    try {
-      // A crash closes connections, so JSON may need more than one try; a server that goes on failing gets protobuf again.
-      const retries = error.status === 500 ? { maxRetries: 2 } : {};
-      // It is another request to a server that remembers its answers by this key.
-      const idempotencyKey = `${settings.idempotencyKey}-json`;
-      const response = await sendJson(context, request, { ...settings, ...retries, idempotencyKey });
-      context.trainingFormat = "json";
-      context.logger.info("This server takes training data as JSON only.");
-      return response;
-    } catch (jsonError) {
-      // A server that reads protobuf refused the content, not the format, or was just failing: its first answer counts.
-      const readsProtobuf = jsonError instanceof APIError && [404, 405, 415].includes(jsonError.status);
-      throw readsProtobuf || error.status === 500 ? error : jsonError;
-    }
-  }
-}
-
-async function sendProtobuf(
-  context: ClientContext,
-  request: ForwardBackwardRequest,
-  settings: AttemptSettings,
-): Promise<ApiResponse> {
-  const bytes = encodeForwardBackwardRequest(request);
-  const compress = context.session.config.protoCompressFwdbwd ? platform.zstdCompress : undefined;
-  const { method, path, pool } = endpoints.forwardBackward;
-  return context.http.exchange({
-    ...settings,
-    method,
-    path,
-    pool,
-    body: compress === undefined ? bytes : await compress(bytes),
-    contentType: "application/x-protobuf",
-    headers: { ...settings.headers, ...(compress === undefined ? {} : { "Content-Encoding": "zstd" }) },
-  });
-}
-
-function sendJson(
-  context: ClientContext,
-  request: ForwardBackwardRequest,
-  settings: AttemptSettings,
-): Promise<ApiResponse> {
-  const { modelId, seqId, data, lossFn, lossFnConfig } = request;
-  const input = { data, lossFn, lossFnConfig };
-  const encoded = request.forwardOnly
-    ? encodeRequest(endpoints.forward, { modelId, seqId, forwardInput: input })
-    : encodeRequest(endpoints.forwardBackward, { modelId, seqId, forwardBackwardInput: input });
-  return context.http.exchange({ ...settings, ...encoded });
 }

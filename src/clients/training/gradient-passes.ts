@@ -5,7 +5,7 @@ import type { ClientContext } from "../context.js";
 
 /** A pass that has not succeeded, or not yet. */
 interface Pass {
-  /** For messages: `forwardBackward of 8 datums with cross_entropy`. */
+  /** Text for messages: `forwardBackward of 8 datums with cross_entropy`. */
   readonly what: string;
   readonly future: APIFuture<unknown>;
   readonly ended: Promise<void>;
@@ -13,8 +13,8 @@ interface Pass {
 }
 
 /**
- * The passes whose gradients the next optimizer step applies. The server takes a step also where a pass has failed, so
- * that it is up to us to say so: a failure must not vanish because nobody waits for the pass.
+ * Tracks the passes whose gradients the next optimizer step applies. The server takes a step even if a pass failed, so
+ * the client must report it: a failure must not vanish because the pass is not awaited.
  */
 export class GradientPasses {
   readonly #context: ClientContext;
@@ -34,7 +34,7 @@ export class GradientPasses {
     this.#passes.add(pass);
     future.onEnd((failure) => {
       if (failure === undefined) {
-        // Its result may be large and is the caller's now.
+        // Its result may be large and belongs to the caller now.
         if (this.#passes.delete(pass)) this.#hasGradients = true;
       } else {
         pass.failure = failure;
@@ -46,8 +46,8 @@ export class GradientPasses {
   }
 
   /**
-   * Hands the gathered gradients to a step. The returned function waits for that step and for the passes it covers, and
-   * throws when one of them has failed; what the caller has already seen fail, he may leave out.
+   * Assigns the gathered gradients to a step. The returned function waits for that step and its passes, and throws if
+   * one of them failed, except for failures that the caller has already seen.
    */
   takeForStep(): <T>(step: Promise<T>, signal: AbortSignal) => Promise<T> {
     const passes = [...this.#passes].filter(({ failure, future }) => !(failure && future.isAwaited));
@@ -62,9 +62,9 @@ export class GradientPasses {
       try {
         await step;
       } catch (error) {
-        // A step that was refused leaves its gradients to the next one.
+        // A refused step leaves its gradients to the next one.
         if (hadGradients) this.#hasGradients = true;
-        // One that the server has not even begun may be known long before its passes have ended.
+        // A step that the server has not started may fail long before its passes have ended.
         if (!(error instanceof RequestFailedError)) throw error;
       }
       await untilAborted(Promise.all(passes.map(({ ended }) => ended)), signal);
@@ -78,15 +78,15 @@ export class GradientPasses {
     };
   }
 
-  /** Other weights were loaded: nothing of what went before counts. */
+  /** Other weights were loaded: earlier passes no longer matter. */
   forget(): void {
     this.#passes = new Set();
     this.#hasGradients = false;
   }
 
   #logUnseen({ what, future }: Pass, error: unknown): void {
-    const isWanted = error instanceof APIUserAbortError || this.#context.closed.aborted;
-    if (isWanted || future.isAwaited) return;
+    const isExpected = error instanceof APIUserAbortError || this.#context.closed.aborted;
+    if (isExpected || future.isAwaited) return;
     this.#context.logger.error(`${what} failed, and nothing waits for its result: ${messageOf(error)}`);
   }
 }

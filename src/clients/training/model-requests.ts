@@ -1,34 +1,25 @@
-import { APIError, ConflictError } from "../../errors.js";
+import { ConflictError } from "../../errors.js";
 import {
   type Accepted,
   type APIFuture,
-  type AttemptSettings,
-  type Fate,
-  handIn,
   resultOf,
+  type Submission,
   startOperation,
-  valueOrThrow,
+  submit,
 } from "../../futures/index.js";
-import type { ApiResponse, Interruption, RequestOptions } from "../../transport/index.js";
-import type { FutureKind } from "../../wire/index.js";
+import type { Interruption, RequestOptions } from "../../transport/index.js";
 import { type ClientContext, queueLogger } from "../context.js";
 import { RequestOrder, type SequenceNumber } from "./request-order.js";
 
-/** One request of a model. */
-export interface ModelRequest<T> {
-  readonly kind: FutureKind<T>;
-  /** One attempt; called again with the same number after a failure that may pass. */
-  send(seqId: number, settings: AttemptSettings): Promise<ApiResponse>;
-  /** Statuses that mean, after an attempt that may have arrived, that it has done the work; and its result then. */
-  readonly doneAlready?: { readonly statuses: readonly number[]; readonly result: T };
-  /** It stands outside the numbering, but is sent in its turn all the same. */
+/** One request of a model; its number is added when it is sent. */
+export interface ModelRequest<T> extends Submission<T> {
+  /** Has no number, but is sent in its turn. */
   readonly isUnnumbered?: boolean;
 }
 
-/** A request that the server has accepted. */
+/** An accepted request, with its number. */
 interface Sent<T> {
-  readonly request: ModelRequest<T>;
-  readonly seqId: number;
+  readonly submission: Submission<T>;
   readonly accepted: Accepted<T>;
 }
 
@@ -54,7 +45,7 @@ export class ModelRequests {
     return this.startAll([request], options, ([result]) => finish(result as T));
   }
 
-  /** Starts several requests in one turn, and makes one result of theirs. */
+  /** Starts several requests in one turn and combines their results. */
   startAll<T, R>(
     requests: readonly ModelRequest<T>[],
     options: RequestOptions,
@@ -65,7 +56,7 @@ export class ModelRequests {
     );
   }
 
-  /** Sends requests when it is their turn, and waits for their results. */
+  /** Sends requests in their turn and waits for their results. */
   async run<T>(
     requests: readonly ModelRequest<T>[],
     options: RequestOptions,
@@ -77,14 +68,14 @@ export class ModelRequests {
     return this.resultsOf(sent, options, signal);
   }
 
-  /** Runs `send` when everything that was called before has been sent or has failed. */
+  /** Runs `send` when every earlier call was sent or has failed. */
   inTurn<T>(signal: AbortSignal, send: () => Promise<T>): Promise<T> {
     return this.#order.turn(signal, send);
   }
 
   /**
-   * Sends requests under the next numbers; only for those whose turn it is. Where the server allows it they go side
-   * by side and the first one last: the server starts with it, and then finds the others already there.
+   * Sends requests under the next numbers; only in their turn. If the server allows it they are sent in parallel, the
+   * first one last: the server starts with it, and then finds the others already there.
    */
   async sendAll<T>(
     requests: readonly ModelRequest<T>[],
@@ -112,16 +103,13 @@ export class ModelRequests {
     }
   }
 
-  /** Waits for the results; the rest of a batch that has failed is not polled any further. */
+  /** Waits for the results; after a failure, the rest of a batch is not polled. */
   async resultsOf<T>(sent: readonly Sent<T>[], options: RequestOptions, signal: Interruption): Promise<T[]> {
     try {
       return await Promise.all(
-        sent.map(({ request, seqId, accepted }) => {
-          const sendAgain = async () =>
-            valueOrThrow(await this.#deliver(request, seqId, { ...options, signal, sentBefore: true }));
-          const { kind } = request;
-          return resultOf(this.#context, { kind, queue: this.#queue, sendAgain }, accepted, signal);
-        }),
+        sent.map(({ submission, accepted }) =>
+          resultOf(this.#context, submission, accepted, { ...options, signal, queue: this.#queue }),
+        ),
       );
     } catch (error) {
       if (sent.length > 1) signal.abort(error);
@@ -129,7 +117,7 @@ export class ModelRequests {
     }
   }
 
-  /** Sends under this number, or under the next one that is free; a number whose request is not accepted goes back. */
+  /** Sends under this number, or under the next free one; the number of a request that was not accepted is freed. */
   async #send<T>(
     request: ModelRequest<T>,
     firstNumber: SequenceNumber,
@@ -140,40 +128,26 @@ export class ModelRequests {
     for (let number = firstNumber; ; number = this.#order.take()) {
       const { seqId, mayBeTaken } = number;
       const finalStatuses = mayBeTaken ? [409] : undefined;
-      const fate = await this.#deliver(request, seqId, { ...options, signal, finalStatuses });
-      if (fate.type === "accepted") return { request, seqId, accepted: fate.value };
-      const isConflict = fate.error instanceof ConflictError;
-      // The request that was lost under this number had arrived after all: it is used up.
+      const submission = request.isUnnumbered
+        ? request
+        : { ...request, message: { ...request.message, seqId } };
+      const outcome = await submit(this.#context, submission, { ...options, signal, finalStatuses });
+      if (outcome.type === "accepted") return { submission, accepted: outcome.value };
+      const isConflict = outcome.error instanceof ConflictError;
+      // The request lost under this number had arrived after all: the number is used.
       if (mayBeTaken && isConflict) {
         skipped.push(number);
         continue;
       }
-      // The server may object to the request and not to its number: then the ones skipped are still free.
+      // The server may object to the request and not to its number: then the skipped numbers are still free.
       if (isConflict) for (const each of skipped) this.#order.giveBack(each);
       const isTakenByAnother = isConflict && request.doneAlready === undefined;
       if (!request.isUnnumbered)
         this.#order.giveBack({
           seqId,
-          mayBeTaken: mayBeTaken || isTakenByAnother || fate.type === "unknown",
+          mayBeTaken: mayBeTaken || isTakenByAnother || outcome.type === "unknown",
         });
-      throw fate.error;
+      throw outcome.error;
     }
-  }
-
-  async #deliver<T>(
-    request: ModelRequest<T>,
-    seqId: number,
-    options: Parameters<typeof handIn>[3],
-  ): Promise<Fate<Accepted<T>>> {
-    const { kind, doneAlready } = request;
-    const finalStatuses = options.finalStatuses ?? doneAlready?.statuses;
-    const fate = await handIn(this.#context, kind.requestType, (settings) => request.send(seqId, settings), {
-      ...options,
-      finalStatuses,
-    });
-    if (fate.type !== "unknown" || doneAlready === undefined || options.finalStatuses !== undefined)
-      return fate;
-    if (!(fate.error instanceof APIError && doneAlready.statuses.includes(fate.error.status))) return fate;
-    return { type: "accepted", value: { requestId: "", submitMs: 0, result: doneAlready.result } };
   }
 }

@@ -1,49 +1,65 @@
 import { TinkerError, ValidationError } from "../../errors.js";
-import {
-  type APIFuture,
-  type AttemptSettings,
-  attemptOf,
-  deliverPlain,
-  startOperation,
-} from "../../futures/index.js";
+import { type APIFuture, deliverPlain, startOperation } from "../../futures/index.js";
+import { inSpan } from "../../session/index.js";
 import type { LoadTokenizerOptions, Tokenizer } from "../../tokenizers/index.js";
 import type { CustomLossFn, CustomLossResult } from "../../training/custom-loss.js";
-import type { RequestOptions } from "../../transport/index.js";
-import { checkKeys, checkObject } from "../../wire/fields/check-keys.js";
+import type { CustomLossHandle } from "../../training/custom-loss-handle.js";
+import type { PerDatumLossFn } from "../../training/tracing/trace-loss.js";
+import { REQUEST_FIELDS, REQUEST_OPTIONS, type RequestOptions } from "../../transport/index.js";
 import {
   type AdamParams,
+  anyText,
+  boolean,
   checkLossFnConfig,
   checkLossFnInputs,
   checkLossFnName,
+  checkObject,
   checkTinkerPath,
   Datum,
   type DatumLike,
   type DimuonParams,
   describeLoss,
-  encodeRequest,
   endpoints,
+  type Field,
+  type FieldsOf,
   type ForwardBackwardOutput,
   formatTinkerPath,
   type GivenMessage,
   type LoadWeightsResponse,
   type LossFnConfig,
   type LossFnName,
+  list,
   type ModelInfo,
+  metadata,
   type OperationEndpoint,
   type OptimParams,
   type OptimStepResponse,
   type OtherOptimParams,
+  opaque,
   optimParams,
+  optional,
+  optionTable,
+  parseTinkerPath,
   type Shape,
+  samplerKind,
+  ttlSeconds,
+  withDefault,
 } from "../../wire/index.js";
 import { consoleUrls } from "../console-urls.js";
-import { type ClientContext, REQUEST_OPTIONS } from "../context.js";
-import { SamplingClient, type SamplingClientOptions } from "../sampling/sampling-client.js";
+import type { ClientContext } from "../context.js";
+import { type CreateCustomLossOptions, createCustomLoss } from "../custom-losses.js";
+import { BaseModelName } from "../observers.js";
+import {
+  SAMPLING_CLIENT_FIELDS,
+  SAMPLING_CLIENT_OPTIONS,
+  SamplingClient,
+  type SamplingClientOptions,
+} from "../sampling/sampling-client.js";
 import { startForwardBackward, startForwardBackwardCustom } from "./forward-backward.js";
 import { GradientPasses } from "./gradient-passes.js";
 import { type ModelRequest, ModelRequests } from "./model-requests.js";
 
-/** A loss that the server has and these types do not know. */
+/** Name of a loss that the server has and these types do not know. */
 export interface UnlistedLoss {
   readonly name: string;
 }
@@ -52,49 +68,88 @@ type LossNameOf<L> = L extends LossFnName ? L : string;
 
 /** Options of `forward` and `forwardBackward`. */
 export interface PassOptions<L extends string = string> extends RequestOptions {
-  /** The settings of the loss. */
+  /** Settings of the loss. */
   config?: LossFnConfig<L> | undefined;
 }
 
-const PASS_KEYS: ReadonlySet<string> = new Set([
-  "config",
-  ...REQUEST_OPTIONS,
-] satisfies (keyof PassOptions)[]);
-
-/** How long a checkpoint is kept, and what is noted with it. */
+/** How long a checkpoint is kept, and its metadata. */
 export interface SaveOptions extends RequestOptions {
   /** Seconds until the checkpoint expires; absent = never. */
   ttlSeconds?: number | undefined;
   userMetadata?: Record<string, string> | undefined;
 }
 
-/** Options of `saveState`. */
+/** Options of `saveState`: expiry, metadata, and whether to overwrite. */
 export interface SaveStateOptions extends SaveOptions {
   /** Replace an existing checkpoint of the same name, its metadata included. */
   overwrite?: boolean | undefined;
 }
 
+/** Options of a sampler of a training client's current weights. */
+export interface CurrentSamplerOptions extends SamplingClientOptions {
+  /**
+   * `snapshot`: the sampler keeps the weights it was made with. `inflight`: it follows the weights that this training
+   * client publishes with later calls of this kind, also while it samples. Default: `snapshot`.
+   */
+  kind?: "snapshot" | "inflight" | undefined;
+}
+
 /** Options of `loadState` and `loadStateWithOptimizer`. */
 export interface LoadStateOptions extends RequestOptions {
-  /** For a checkpoint of another account. */
+  /** Access token for a checkpoint of another account. */
   weightsAccessToken?: string | undefined;
 }
 
+const PASS_OPTIONS = optionTable({
+  ...REQUEST_FIELDS,
+  config: optional(opaque as Field<LossFnConfig<string>>),
+} satisfies FieldsOf<PassOptions>);
+
+const SAVE_FIELDS = {
+  ...REQUEST_FIELDS,
+  ttlSeconds: optional(ttlSeconds),
+  userMetadata: optional(metadata as Field<Record<string, string>>),
+} satisfies FieldsOf<SaveOptions>;
+const SAVE_OPTIONS = optionTable(SAVE_FIELDS);
+const SAVE_STATE_OPTIONS = optionTable({
+  ...SAVE_FIELDS,
+  overwrite: withDefault(boolean, false),
+} satisfies FieldsOf<SaveStateOptions>);
+const SAVE_EXTERNAL_OPTIONS = optionTable({
+  ...REQUEST_FIELDS,
+  ttlSeconds: SAVE_FIELDS.ttlSeconds,
+  ageEncryptionRecipients: optional(list(anyText)),
+});
+
+const CURRENT_SAMPLER_OPTIONS = optionTable({
+  ...SAMPLING_CLIENT_FIELDS,
+  kind: withDefault(samplerKind, "snapshot"),
+} satisfies FieldsOf<CurrentSamplerOptions & RequestOptions>);
+
+const LOAD_STATE_OPTIONS = optionTable({
+  ...REQUEST_FIELDS,
+  weightsAccessToken: optional(anyText),
+} satisfies FieldsOf<LoadStateOptions>);
+
 /**
- * Trains one LoRA adapter. Every call is sent at once, in the order of the calls; await the returned futures
- * when the results are needed. Bad arguments throw before anything is sent and before the call takes its place
- * in the order.
+ * Trains one LoRA adapter. Requests are sent at once, in the order of the calls; await the returned futures when you
+ * need the results. Bad arguments throw before anything is sent and before the call takes its place in the order.
  */
 export class TrainingClient {
   readonly modelId: string;
   readonly #context: ClientContext;
   readonly #requests: ModelRequests;
   readonly #gradients: GradientPasses;
+  readonly #baseModel: BaseModelName;
 
   /** Made by a ServiceClient. */
-  constructor(context: ClientContext, modelId: string) {
+  constructor(context: ClientContext, modelId: string, baseModel?: string) {
     this.#context = context;
     this.modelId = modelId;
+    this.#baseModel = new BaseModelName(baseModel, async () => {
+      const { modelData, modelName } = await this.getInfo();
+      return modelData.modelName ?? modelName ?? undefined;
+    });
     this.#requests = new ModelRequests(context, modelId);
     this.#gradients = new GradientPasses(context);
   }
@@ -108,7 +163,7 @@ export class TrainingClient {
     return this.#pass(data, lossFn, options, true);
   }
 
-  /** Computes losses and adds their gradients to those gathered since the last `optimStep`. */
+  /** Computes losses and adds their gradients to those accumulated since the last `optimStep`. */
   forwardBackward<L extends LossFnName | UnlistedLoss>(
     data: readonly DatumLike<LossNameOf<NoInfer<L>>>[],
     lossFn: L,
@@ -120,19 +175,34 @@ export class TrainingClient {
   }
 
   /**
-   * Computes a loss of your own over the logprobs of the target tokens and adds its gradients, as `forwardBackward`
-   * does: a forward pass, your function, a backward pass with its gradients. Calls made behind it wait until then.
+   * Computes your own loss over the logprobs of the target tokens and adds its gradients, like `forwardBackward`: a
+   * forward pass, your function, and a backward pass with its gradients. Later calls wait until then. With a loss of
+   * `createCustomLoss` that the server stores, it is one pass.
    */
   forwardBackwardCustom(
     data: readonly DatumLike[],
-    lossFn: CustomLossFn,
+    lossFn: CustomLossFn | CustomLossHandle,
     options: RequestOptions = {},
   ): APIFuture<CustomLossResult> {
     checkData(data);
     const { modelId } = this;
-    const call = { modelId, data: Array.from(data, (like, index) => Datum.from(like, index)), lossFn };
-    const future = startForwardBackwardCustom(this.#context, this.#requests, call, options);
+    const call = {
+      modelId,
+      baseModel: this.#baseModel,
+      data: Array.from(data, (like, index) => Datum.from(like, index)),
+      lossFn,
+    };
+    const checked = REQUEST_OPTIONS.check(options, "forwardBackwardCustom");
+    const future = startForwardBackwardCustom(this.#context, this.#requests, call, checked);
     return this.#gradients.add(`forwardBackwardCustom of ${countOf(data)}`, future);
+  }
+
+  /** Traces a loss and stores it on the server, as `ServiceClient.createCustomLoss` does. */
+  createCustomLoss<Name extends string = never>(
+    lossFn: PerDatumLossFn<Name>,
+    options: CreateCustomLossOptions<Name> = {},
+  ): Promise<CustomLossHandle> {
+    return createCustomLoss(this.#context, lossFn as PerDatumLossFn, options);
   }
 
   #pass<L extends string>(
@@ -143,13 +213,13 @@ export class TrainingClient {
   ): APIFuture<ForwardBackwardOutput<L>> {
     checkData(data);
     const lossFn: unknown = typeof loss === "object" && loss !== null ? loss.name : loss;
-    // One that is named in an object is meant to be unknown here.
+    // A loss named in an object is meant to be unknown here.
     if (lossFn === loss) checkLossFnName(lossFn);
     else checkName(lossFn, "lossFn.name");
-    checkPassOptions(options, lossFn);
-    const { config, ...requestOptions } = options;
+    const { config, ...requestOptions } = checkPassOptions(options, lossFn, forwardOnly);
     const pass = {
       modelId: this.modelId,
+      baseModel: this.#baseModel,
       data: Array.from(data, (like, index) => {
         const datum = Datum.from(like, index);
         checkLossFnInputs(lossFn, datum.lossFnInputs, `data[${index}].lossFnInputs`);
@@ -160,28 +230,35 @@ export class TrainingClient {
       forwardOnly,
     };
     const output = startForwardBackward(this.#context, this.#requests, pass, requestOptions);
-    // What a known loss returns is the protocol's promise: a server with less is not refused.
+    // The protocol defines what a known loss returns; a server that returns less is not refused.
     return output as APIFuture<ForwardBackwardOutput<L>>;
   }
 
   /**
-   * Applies the gathered gradients with the optimizer chosen at the model's creation (AdamW unless told otherwise).
-   * Rejects when one of the passes since the last step failed, unless you had seen that before this call.
+   * Applies the accumulated gradients with the optimizer chosen when the model was created (AdamW by default). Rejects
+   * if a pass since the last step failed, unless you had seen that failure before this call.
    */
   optimStep(params: DimuonParams | OtherOptimParams, options?: RequestOptions): APIFuture<OptimStepResponse>;
-  // Apart from those above, which may have parameters of any name: with them, a misspelt one would compile.
+  // Accepts any `OptimParams`; those without `type` may only have Adam's names, or a misspelt one would compile.
+  optimStep<P extends OptimParams>(
+    params: P extends { readonly type: string }
+      ? P
+      : AdamParams & object & { readonly [Name in Exclude<keyof P, keyof AdamParams>]: never },
+    options?: RequestOptions,
+  ): APIFuture<OptimStepResponse>;
   optimStep(params?: AdamParams, options?: RequestOptions): APIFuture<OptimStepResponse>;
   optimStep(params: OptimParams = {}, options: RequestOptions = {}): APIFuture<OptimStepResponse> {
-    checkObject(params, "the argument of optimStep");
+    checkObject(params, "the options of optimStep");
+    const settings = REQUEST_OPTIONS.check(options, "optimStep");
     const checked = optimParams.check(params, "");
     const request = this.#request(
       endpoints.optimStep,
       "type" in checked ? { optimizerParams: checked } : { adamParams: checked },
     );
     const withGradients = this.#gradients.takeForStep();
-    return startOperation(this.#context, options.signal, async (signal, onAccepted) => {
+    return startOperation(this.#context, settings.signal, async (signal, onAccepted) => {
       const [result] = await withGradients(
-        this.#requests.run([request], options, signal, onAccepted),
+        this.#requests.run([request], settings, signal, onAccepted),
         signal,
       );
       return result!;
@@ -191,43 +268,53 @@ export class TrainingClient {
   /** Saves weights and optimizer state under a name. */
   saveState(name: string, options: SaveStateOptions = {}): APIFuture<{ path: string }> {
     checkName(name, "name");
-    const { ttlSeconds, userMetadata, overwrite = false } = options;
+    const { ttlSeconds, userMetadata, overwrite, ...request } = SAVE_STATE_OPTIONS.check(
+      options,
+      "saveState",
+    );
     const given = { path: name, ttlSeconds, userMetadata, overwrite };
     const doneAlready = {
       statuses: [409],
       result: { path: formatTinkerPath(this.modelId, "weights", name) },
     };
-    return this.#requests.start({ ...this.#request(endpoints.saveWeights, given), doneAlready }, options);
+    const saved = this.#requests.start(
+      { ...this.#request(endpoints.saveWeights, given), doneAlready },
+      request,
+    );
+    return traced("save_state", name, saved);
   }
 
-  /** Loads weights alone. Only a model's first request may do this; see `createTrainingClientFromState`. */
+  /**
+   * Loads weights without the optimizer. Only a model's first request may do this; see `createTrainingClientFromState`.
+   */
   loadState(path: string, options: LoadStateOptions = {}): APIFuture<LoadWeightsResponse> {
-    return this.#load(path, false, options);
+    return this.#load(path, false, LOAD_STATE_OPTIONS.check(options, "loadState"));
   }
 
-  /** Loads weights and optimizer state, so that training goes on exactly where it was saved. */
+  /** Loads weights and optimizer state, so that training continues exactly where it was saved. */
   loadStateWithOptimizer(path: string, options: LoadStateOptions = {}): APIFuture<LoadWeightsResponse> {
-    return this.#load(path, true, options);
+    return this.#load(path, true, LOAD_STATE_OPTIONS.check(options, "loadStateWithOptimizer"));
   }
 
   #load(path: string, optimizer: boolean, options: LoadStateOptions): APIFuture<LoadWeightsResponse> {
     checkTinkerPath(path);
-    const { weightsAccessToken } = options;
+    const { weightsAccessToken, ...rest } = options;
     this.#gradients.forget();
     return this.#requests.start(
       this.#request(endpoints.loadWeights, { path, optimizer, weightsAccessToken }),
-      options,
+      rest,
     );
   }
 
   /** Saves weights for sampling under a name that outlives this session. */
   saveWeightsForSampler(name: string, options: SaveOptions = {}): APIFuture<{ path: string }> {
     checkName(name, "name");
-    const { ttlSeconds, userMetadata } = options;
+    const { ttlSeconds, userMetadata, ...rest } = SAVE_OPTIONS.check(options, "saveWeightsForSampler");
     const request = this.#request(endpoints.saveWeightsForSampler, { path: name, ttlSeconds, userMetadata });
     const savedPath = formatTinkerPath(this.modelId, "sampler_weights", name);
     const doneAlready = { statuses: [409], result: { path: savedPath } };
-    return this.#requests.start({ ...request, doneAlready }, options, ({ path }) => savedAt(path, name));
+    const saved = this.#requests.start({ ...request, doneAlready }, rest, ({ path }) => savedAt(path, name));
+    return traced("save_weights", name, saved);
   }
 
   /** Saves weights in a format other tools read, optionally encrypted to age recipients. */
@@ -239,41 +326,56 @@ export class TrainingClient {
     } = {},
   ): APIFuture<{ path: string }> {
     checkName(name, "name");
-    const { ttlSeconds, ageEncryptionRecipients } = options;
+    const { ttlSeconds, ageEncryptionRecipients, ...rest } = SAVE_EXTERNAL_OPTIONS.check(
+      options,
+      "saveWeightsExternal",
+    );
     const request = this.#request(endpoints.saveWeightsExternal, {
       path: name,
       ttlSeconds,
       ageEncryptionRecipients,
     });
-    return this.#requests.start(request, options, ({ path }) => savedAt(path, name));
+    return this.#requests.start(request, rest, ({ path }) => savedAt(path, name));
   }
 
-  /** A sampler of the weights as they are after the calls made so far. Lives as long as the session. */
+  /** Makes a sampler of the current weights, after the calls made so far. It lives as long as the session. */
   async saveWeightsAndGetSamplingClient(
-    options: SamplingClientOptions & RequestOptions = {},
+    options: CurrentSamplerOptions & RequestOptions = {},
   ): Promise<SamplingClient> {
+    const { kind, ...settings } = CURRENT_SAMPLER_OPTIONS.check(options, "saveWeightsAndGetSamplingClient");
     const samplingSessionSeqId = this.#context.session.nextSamplingSessionSeqId();
-    const request = this.#request(endpoints.saveWeightsForSampler, { samplingSessionSeqId });
-    const { samplingSessionId } = await this.#requests.start(request, options);
+    const request = this.#request(endpoints.saveWeightsForSampler, {
+      samplingSessionSeqId,
+      kind: kind === "snapshot" ? undefined : kind,
+    });
+    const { samplingSessionId } = await traced("save_weights", "", this.#requests.start(request, settings));
     if (typeof samplingSessionId !== "string")
       throw new TinkerError("The server saved the weights but opened no sampling session.");
-    return new SamplingClient(this.#context, samplingSessionId, options);
+    return new SamplingClient(this.#context, samplingSessionId, settings, this.#baseModel);
   }
 
   /** A sampler of saved weights. */
-  createSamplingClient(
+  async createSamplingClient(
     modelPath: string,
     options: SamplingClientOptions & RequestOptions = {},
   ): Promise<SamplingClient> {
-    return SamplingClient.create(this.#context, { modelPath }, options);
+    const settings = SAMPLING_CLIENT_OPTIONS.check(options, "createSamplingClient");
+    const isOwn = parseTinkerPath(modelPath, "modelPath").trainingRunId === this.modelId;
+    return SamplingClient.create(this.#context, { modelPath }, settings, isOwn ? this.#baseModel : undefined);
   }
 
-  /** What the server knows of this model. */
-  getInfo(options: RequestOptions = {}): Promise<ModelInfo> {
-    return deliverPlain(this.#context, endpoints.getInfo, { modelId: this.modelId }, options);
+  /** Asks the server for this model's base model, tokenizer and LoRA settings. */
+  async getInfo(options: RequestOptions = {}): Promise<ModelInfo> {
+    const { modelId } = this;
+    return deliverPlain(
+      this.#context,
+      endpoints.getInfo,
+      { modelId },
+      REQUEST_OPTIONS.check(options, "getInfo"),
+    );
   }
 
-  /** The tokenizer of the model: from the package, the cache, the server or the hub. Loaded once for the process. */
+  /** Tokenizer of the model: from the package, the cache, the server or the hub. Loaded once per process. */
   async getTokenizer(options: LoadTokenizerOptions & RequestOptions = {}): Promise<Tokenizer> {
     const { signal, timeout, maxRetries, headers, ...loading } = options;
     const info = await this.getInfo({ signal, timeout, maxRetries, headers });
@@ -283,15 +385,17 @@ export class TrainingClient {
     return await tokenizerOfServer(this.#context.http, model, { ...loading, signal });
   }
 
-  /** Frees the model on the server, after the calls made so far. It cannot be used afterwards. */
+  /** Frees the model on the server after the calls made so far. The client cannot be used afterwards. */
   unloadModel(options: RequestOptions = {}): APIFuture<void> {
-    const request: ModelRequest<unknown> = {
-      kind: endpoints.unloadModel.future,
+    const { modelId } = this;
+    const doneAlready = { statuses: [404, 410], result: { modelId } };
+    const request = {
+      endpoint: endpoints.unloadModel,
+      message: { modelId },
       isUnnumbered: true,
-      doneAlready: { statuses: [404, 410], result: {} },
-      send: (_, settings) => this.#send(endpoints.unloadModel, { modelId: this.modelId }, settings),
+      doneAlready,
     };
-    return this.#requests.start(request, options, () => undefined);
+    return this.#requests.start(request, REQUEST_OPTIONS.check(options, "unloadModel"), () => undefined);
   }
 
   /** This run's page in the Tinker console. */
@@ -299,22 +403,24 @@ export class TrainingClient {
     return consoleUrls.trainingRun(this.modelId);
   }
 
-  /** A request that carries the model's id and its number. */
+  /** A checked request with the model's id; its number is added in its turn. */
   #request<S extends Shape, T>(
     endpoint: OperationEndpoint<S, T>,
     given: Omit<GivenMessage<S>, "modelId" | "seqId">,
   ): ModelRequest<T> {
-    const checked = endpoint.request.check({ ...given, modelId: this.modelId }, "");
-    return {
-      kind: endpoint.future,
-      send: (seqId, settings) =>
-        this.#send(endpoint, { ...checked, seqId } as unknown as GivenMessage<S>, settings),
-    };
+    return { endpoint, message: endpoint.request.check({ ...given, modelId: this.modelId }, "") };
   }
+}
 
-  #send<S extends Shape>(endpoint: OperationEndpoint<S>, given: GivenMessage<S>, settings: AttemptSettings) {
-    return this.#context.http.exchange(attemptOf(encodeRequest(endpoint, given), settings));
-  }
+/** A save with a span from its call to its end. */
+function traced<T>(operation: string, name: string, saved: APIFuture<T>): APIFuture<T> {
+  const attributes = { "tinkerts.checkpoint": name === "" ? undefined : name };
+  const ended = () =>
+    new Promise<void>((resolve, reject) => {
+      saved.onEnd((failure) => (failure === undefined ? resolve() : reject(failure.error)));
+    });
+  inSpan(operation, { kind: "client", category: "save", attributes }, ended).catch(() => {});
+  return saved;
 }
 
 function savedAt(path: string | null | undefined, name: string): { path: string } {
@@ -322,13 +428,12 @@ function savedAt(path: string | null | undefined, name: string): { path: string 
   return { path };
 }
 
-function checkPassOptions(options: unknown, lossFn: string): void {
-  checkObject(options, "options");
+function checkPassOptions(options: PassOptions, lossFn: string, forwardOnly: boolean) {
   const settings = describeLoss(lossFn)?.config ?? {};
-  const misplaced = Object.keys(options).find((key) => Object.hasOwn(settings, key));
+  const misplaced = Object.keys(options ?? {}).find((key) => Object.hasOwn(settings, key));
   if (misplaced !== undefined)
     throw new ValidationError(misplaced, `unknown field ${misplaced}; did you mean config.${misplaced}?`);
-  checkKeys(options, PASS_KEYS, "");
+  return PASS_OPTIONS.check(options, forwardOnly ? "forward" : "forwardBackward");
 }
 
 function countOf(data: readonly unknown[]): string {

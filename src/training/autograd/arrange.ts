@@ -1,16 +1,12 @@
-import {
-  aroundAxis,
-  describeTensor,
-  elementCount,
-  resolveAxis,
-  sameShape,
-  shapeError,
-  shapeText,
-} from "./shape.js";
+import { elementCount } from "../../wire/tensors/element-count.js";
+import { aroundAxis, describeTensor, resolveAxis, sameShape, shapeError, shapeText } from "./shape.js";
 import { type Operand, result, type Tensor, toTensor } from "./tensor.js";
+import { tracerOf } from "./tracer.js";
 
-/** The same elements in another shape; one size may be -1, for what is left. */
+/** Returns the elements in another shape; one size may be -1 and is then inferred. */
 export function reshape(operand: Operand, shape: readonly number[]): Tensor {
+  const tracer = tracerOf([operand]);
+  if (tracer !== undefined) return tracer.record("reshape", [operand], { shape });
   const input = toTensor(operand, "reshape");
   const known = elementCount(shape.filter((size) => size !== -1));
   const wanted = shape.map((size) => (size === -1 ? input.size / known : size));
@@ -23,6 +19,8 @@ export function reshape(operand: Operand, shape: readonly number[]): Tensor {
 
 /** Joins tensors along an axis they have; the other sizes must agree. */
 export function concat(operands: readonly Operand[], options: { readonly axis?: number } = {}): Tensor {
+  const tracer = tracerOf(operands);
+  if (tracer !== undefined) return tracer.record("concat", operands, { axis: options.axis ?? 0 });
   const tensors = toTensors("concat", operands);
   const [first] = tensors as [Tensor];
   const axis = resolveAxis("concat", options.axis ?? 0, first);
@@ -40,6 +38,8 @@ export function concat(operands: readonly Operand[], options: { readonly axis?: 
 
 /** Joins tensors of one shape along a new axis. */
 export function stack(operands: readonly Operand[], options: { readonly axis?: number } = {}): Tensor {
+  const tracer = tracerOf(operands);
+  if (tracer !== undefined) return tracer.record("stack", operands, { axis: options.axis ?? 0 });
   const tensors = toTensors("stack", operands);
   const [first] = tensors as [Tensor];
   const rank = first.shape.length + 1;
@@ -67,6 +67,8 @@ export function slice(
   end?: number,
   options: { readonly axis?: number } = {},
 ): Tensor {
+  const tracer = tracerOf([operand]);
+  if (tracer !== undefined) return tracer.record("slice", [operand], { start, end, axis: options.axis ?? 0 });
   const input = toTensor(operand, "slice");
   const axis = resolveAxis("slice", options.axis ?? 0, input);
   const { outer, size, inner } = aroundAxis(input.shape, axis);
@@ -97,6 +99,8 @@ export function slice(
  * on that axis, as in torch.gather: out[i][j] = input[i][indices[i][j]].
  */
 export function gather(operand: Operand, indices: Operand, options: { readonly axis?: number } = {}): Tensor {
+  const tracer = tracerOf([operand, indices]);
+  if (tracer !== undefined) return tracer.record("gather", [operand, indices], { axis: options.axis ?? -1 });
   const input = toTensor(operand, "gather");
   const picks = toTensor(indices, "gather");
   const axis = resolveAxis("gather", options.axis ?? -1, input);

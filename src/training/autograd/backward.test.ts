@@ -69,7 +69,7 @@ describe("backward", () => {
     expect(backward(loss).of(x)[0]).toBe(50_001);
   });
 
-  it("does not hold on to a graph nobody holds", async () => {
+  it("does not keep an unused graph in memory", async () => {
     const x = variable(new Float32Array(1000));
     const forgotten = (() => {
       const loss = sum(mul(x, 2));
@@ -81,7 +81,7 @@ describe("backward", () => {
     expect(forgotten.deref()).toBeUndefined();
   });
 
-  it("wants one element, and gradients of variables only", () => {
+  it("needs one element, and gives gradients of variables only", () => {
     const x = logprobs(2, [1, 2]);
     expect(() => backward(mul(x, 2))).toThrow(
       "backward: the loss must have one element, got shape [2] (from data[2].logprobs); reduce it with sum or mean",

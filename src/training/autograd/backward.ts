@@ -53,7 +53,7 @@ export function backward(loss: Tensor): Gradients {
   return new Gradients(gradients);
 }
 
-/** A loss of known value and known gradients, made outside the graph by whatever means. */
+/** A loss whose value and gradients were computed outside the graph. */
 export function fromGradients(
   value: number,
   inputs: readonly Tensor[],

@@ -1,6 +1,7 @@
 import { broadcastAll } from "./broadcast.js";
 import { sameShape } from "./shape.js";
 import { type Operand, result, type Tensor, toTensor, type Values } from "./tensor.js";
+import { tracerOf } from "./tracer.js";
 
 interface Pair {
   readonly a: Values;
@@ -19,6 +20,8 @@ function pairwise(
   backwardLeft: Derivative,
   backwardRight: Derivative,
 ): Tensor {
+  const tracer = tracerOf([left, right]);
+  if (tracer !== undefined) return tracer.record(operation, [left, right]);
   let first = toTensor(left, operation);
   let second = toTensor(right, operation);
   if (!sameShape(first.shape, second.shape)) {
@@ -150,6 +153,8 @@ export function maximum(left: Operand, right: Operand): Tensor {
 
 /** Takes `left` where the condition is not zero, and `right` elsewhere. */
 export function where(condition: Operand, left: Operand, right: Operand): Tensor {
+  const tracer = tracerOf([condition, left, right]);
+  if (tracer !== undefined) return tracer.record("where", [condition, left, right]);
   const [test, first, second] = broadcastAll("where", [condition, left, right]) as [Tensor, Tensor, Tensor];
   const chosen = test.values;
   const [a, b] = [first.values, second.values];

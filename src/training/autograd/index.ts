@@ -2,7 +2,9 @@
 export { concat, gather, reshape, slice, stack } from "./arrange.js";
 export { backward, fromGradients, Gradients } from "./backward.js";
 export { add, div, maximum, minimum, mul, pow, sub, where } from "./binary.js";
+export { equal, greater, greaterEqual, less, lessEqual, notEqual } from "./compare.js";
 export { matmul, transpose } from "./matrix.js";
+export { cumulativeSum } from "./pick.js";
 export { logSumExp, mean, type ReduceOptions, softmax, sum } from "./reduce.js";
 export {
   isTensor,

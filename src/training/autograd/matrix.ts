@@ -1,8 +1,11 @@
 import { describeTensor, shapeError } from "./shape.js";
 import { type Operand, result, type Tensor, toTensor } from "./tensor.js";
+import { tracerOf } from "./tracer.js";
 
 /** The product of two matrices. */
 export function matmul(left: Operand, right: Operand): Tensor {
+  const tracer = tracerOf([left, right]);
+  if (tracer !== undefined) return tracer.record("matmul", [left, right]);
   const a = toTensor(left, "matmul");
   const b = toTensor(right, "matmul");
   if (a.shape.length !== 2 || b.shape.length !== 2 || a.shape[1] !== b.shape[0]) {
@@ -36,6 +39,8 @@ export function matmul(left: Operand, right: Operand): Tensor {
 
 /** A matrix with rows and columns exchanged. */
 export function transpose(operand: Operand): Tensor {
+  const tracer = tracerOf([operand]);
+  if (tracer !== undefined) return tracer.record("transpose", [operand]);
   const input = toTensor(operand, "transpose");
   if (input.shape.length !== 2) {
     throw shapeError("transpose", `expected a matrix, got ${describeTensor(input)}`);

@@ -280,7 +280,7 @@ describe("values", () => {
     expect(ag.tensor({ data: new Float32Array([0.5]) }).data).toEqual(new Float64Array([0.5]));
   });
 
-  it("of a bare 32-bit array are copied, so that it may be filled anew", () => {
+  it("of a bare 32-bit array are copied, so that it may be refilled", () => {
     const x = ag.variable([1, 2]);
     const scratch = new Float32Array(2);
     const parts = [3, 4].map((value) => ag.sum(ag.mul(x, scratch.fill(value))));

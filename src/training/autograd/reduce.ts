@@ -1,5 +1,7 @@
+import * as f from "../../wire/fields/index.js";
 import { aroundAxis, describeTensor, resolveAxis, shapeError } from "./shape.js";
 import { type Operand, result, type Tensor, toTensor } from "./tensor.js";
+import { tracerOf } from "./tracer.js";
 
 /** Over which axes to reduce, and whether they stay with size 1. */
 export interface ReduceOptions {
@@ -8,6 +10,18 @@ export interface ReduceOptions {
   /** Keeps the reduced axes with size 1, so that the result broadcasts against the input. */
   readonly keepDims?: boolean | undefined;
 }
+
+const isAxis = (given: unknown) => Number.isSafeInteger(given);
+const REDUCE_OPTIONS = f.optionTable({
+  axis: f.optional(
+    f.value<number | readonly number[]>(
+      "an integer or a list of integers",
+      (given) => isAxis(given) || (Array.isArray(given) && given.every(isAxis)),
+    ),
+  ),
+  keepDims: f.withDefault(f.boolean, false),
+} satisfies f.FieldsOf<ReduceOptions>);
+const SOFTMAX_OPTIONS = f.optionTable({ axis: f.withDefault(f.integer, -1) });
 
 interface Reduction {
   readonly input: Tensor;
@@ -20,19 +34,25 @@ interface Reduction {
 
 /** The sum of all elements, or of those along some axes. */
 export function sum(operand: Operand, options: ReduceOptions = {}): Tensor {
+  const traced = tracedReduction("sum", operand, options);
+  if (traced !== undefined) return traced;
   const reduction = plan("sum", operand, options);
   return weightedSum("sum", reduction, 1);
 }
 
 /** The mean of all elements, or of those along some axes. */
 export function mean(operand: Operand, options: ReduceOptions = {}): Tensor {
+  const traced = tracedReduction("mean", operand, options);
+  if (traced !== undefined) return traced;
   const reduction = plan("mean", operand, options);
   refuseEmpty("mean", reduction);
   return weightedSum("mean", reduction, 1 / reduction.groupSize);
 }
 
-/** log(sum(exp(x))) without overflow. */
+/** Computes log(sum(exp(x))) without overflow. */
 export function logSumExp(operand: Operand, options: ReduceOptions = {}): Tensor {
+  const traced = tracedReduction("logSumExp", operand, options);
+  if (traced !== undefined) return traced;
   const reduction = plan("logSumExp", operand, options);
   refuseEmpty("logSumExp", reduction);
   const { input, shape, groups, groupSize, groupOf } = reduction;
@@ -60,10 +80,13 @@ export function logSumExp(operand: Operand, options: ReduceOptions = {}): Tensor
   });
 }
 
-/** exp(x) / sum(exp(x)) along one axis, the last one unless told otherwise. */
+/** exp(x) / sum(exp(x)) along one axis, by default the last one. */
 export function softmax(operand: Operand, options: { readonly axis?: number | undefined } = {}): Tensor {
+  const { axis: given } = SOFTMAX_OPTIONS.check(options, "softmax");
+  const tracer = tracerOf([operand]);
+  if (tracer !== undefined) return tracer.record("softmax", [operand], { axis: given });
   const input = toTensor(operand, "softmax");
-  const axis = resolveAxis("softmax", options.axis ?? -1, input);
+  const axis = resolveAxis("softmax", given, input);
   const { outer, size, inner } = aroundAxis(input.shape, axis);
   const x = input.values;
   const y = new Float64Array(x.length);
@@ -86,6 +109,10 @@ export function softmax(operand: Operand, options: { readonly axis?: number | un
       for (let k = 0, i = start; k < size; k++, i += inner) dx[i] = y[i]! * (dy[i]! - dot);
     }
   });
+}
+
+function tracedReduction(operation: string, operand: Operand, options: ReduceOptions): Tensor | undefined {
+  return tracerOf([operand])?.record(operation, [operand], { ...REDUCE_OPTIONS.check(options, operation) });
 }
 
 function weightedSum(operation: string, reduction: Reduction, factor: number): Tensor {
@@ -113,18 +140,19 @@ function weightedSum(operation: string, reduction: Reduction, factor: number): T
   });
 }
 
-function plan(operation: string, operand: Operand, { axis, keepDims }: ReduceOptions): Reduction {
+function plan(operation: string, operand: Operand, options: ReduceOptions): Reduction {
+  const { axis, keepDims } = REDUCE_OPTIONS.check(options, operation);
   const input = toTensor(operand, operation);
   const rank = input.shape.length;
   if (axis === undefined) {
-    const shape = keepDims === true ? input.shape.map(() => 1) : [];
+    const shape = keepDims ? input.shape.map(() => 1) : [];
     return { input, shape, groups: 1, groupSize: input.size, groupOf: undefined };
   }
   const axes = [axis].flat();
   const reduced = new Set(axes.map((each) => resolveAxis(operation, each, input)));
   if (reduced.size !== axes.length) throw shapeError(operation, `an axis is named twice in [${axes}]`);
   const kept = input.shape.map((size, each) => (reduced.has(each) ? 1 : size));
-  const shape = keepDims === true ? kept : input.shape.filter((_, each) => !reduced.has(each));
+  const shape = keepDims ? kept : input.shape.filter((_, each) => !reduced.has(each));
   let groups = 1;
   let groupSize = 1;
   for (const [each, size] of input.shape.entries()) {

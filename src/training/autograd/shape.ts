@@ -1,11 +1,6 @@
 import { ValidationError } from "../../errors.js";
+import { elementCount } from "../../wire/tensors/element-count.js";
 import type { Tensor } from "./tensor.js";
-
-export function elementCount(shape: readonly number[]): number {
-  let count = 1;
-  for (const size of shape) count *= size;
-  return count;
-}
 
 export const shapeText = (shape: readonly number[]): string => `[${shape.join(", ")}]`;
 

@@ -1,8 +1,9 @@
 import { ValidationError } from "../../errors.js";
-import { elementCount, shapeText } from "./shape.js";
+import { elementCount } from "../../wire/tensors/element-count.js";
+import { shapeText } from "./shape.js";
 
 /**
- * Makes the gradient of one input (counted from 0) of that of the result. It overwrites whatever `into` holds, which
+ * Computes the gradient of one input (counted from 0) from the gradient of the result. It overwrites whatever `into` holds, which
  * may be `gradient` itself where both have one size: each element must be read before it is written.
  */
 export type Backward = (gradient: Float64Array, into: Float64Array, input: number) => void;
@@ -19,7 +20,7 @@ export interface GraphNode {
   readonly accumulates: boolean;
 }
 
-/** What operations read: 32-bit floats are widened one by one, in registers. */
+/** Values that operations read: 32-bit floats are widened one by one, in registers. */
 export type Values = Float64Array | Float32Array;
 
 // The SDK and its subpaths may be bundled apart, so tensors are known by this and not by their class.
@@ -117,7 +118,7 @@ type TypedNumbers =
   | Uint16Array
   | Uint32Array;
 
-/** What every operation takes: tensors, and constants in any usual form. */
+/** Operand of an operation: a tensor, or a constant in any usual form. */
 export type Operand = Tensor | number | TypedNumbers | NestedList | ShapedValues;
 
 /** A constant, over the same array where it is one of 64-bit floats; a tensor is returned as it is. */
@@ -143,7 +144,7 @@ export function toTensor(value: Operand, operation: string): Tensor {
   if (typeof value === "object" && value !== null && "data" in value) {
     const dense = value.isSparse === true && value.toDense !== undefined ? value.toDense() : value;
     const shape = [...(dense.shape ?? [dense.data.length])];
-    // What a datum holds stays as it is, so it is read in place; a bare array may be filled anew before the gradients.
+    // A datum does not change, so it is read in place; a bare array may be overwritten before the gradients are computed.
     return new Tensor(dense.data instanceof Float32Array ? dense.data : toFloats(dense.data), shape);
   }
   throw new ValidationError(

@@ -1,5 +1,6 @@
 import { shapeError } from "./shape.js";
 import { type Operand, result, Tensor, toTensor, type Values } from "./tensor.js";
+import { tracerOf } from "./tracer.js";
 
 /**
  * An operation on each element. The loops stand in the operations themselves: shared by all of them, one loop that
@@ -10,7 +11,10 @@ function elementwise(
   operand: Operand,
   forward: (x: Values, y: Float64Array) => void,
   backward: (x: Values, y: Float64Array, dy: Float64Array, dx: Float64Array) => void,
+  settings?: Readonly<Record<string, unknown>>,
 ): Tensor {
+  const tracer = tracerOf([operand]);
+  if (tracer !== undefined) return tracer.record(operation, [operand], settings);
   const input = toTensor(operand, operation);
   const output = new Float64Array(input.size);
   forward(input.values, output);
@@ -163,11 +167,14 @@ export function clamp(
     (x, _, dy, dx) => {
       for (let i = 0; i < x.length; i++) dx[i] = x[i]! >= min && x[i]! <= max ? dy[i]! : 0;
     },
+    { min: bounds.min, max: bounds.max },
   );
 }
 
-/** The same values as a constant: no gradient goes through. */
+/** Returns the values as a constant: no gradient flows through it. */
 export function stopGradient(operand: Operand): Tensor {
+  const tracer = tracerOf([operand]);
+  if (tracer !== undefined) return tracer.record("stopGradient", [operand]);
   const { values, shape } = toTensor(operand, "stopGradient");
   return new Tensor(values, shape);
 }

@@ -1,6 +1,6 @@
 import type { RecoveryLog, RunCheckpoint } from "./types.js";
 
-/** Remembers a run for as long as the process lives. */
+/** Remembers a run until the process ends. */
 export class MemoryLog implements RecoveryLog {
   readonly #checkpoints: RunCheckpoint[] = [];
   lastMetricsStep: number | undefined;

@@ -3,7 +3,7 @@ import type { RunCheckpoint } from "./types.js";
 
 /** The run was restored as often as its policy allows and failed each time before it got to a new checkpoint. */
 export class RunGaveUpError extends TinkerError {
-  /** Where a later run can go on from. */
+  /** Checkpoint that a later run can resume from. */
   readonly checkpoint: RunCheckpoint | undefined;
   readonly attempts: number;
 

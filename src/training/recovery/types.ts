@@ -1,7 +1,7 @@
 import type { Clock } from "../../transport/index.js";
 
-/** What the supervisor needs of a training client; a `TrainingClient` fits. */
-export interface SupervisedTraining {
+/** Training client that `runWithRecovery` needs; a `TrainingClient` fits. */
+export interface RecoverableTraining {
   readonly modelId: string;
   saveState(
     name: string,
@@ -13,8 +13,8 @@ export interface SupervisedTraining {
   ): PromiseLike<{ path: string }>;
 }
 
-/** What the supervisor needs of a service client; a `ServiceClient` fits. */
-export interface SupervisedService<T> {
+/** Service client that `runWithRecovery` needs; a `ServiceClient` fits. */
+export interface RecoverableService<T> {
   createTrainingClientFromStateWithOptimizer(
     path: string,
     options?: { signal?: AbortSignal | undefined },
@@ -42,7 +42,7 @@ export interface RunCheckpoint {
   readonly rolling?: boolean | undefined;
 }
 
-/** How the weights after some steps are kept. */
+/** How a checkpoint is saved and how long it is kept. */
 export interface CheckpointPlan {
   /** Whether they are also saved for sampling. */
   readonly sampler?: boolean | undefined;
@@ -56,20 +56,20 @@ export type MetricValue = number | string | boolean | null;
 /** The metrics of a step by name, once all of them are known. */
 export type RunMetrics = Readonly<Record<string, MetricValue>>;
 
-/** Metrics of a step; a value that is still on its way is waited for behind the next step. */
+/** Metrics of a step; a pending value is awaited after the next step has started. */
 export type StepMetrics = Readonly<
   Record<string, MetricValue | undefined | PromiseLike<MetricValue | undefined>>
 >;
 
-/** Where a supervised run remembers what it has done; `RunLog` keeps it on disk. */
+/** Log of a run's metrics and checkpoints; `RunLog` keeps it on disk. */
 export interface RecoveryLog {
-  /** Those a run can go on from, oldest first; the run is where the last one is. */
+  /** Checkpoints that a run can resume from, oldest first. */
   resumableCheckpoints(): readonly RunCheckpoint[];
   /** The last step whose metrics were written. */
   readonly lastMetricsStep: number | undefined;
-  /** Resolves once it will survive a crash. */
+  /** Resolves once the record will survive a crash. */
   logMetrics(metrics: RunMetrics, step: number): Promise<void>;
-  /** Resolves once it will survive a crash. */
+  /** Resolves once the record will survive a crash. */
   logCheckpoint(checkpoint: RunCheckpoint): Promise<void>;
 }
 
@@ -104,7 +104,7 @@ export interface RecoveryPolicy {
   readonly shouldRestore: ((error: unknown) => boolean | undefined) | undefined;
 }
 
-/** What happens during a supervised run, for `onEvent`. */
+/** Event of a run, for `onEvent`. */
 export type RunEvent =
   /** A new model was made; nothing is trained yet. */
   | { readonly type: "started"; readonly modelId: string }
@@ -115,7 +115,7 @@ export type RunEvent =
       readonly metrics: RunMetrics;
       readonly repeated: boolean;
     }
-  /** What `measure` found after the last step. */
+  /** Metrics that `measure` returned after the last step. */
   | { readonly type: "measured"; readonly batch: number; readonly metrics: RunMetrics }
   | { readonly type: "checkpoint"; readonly checkpoint: RunCheckpoint }
   /** `step` is the one that was being worked on. */
@@ -126,7 +126,7 @@ export type RunEvent =
       readonly step: number;
       readonly attempt: number;
     }
-  /** Without a checkpoint the run starts anew: nothing was trained yet. */
+  /** Without a checkpoint the run starts again: nothing was trained yet. */
   | {
       readonly type: "restoring";
       readonly attempt: number;
@@ -139,32 +139,32 @@ export type RunEvent =
       readonly modelId: string;
       readonly checkpoint: RunCheckpoint;
     }
-  | { readonly type: "gave-up"; readonly error: unknown; readonly attempts: number }
+  | { readonly type: "gave_up"; readonly error: unknown; readonly attempts: number }
   /** `pauseSignal` has ended it early. */
   | { readonly type: "paused"; readonly checkpoint: RunCheckpoint }
   | { readonly type: "finished"; readonly checkpoint: RunCheckpoint };
 
-/** What a step may use besides its training client. */
+/** Context of a step, without its training client. */
 export interface StepContext<S> {
   readonly service: S;
-  /** Aborted when the run fails or is stopped; pass it on to whatever the step waits for. */
+  /** Aborted when the run fails or is stopped; pass it to everything that the step waits for. */
   readonly signal: AbortSignal;
-  /** Lets no further step begin: the run ends with the weights as they are then. */
+  /** Ends the run before its next step, with the weights it then has. */
   readonly end: () => void;
-  /** Adds metrics to the line of this step whose names are not known yet; nobody waits for them before the next step. */
+  /** Adds metrics to this step that arrive later; the next step does not wait for them. */
   readonly addMetrics: (metrics: PromiseLike<StepMetrics>) => void;
 }
 
 // biome-ignore lint/suspicious/noConfusingVoidType: a step without metrics returns nothing.
 type MaybeMetrics = StepMetrics | void | Promise<StepMetrics | void>;
 
-/** What a run is made of and how it is watched over, for `superviseRun`. */
-export interface SuperviseRunOptions<S, T> {
+/** Options of `runWithRecovery`: clients, steps, checkpoints and the recovery policy. */
+export interface RunWithRecoveryOptions<S, T> {
   /** Makes a new service client; called again after a failure, as a lost session takes its client with it. */
   readonly service: () => S | Promise<S>;
   /** Makes the training client of a new run. */
   readonly start: (service: S) => Promise<T>;
-  /** Makes the training client of a run that goes on; by default from the state with its optimizer. */
+  /** Makes the training client of a resumed run; by default from the state with its optimizer. */
   readonly restore?: ((service: S, checkpoint: RunCheckpoint) => Promise<T>) | undefined;
   /**
    * Trains step number `step` (from 0) with this `training`, no other one. The same number must mean the same
@@ -172,11 +172,11 @@ export interface SuperviseRunOptions<S, T> {
    */
   readonly step: (training: T, step: number, context: StepContext<S>) => MaybeMetrics;
   /**
-   * Looks at the weights after `batch` steps: before each step, and after the last. Its metrics stand with those of the
+   * Looks at the weights after `batch` steps: before each step, and after the last. Its metrics are logged with those of the
    * step that comes next, and after the last step alone. What it need not wait for, training does not wait for either.
    */
   readonly measure?: ((training: T, batch: number, context: StepContext<S>) => MaybeMetrics) | undefined;
-  /** How many steps the whole run has. */
+  /** Number of steps in the whole run. */
   readonly steps: number;
   /** Steps between checkpoints; 20. */
   readonly checkpointEvery?: number | undefined;
@@ -188,18 +188,18 @@ export interface SuperviseRunOptions<S, T> {
   readonly log?: RecoveryLog | undefined;
   readonly policy?: Partial<RecoveryPolicy> | undefined;
   readonly onEvent?: ((event: RunEvent) => void) | undefined;
-  /** Stops the run; what is checkpointed stays, and a later call with the same log goes on from there. */
+  /** Stops the run; what is checkpointed stays, and a later call with the same log continues from there. */
   readonly signal?: AbortSignal | undefined;
-  /** Ends the run after the step under way, with a checkpoint to go on from. */
+  /** Ends the run after the current step, with a checkpoint to resume from. */
   readonly pauseSignal?: AbortSignal | undefined;
   readonly clock?: Clock | undefined;
   readonly random?: (() => number) | undefined;
 }
 
-/** How a supervised run ended. */
-export interface SupervisedRunResult {
+/** Final checkpoint and restores of a run. */
+export interface RunWithRecoveryResult {
   /** The final checkpoint, with a state to train on from and sampler weights; the last one, without `final`, of a paused run. */
   readonly checkpoint: RunCheckpoint;
-  /** How often the run was restored after a failure. */
+  /** Number of times the run was restored after a failure. */
   readonly restores: number;
 }

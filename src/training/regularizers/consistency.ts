@@ -1,5 +1,15 @@
 import { ValidationError } from "../../errors.js";
 import {
+  type Field,
+  type FieldsOf,
+  list,
+  oneOf,
+  opaque,
+  optional,
+  optionTable,
+  withDefault,
+} from "../../wire/index.js";
+import {
   abs,
   add,
   clamp,
@@ -14,14 +24,15 @@ import {
   type Tensor,
   tensor,
 } from "../autograd/index.js";
-import { unknownChoice } from "./choices.js";
 import {
   masked,
   type PerDatum,
+  perDatum,
   readMask,
   readPerDatum,
   reduceTokens,
   rowMask,
+  TOKEN_OPTIONS,
   type TokenOptions,
 } from "./per-token.js";
 import { namedTerm, type Term, type TermInput } from "./term.js";
@@ -29,18 +40,27 @@ import { namedTerm, type Term, type TermInput } from "./term.js";
 /** Keeps logarithms and norms away from 0. */
 const TINY = 1e-6;
 
-/** How the distance between two lists of logprobs is measured. */
-export type ConsistencyKind = "mse" | "l1" | "cosine" | "kl";
+const KINDS = ["mse", "l1", "cosine", "kl"] as const;
 
-/** What logprobs should agree with, for `consistency`: give a `reference` or `pairs`. */
+/** How the distance between two lists of logprobs is measured. */
+export type ConsistencyKind = (typeof KINDS)[number];
+
+/** Options of `consistency`: a `reference` or `pairs` that logprobs should agree with. */
 export interface ConsistencyOptions extends TokenOptions {
-  /** `mse` when absent. */
+  /** Measure of disagreement; default `mse`. */
   readonly kind?: ConsistencyKind | undefined;
   /** Logprobs to agree with, per datum: the name of an input, a list, or a function. */
   readonly reference?: PerDatum | undefined;
   /** Or pairs of datums, by index, that should agree with each other; their logprobs must have the same shape. */
   readonly pairs?: readonly (readonly [first: number, second: number])[] | undefined;
 }
+
+const CONSISTENCY_OPTIONS = optionTable({
+  ...TOKEN_OPTIONS,
+  kind: withDefault(oneOf(...KINDS), "mse"),
+  reference: optional(perDatum),
+  pairs: optional(list(opaque as Field<readonly [first: number, second: number]>)),
+} satisfies FieldsOf<ConsistencyOptions>);
 
 interface Part {
   readonly values: Tensor;
@@ -52,12 +72,13 @@ interface Part {
  * of each position: the probabilities of its tokens, and of anything else. Pairs are compared both ways.
  */
 export function consistency(options: ConsistencyOptions): Term {
-  const { kind = "mse", reference, pairs } = options;
+  const settings = CONSISTENCY_OPTIONS.check(options, "consistency");
+  const { kind, reference, pairs } = settings;
   if ((reference === undefined) === (pairs === undefined)) {
     throw new ValidationError("reference", "consistency: give either a reference or pairs");
   }
   return namedTerm("consistency", (input) => {
-    const maskOf = (index: number) => readMask("consistency", options, input, index);
+    const maskOf = (index: number) => readMask("consistency", settings, input, index);
     const parts: Part[] =
       reference !== undefined
         ? input.logprobs.map((logprobs, index) =>
@@ -73,7 +94,7 @@ export function consistency(options: ConsistencyOptions): Term {
             const mask = mul(maskOf(first), maskOf(second));
             return [compare(kind, one, other, mask), compare(kind, other, one, mask)];
           });
-    return reduceTokens(options, parts);
+    return reduceTokens(settings, parts);
   });
 }
 
@@ -109,7 +130,7 @@ function compare(kind: ConsistencyKind, logprobs: Tensor, reference: Tensor, mas
     case "kl":
       return klOfRows(model, target, mask);
     default:
-      throw unknownChoice("consistency", "kind", kind satisfies never);
+      throw kind satisfies never;
   }
 }
 

@@ -1,12 +1,14 @@
+import { type FieldsOf, oneOf, optionTable, withDefault } from "../../wire/index.js";
 import { add, exp, mul, neg, stopGradient, sub, sum, type Tensor } from "../autograd/index.js";
-import { unknownChoice } from "./choices.js";
 import {
   masked,
   type PerDatum,
+  perDatum,
   readMask,
   readPerDatum,
   reduceTokens,
   rowMask,
+  TOKEN_OPTIONS,
   type TokenOptions,
 } from "./per-token.js";
 import { namedTerm, type Term } from "./term.js";
@@ -16,26 +18,32 @@ export interface EntropyOptions extends TokenOptions {
   /**
    * `score` (the default): the gradient of the entropy itself, right for tokens the model has just sampled.
    * `direct`: the gradient of the estimate as it is written, which for such tokens is zero on average.
-   * Of no consequence where each position has several alternatives.
+   * Has no effect if positions have several alternatives.
    */
   readonly gradient?: "score" | "direct" | undefined;
 }
+
+const ENTROPY_OPTIONS = optionTable({
+  ...TOKEN_OPTIONS,
+  gradient: withDefault(oneOf("score", "direct"), "score"),
+} satisfies FieldsOf<EntropyOptions>);
 
 /**
  * The entropy of the model: a negative weight keeps it up. With one token per position it is estimated as
  * `mean -logprob`; with several alternatives it is `mean over positions of -sum_k p_k log p_k`.
  */
 export function entropy(options: EntropyOptions = {}): Term {
+  const settings = ENTROPY_OPTIONS.check(options, "entropy");
   return namedTerm("entropy", (input) =>
     reduceTokens(
-      options,
+      settings,
       input.logprobs.map((logprobs, index) => {
-        const mask = readMask("entropy", options, input, index);
+        const mask = readMask("entropy", settings, input, index);
         const counted = masked(mask, logprobs);
         if (logprobs.shape.length === 2) {
           return { values: neg(expectation(counted, counted, mask)), mask: rowMask(mask) };
         }
-        if (options.gradient === "direct") return { values: neg(counted), mask };
+        if (settings.gradient === "direct") return { values: neg(counted), mask };
         return { values: withScoreGradient(neg(counted), neg(counted), counted), mask };
       }),
     ),
@@ -51,30 +59,37 @@ export interface KlOptions extends TokenOptions {
   /**
    * `direct` (the default): the gradient of the estimate as it is written, which for k1 on tokens the model has just
    * sampled is zero on average. `score`: the gradient of KL(model || reference) itself for such tokens, `d` for
-   * each. Of no consequence where each position has several alternatives.
+   * each. Has no effect if positions have several alternatives.
    */
   readonly gradient?: "direct" | "score" | undefined;
 }
+
+const KL_OPTIONS = optionTable({
+  ...TOKEN_OPTIONS,
+  reference: perDatum,
+  estimator: withDefault(oneOf("k1", "k2", "k3"), "k3"),
+  gradient: withDefault(oneOf("direct", "score"), "direct"),
+} satisfies FieldsOf<KlOptions>);
 
 /**
  * KL(model || reference). With one token per position the estimate's mean; with several alternatives per position the
  * estimate's expectation over them, each with its probability under the model.
  */
 export function klToReference(options: KlOptions): Term {
-  const { estimator = "k3" } = options;
+  const settings = KL_OPTIONS.check(options, "klToReference");
   return namedTerm("klToReference", (input) =>
     reduceTokens(
-      options,
+      settings,
       input.logprobs.map((logprobs, index) => {
-        const mask = readMask("klToReference", options, input, index);
+        const mask = readMask("klToReference", settings, input, index);
         const counted = masked(mask, logprobs);
-        const reference = readPerDatum("klToReference", "reference", options.reference, input, index);
+        const reference = readPerDatum("klToReference", "reference", settings.reference, input, index);
         const difference = sub(counted, masked(mask, reference));
-        const values = estimate(estimator, difference);
+        const values = estimate(settings.estimator, difference);
         if (logprobs.shape.length === 2) {
           return { values: expectation(counted, values, mask), mask: rowMask(mask) };
         }
-        if (options.gradient !== "score") return { values, mask };
+        if (settings.gradient !== "score") return { values, mask };
         return { values: withScoreGradient(values, difference, counted), mask };
       }),
     ),
@@ -90,7 +105,7 @@ function estimate(estimator: "k1" | "k2" | "k3", difference: Tensor): Tensor {
     case "k3":
       return add(sub(exp(neg(difference)), 1), difference);
     default:
-      throw unknownChoice("klToReference", "estimator", estimator satisfies never);
+      throw estimator satisfies never;
   }
 }
 
@@ -99,7 +114,7 @@ function expectation(logprobs: Tensor, values: Tensor, mask: Tensor): Tensor {
   return sum(masked(mask, mul(exp(logprobs), values)), { axis: 1 });
 }
 
-/** These values, with `score * d logprob` for their gradient: that of an expectation over what the model samples. */
+/** Values with the gradient `score * d logprob`, that of an expectation over the model's samples. */
 function withScoreGradient(values: Tensor, score: Tensor, logprobs: Tensor): Tensor {
   const surrogate = mul(stopGradient(score), logprobs);
   return add(stopGradient(values), sub(surrogate, stopGradient(surrogate)));

@@ -1,3 +1,4 @@
+import { number, optionTable, withDefault } from "../../wire/index.js";
 import { fromGradients, type Tensor, variable } from "../autograd/index.js";
 import { norm } from "./norm.js";
 import { namedTerm, type Term, type TermInput } from "./term.js";
@@ -5,13 +6,15 @@ import { namedTerm, type Term, type TermInput } from "./term.js";
 /** The largest shift of a logprob, small for the curvature and large for the rounding of 32-bit losses. */
 const LARGEST_SHIFT = 1e-3;
 
+const PENALTY_OPTIONS = optionTable({ target: withDefault(number, 0) });
+
 /**
  * `mean over datums of (|g| - target)^2`, g being the gradient of the base loss by the datum's logprobs. Its own
  * gradient needs second derivatives, taken as a central difference of gradients along one direction: the base loss is
  * evaluated twice more, and may be written in any of the three ways.
  */
 export function gradientPenalty(options: { readonly target?: number | undefined } = {}): Term {
-  const { target = 0 } = options;
+  const { target } = PENALTY_OPTIONS.check(options, "gradientPenalty");
   return namedTerm("gradientPenalty", async (input) => {
     const { gradients } = input.base;
     const datums = gradients.length;

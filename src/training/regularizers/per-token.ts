@@ -1,5 +1,5 @@
 import { ValidationError } from "../../errors.js";
-import type { Datum } from "../../wire/index.js";
+import { type Datum, type FieldsOf, oneOf, optional, value, withDefault } from "../../wire/index.js";
 import { add, div, mul, type Operand, reshape, sum, type Tensor, tensor, where } from "../autograd/index.js";
 import type { TermInput } from "./term.js";
 
@@ -16,6 +16,18 @@ export interface TokenOptions {
   /** The mean over all positions that count in the whole batch (as usual), or their sum. */
   readonly reduction?: "mean" | "sum" | undefined;
 }
+
+/** A value for each datum, in any of its three forms. */
+export const perDatum = value<PerDatum>(
+  "the name of an input, a list or a function",
+  (given) => typeof given === "string" || typeof given === "function" || Array.isArray(given),
+);
+
+/** The options of every term over tokens. */
+export const TOKEN_OPTIONS = {
+  mask: optional(perDatum),
+  reduction: withDefault(oneOf("mean", "sum"), "mean"),
+} satisfies FieldsOf<TokenOptions>;
 
 /** The numbers of one datum in a shape that broadcasts against its logprobs. */
 export function readPerDatum(

@@ -403,7 +403,10 @@ describe("the report", () => {
       "regularizers[0].weight must be a finite number, got NaN",
     );
     expect(() => withRegularizers(nothing, [{ weight: 1, term: "l2" as never }])).toThrow(
-      "regularizers[0].term must be a function, got string",
+      'regularizers[0].term must be a function, got "l2"',
+    );
+    expect(() => withRegularizers(nothing, [{ weight: 1, term: l1(), nmae: "small" } as never])).toThrow(
+      "unknown field regularizers[0].nmae; did you mean name?",
     );
   });
 });

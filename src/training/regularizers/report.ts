@@ -1,4 +1,4 @@
-/** What one regularizer did to a loss. */
+/** Report on one regularizer's part of a loss. */
 export interface TermReport {
   readonly name: string;
   readonly value: number;

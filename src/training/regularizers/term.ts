@@ -2,14 +2,14 @@ import type { Datum } from "../../wire/index.js";
 import type { Tensor } from "../autograd/index.js";
 import type { EvaluatedLoss } from "../custom-loss.js";
 
-/** What a term may look at. */
+/** Inputs of a regularizer term. */
 export interface TermInput {
   readonly data: readonly Datum[];
   /** One tensor per datum, as the loss function gets them. */
   readonly logprobs: readonly Tensor[];
   /** The loss without its regularizers, at these logprobs. */
   readonly base: EvaluatedLoss;
-  /** The same loss at other logprobs. */
+  /** Evaluates the base loss at other logprobs. */
   evaluateBase(logprobs: readonly Tensor[]): Promise<EvaluatedLoss>;
 }
 

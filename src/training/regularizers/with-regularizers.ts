@@ -1,4 +1,5 @@
 import { TinkerError, ValidationError } from "../../errors.js";
+import * as f from "../../wire/fields/index.js";
 import { backward, isTensor, type Tensor } from "../autograd/index.js";
 import { type CustomLossFn, evaluateCustomLoss } from "../custom-loss.js";
 import { norm } from "./norm.js";
@@ -7,13 +8,21 @@ import type { Term, TermInput } from "./term.js";
 
 /** A term of a loss with its weight, for `withRegularizers`. */
 export interface Regularizer {
-  /** What the term is multiplied by; negative to reward what it measures. */
+  /** Factor of the term; negative to reward what it measures. */
   readonly weight: number;
   /** One of the terms of this module, or a function of your own. */
   readonly term: Term;
   /** The name in metrics and reports; the term's own when absent. */
   readonly name?: string | undefined;
 }
+
+const REGULARIZERS = f.list(
+  f.message({
+    weight: f.number,
+    term: f.functionOf<Term>(),
+    name: f.optional(f.text),
+  } satisfies f.FieldsOf<Regularizer>),
+);
 
 /**
  * `base + sum(weight * term)` as one custom loss. What each term did is in the result's `regularizers` and, under
@@ -75,15 +84,7 @@ async function evaluateTerm(name: string, term: Term, input: TermInput) {
 
 function nameAll(regularizers: readonly Regularizer[]): (Regularizer & { name: string })[] {
   const used = new Set<string>();
-  return regularizers.map(({ weight, term, name }, index) => {
-    if (!Number.isFinite(weight)) {
-      const field = `regularizers[${index}].weight`;
-      throw new ValidationError(field, `${field} must be a finite number, got ${weight}`);
-    }
-    if (typeof term !== "function") {
-      const field = `regularizers[${index}].term`;
-      throw new ValidationError(field, `${field} must be a function, got ${typeof term}`);
-    }
+  return REGULARIZERS.check(regularizers, "regularizers").map(({ weight, term, name }) => {
     const wanted = name ?? (term.name || "term");
     // A colon would be read as the beginning of the metric's suffix.
     const plain = wanted.replaceAll(":", "_");

@@ -2,15 +2,15 @@ import { APIConnectionError, APIError, TinkerError } from "../../errors.js";
 import { APIFuture } from "../../futures/index.js";
 import type { Clock } from "../../transport/index.js";
 import { classify, type RunFailure } from "./classify.js";
-import type { RecoveryPolicy, SupervisedService, SupervisedTraining } from "./types.js";
+import type { RecoverableService, RecoverableTraining, RecoveryPolicy } from "./types.js";
 
 /** How long a step that was overtaken by a failure may take to end before the run goes on without it. */
 const STEP_GRACE_MS = 10_000;
 
-/** One life of a run, from a service client to the failure that ends it: what is watched, and what dies with it. */
-export class Generation<S extends SupervisedService<T>, T extends SupervisedTraining> {
+/** One attempt at a run, from its service client to the failure that ends it. */
+export class RunAttempt<S extends RecoverableService<T>, T extends RecoverableTraining> {
   readonly service: S;
-  /** Why this life is over; the first reason stands, those after it follow from it. */
+  /** Why the attempt ended: the first failure; later ones follow from it. */
   failure: RunFailure | undefined;
   readonly #policy: RecoveryPolicy;
   readonly #clock: Clock;
@@ -39,7 +39,7 @@ export class Generation<S extends SupervisedService<T>, T extends SupervisedTrai
     if (forget !== undefined) this.#watchers.push(forget);
   }
 
-  /** Aborted when this life is over. */
+  /** Aborted when this attempt is over. */
   get signal(): AbortSignal {
     return this.#over.signal;
   }
@@ -56,7 +56,7 @@ export class Generation<S extends SupervisedService<T>, T extends SupervisedTrai
     this.#over.abort(failure.error);
   }
 
-  /** The result of `work`, or this life's failure if that comes first. */
+  /** The result of `work`, or this attempt's failure if that comes first. */
   async during<R>(work: PromiseLike<R>): Promise<R> {
     const settled = Promise.resolve(work);
     settled.catch(() => {});
@@ -68,7 +68,7 @@ export class Generation<S extends SupervisedService<T>, T extends SupervisedTrai
     }
   }
 
-  /** The same client, of which every request is known: one that fails ends this life, awaited or not. */
+  /** Wraps a client so that a failed request ends this attempt, awaited or not. */
   watch(training: T): T {
     this.#watchRun(training.modelId);
     return new Proxy(training, {
@@ -99,7 +99,7 @@ export class Generation<S extends SupervisedService<T>, T extends SupervisedTrai
     if (this.failure !== undefined) throw this.failure.error;
   }
 
-  /** Ends everything of this life. Resolves when the step under way has ended too; `closed` when the client has. */
+  /** Ends everything of this attempt. Resolves when the step under way has ended too; `closed` when the client has. */
   async end(
     status: "success" | "errored" | "interrupted",
     detail?: string,

@@ -1,16 +1,16 @@
-import { describe, expect, it } from "vitest";
+import { describe, expect, it, vi } from "vitest";
 import { FakeClock } from "../../../test/support/fake-clock.js";
 import { APIConnectionError, APIError, RequestFailedError, ValidationError } from "../../errors.js";
 import { APIFuture } from "../../futures/index.js";
 import { MemoryLog } from "./memory-log.js";
 import { RunGaveUpError } from "./run-gave-up-error.js";
-import { superviseRun } from "./supervise-run.js";
-import type { RunEvent, SuperviseRunOptions } from "./types.js";
+import { runWithRecovery } from "./run-with-recovery.js";
+import type { RunCheckpoint, RunEvent, RunWithRecoveryOptions } from "./types.js";
 
 const status = (code: number) =>
   APIError.from(code, new Headers(), { detail: "told so" }, { method: "POST", path: "/api/v1/optim_step" });
 
-/** A server whose models are the list of steps trained into them, and that fails when told to. */
+/** A server whose models are the list of steps trained into them, and that fails on request. */
 class FakeServer {
   readonly saved = new Map<string, readonly number[]>();
   readonly closed: string[] = [];
@@ -18,7 +18,7 @@ class FakeServer {
   services = 0;
   corrupted = false;
   runAnswer: () => { corrupted: boolean } = () => ({ corrupted: this.corrupted });
-  /** Told of every request; what it throws is the request's failure. */
+  /** Called with every request; an error that it throws fails the request. */
   onRequest: (name: string, argument: unknown, modelId: string) => unknown = () => undefined;
   lose: () => void = () => {};
 
@@ -103,13 +103,13 @@ class FakeTraining {
   }
 }
 
-function setUp(options: Partial<SuperviseRunOptions<FakeService, FakeTraining>> = {}) {
+function setUp(options: Partial<RunWithRecoveryOptions<FakeService, FakeTraining>> = {}) {
   const server = new FakeServer();
   const clock = new FakeClock({ auto: true });
   const events: RunEvent[] = [];
   const log = new MemoryLog();
   const run = (more: typeof options = {}) =>
-    superviseRun({
+    runWithRecovery({
       service: server.service,
       start: (service) => service.create(),
       step: async (training, step) => {
@@ -144,7 +144,7 @@ function failing(
 
 const everyStep = [...Array(10).keys()];
 
-describe("superviseRun", () => {
+describe("runWithRecovery", () => {
   it("trains, saves before the first step, every few steps and at the end", async () => {
     const { server, events, run, log, stages, finalSteps } = setUp({ checkpointTtlSeconds: 60 });
     const saves: unknown[] = [];
@@ -393,11 +393,11 @@ describe("superviseRun", () => {
     const delays = events.filter((event) => event.type === "restoring").map(({ delayMs }) => delayMs);
     expect(delays).toEqual([1_000, 2_000, 3_000]);
     expect(clock.sleeps).toEqual(expect.arrayContaining(delays));
-    expect(stages().slice(-2)).toEqual(["failed", "gave-up"]);
+    expect(stages().slice(-2)).toEqual(["failed", "gave_up"]);
     expect(server.closed).toHaveLength(4);
   });
 
-  it("counts attempts anew after each new checkpoint", async () => {
+  it("restarts the count of attempts after each new checkpoint", async () => {
     const { server, run } = setUp();
     const failed = new Set<number>();
     server.onRequest = (name, argument) => {
@@ -406,6 +406,27 @@ describe("superviseRun", () => {
       if ((argument as number) % 4 === 2) throw status(410);
     };
     expect((await run({ policy: { maxAttempts: 1 } })).restores).toBe(2);
+  });
+
+  it("counts a restore, also where the checkpoint of the failed attempt is written down after its end", async () => {
+    const { server, events, run } = setUp();
+    failing(server, (name, argument) => name === "optimStep" && argument === 5, status(410));
+    let writeDown = () => {};
+    const isRestoring = new Promise<void>((resolve) => {
+      writeDown = resolve;
+    });
+    class SlowLog extends MemoryLog {
+      override async logCheckpoint(checkpoint: RunCheckpoint) {
+        if (checkpoint.batch === 4) await isRestoring;
+        await super.logCheckpoint(checkpoint);
+      }
+    }
+    const onEvent = (event: RunEvent) => {
+      events.push(event);
+      if (event.type === "restoring") writeDown();
+    };
+    expect((await run({ log: new SlowLog(), onEvent })).restores).toBe(1);
+    expect(events.find(({ type }) => type === "restored")).toMatchObject({ attempt: 1 });
   });
 
   it("tries the start again when the server is not there yet", async () => {
@@ -428,7 +449,7 @@ describe("superviseRun", () => {
     const { server, run, stages } = setUp();
     failing(server, (name, argument) => name === "forwardBackward" && argument === 6, error);
     await expect(run()).rejects.toBe(error);
-    expect(stages().slice(-2)).toEqual(["failed", "gave-up"]);
+    expect(stages().slice(-2)).toEqual(["failed", "gave_up"]);
     expect(server.services).toBe(1);
   });
 
@@ -485,7 +506,7 @@ describe("superviseRun", () => {
     expect(finalSteps(checkpoint.statePath)).toEqual(everyStep);
   });
 
-  it("never starts anew what was trained: without a checkpoint that loads it ends", async () => {
+  it("never starts again from scratch: without a checkpoint that loads it ends", async () => {
     const { server, run } = setUp();
     server.onRequest = (name, argument) => {
       if (name !== "optimStep" || argument !== 2) return;
@@ -539,8 +560,10 @@ describe("superviseRun", () => {
     const ahead: number[] = [];
     server.onRequest = async (name, argument) => {
       if (name !== "optimStep") return;
+      const step = argument as number;
+      if (step < 5) await vi.waitFor(() => expect(ahead.length).toBeGreaterThan(step + 1), { interval: 1 });
       await new Promise((resolve) => setTimeout(resolve, 5));
-      done = argument as number;
+      done = step;
     };
     await run({
       step: (training, step) => {
@@ -555,15 +578,20 @@ describe("superviseRun", () => {
   it("sends steps behind a save without waiting for it, and writes them down in order", async () => {
     const { server, run, events, finalSteps } = setUp({ steps: 6, checkpointEvery: 2 });
     let isSaving = false;
+    let last = -1;
     const sentDuringSaves: number[] = [];
     server.onRequest = async (name) => {
       if (name !== "saveState") return;
       isSaving = true;
-      await new Promise((resolve) => setTimeout(resolve, 5));
+      const before = last;
+      // The first is saved before any step, the last behind all.
+      if (before > -1 && before < 5)
+        await vi.waitFor(() => expect(last).toBeGreaterThan(before), { interval: 1 });
       isSaving = false;
     };
     const { checkpoint } = await run({
       step: (training, step) => {
+        last = step;
         if (isSaving) sentDuringSaves.push(step);
         training.forwardBackward(step);
         training.optimStep(step);
@@ -638,7 +666,7 @@ describe("superviseRun", () => {
     expect(log.resumableCheckpoints().at(-1)?.batch).toBe(4);
   });
 
-  it("ends early when it is told to, with the weights as they are", async () => {
+  it("ends early on request, with the current weights", async () => {
     const { run, finalSteps } = setUp();
     const { checkpoint } = await run({
       measure: (_, batch, { end }) => {
@@ -710,8 +738,8 @@ describe("superviseRun", () => {
 
   it("names bad options", async () => {
     const { run } = setUp();
-    await expect(run({ steps: 0 })).rejects.toThrow("steps must be a whole number of at least 1, got 0");
-    await expect(run({ checkpointEvery: 1.5 })).rejects.toThrow("checkpointEvery must be a whole number");
+    await expect(run({ steps: 0 })).rejects.toThrow("steps must be a positive integer, got 0");
+    await expect(run({ checkpointEvery: 1.5 })).rejects.toThrow("checkpointEvery must be a positive integer");
   });
 
   it("is not disturbed by a listener that throws", async () => {

@@ -8,56 +8,44 @@ import {
   throwIfAborted,
 } from "../../transport/index.js";
 import { blamesCheckpoint, classify } from "./classify.js";
-import { Generation } from "./generation.js";
 import { MemoryLog } from "./memory-log.js";
+import { type FilledRecoveryOptions, RECOVERY_OPTIONS } from "./options.js";
+import { RunAttempt } from "./run-attempt.js";
 import { RunGaveUpError } from "./run-gave-up-error.js";
 import type {
   CheckpointPlan,
   MetricValue,
+  RecoverableService,
+  RecoverableTraining,
   RecoveryLog,
   RecoveryPolicy,
   RunCheckpoint,
   RunEvent,
   RunMetrics,
+  RunWithRecoveryOptions,
+  RunWithRecoveryResult,
   StepContext,
   StepMetrics,
-  SupervisedRunResult,
-  SupervisedService,
-  SupervisedTraining,
-  SuperviseRunOptions,
 } from "./types.js";
 
-const DEFAULT_CHECKPOINT_EVERY = 20;
-
 const FINAL_PLAN = { name: "final", sampler: true };
-/** Nobody knows when a paused run goes on, so what it goes on from does not expire. */
+/** A run may stay paused for any time, so its checkpoint does not expire. */
 const PAUSE_PLAN: CheckpointPlan = { sampler: true };
 
-const DEFAULT_POLICY: RecoveryPolicy = {
-  maxAttempts: 5,
-  backoffMs: 1_000,
-  maxBackoffMs: 60_000,
-  checkEveryMs: 30_000,
-  unreachableAfterMs: 5 * 60_000,
-  checkpoint: "latest",
-  shouldRestore: undefined,
-};
-
 /**
- * Trains `steps` steps, whatever happens to the server or the session in between: every so often it saves weights
- * and optimizer, and after a failure it makes a new model from the last checkpoint and goes on at the step behind it.
- * In the weights that result each step counts exactly once.
+ * Trains `steps` steps even if the server restarts or the session is lost: it saves checkpoints of weights and optimizer,
+ * and after a failure continues from the last one. Each step counts exactly once in the final weights.
  */
-export async function superviseRun<S extends SupervisedService<T>, T extends SupervisedTraining>(
-  options: SuperviseRunOptions<S, T>,
-): Promise<SupervisedRunResult> {
-  return new Supervisor(options).run();
+export async function runWithRecovery<S extends RecoverableService<T>, T extends RecoverableTraining>(
+  options: RunWithRecoveryOptions<S, T>,
+): Promise<RunWithRecoveryResult> {
+  const checked = RECOVERY_OPTIONS.check(options, "runWithRecovery");
+  return new RecoveringRun(checked as FilledRecoveryOptions<S, T>).run();
 }
 
-class Supervisor<S extends SupervisedService<T>, T extends SupervisedTraining> {
-  readonly #options: SuperviseRunOptions<S, T>;
+class RecoveringRun<S extends RecoverableService<T>, T extends RecoverableTraining> {
+  readonly #options: FilledRecoveryOptions<S, T>;
   readonly #policy: RecoveryPolicy;
-  readonly #checkpointEvery: number;
   readonly #log: RecoveryLog;
   readonly #clock: Clock;
   readonly #closings: Promise<void>[] = [];
@@ -65,26 +53,22 @@ class Supervisor<S extends SupervisedService<T>, T extends SupervisedTraining> {
   #named: string | undefined;
   #lastService: S | undefined;
   /** Restores since the last new checkpoint. */
-  #attempt = 0;
+  #attemptNumber = 0;
   #restores = 0;
   #step = 0;
   /** Steps done at least once. */
   #furthest: number;
 
-  constructor(options: SuperviseRunOptions<S, T>) {
+  constructor(options: FilledRecoveryOptions<S, T>) {
     this.#options = options;
-    this.#policy = { ...DEFAULT_POLICY, ...options.policy };
-    this.#checkpointEvery = options.checkpointEvery ?? DEFAULT_CHECKPOINT_EVERY;
-    checkCount("steps", options.steps, 1);
-    checkCount("checkpointEvery", this.#checkpointEvery, 1);
-    checkCount("policy.maxAttempts", this.#policy.maxAttempts, 0);
+    this.#policy = options.policy;
     this.#log = options.log ?? new MemoryLog();
     this.#clock = options.clock ?? systemClock;
     this.#furthest = (this.#log.lastMetricsStep ?? -1) + 1;
     if (this.#policy.checkpoint !== "latest") this.#named = this.#policy.checkpoint;
   }
 
-  async run(): Promise<SupervisedRunResult> {
+  async run(): Promise<RunWithRecoveryResult> {
     const { signal, steps } = this.#options;
     throwIfAborted(signal, "The run");
     const reached = this.#log.resumableCheckpoints().at(-1);
@@ -92,11 +76,11 @@ class Supervisor<S extends SupervisedService<T>, T extends SupervisedTraining> {
       return this.#finish(reached);
     try {
       for (;;) {
-        let generation: Generation<S, T> | undefined;
+        let attempt: RunAttempt<S, T> | undefined;
         let releaseSignal = () => {};
         try {
-          const current = new Generation<S, T>(await this.#newService(), this.#policy, this.#clock);
-          generation = current;
+          const current = new RunAttempt<S, T>(await this.#newService(), this.#policy, this.#clock);
+          attempt = current;
           releaseSignal = onAbort(signal, () =>
             current.fail({ reason: "fatal", error: abortError(signal as AbortSignal, "The run") }),
           );
@@ -106,7 +90,7 @@ class Supervisor<S extends SupervisedService<T>, T extends SupervisedTraining> {
           await (await current.end(isPaused ? "interrupted" : "success")).closed;
           return this.#finish(checkpoint);
         } catch (error) {
-          await this.#recover(generation, error);
+          await this.#recover(attempt, error);
         } finally {
           releaseSignal();
         }
@@ -117,9 +101,9 @@ class Supervisor<S extends SupervisedService<T>, T extends SupervisedTraining> {
   }
 
   /** Until the last step is saved, or something throws. */
-  async #live(generation: Generation<S, T>): Promise<RunCheckpoint> {
+  async #live(attempt: RunAttempt<S, T>): Promise<RunCheckpoint> {
     const { steps, step: train, measure, pauseSignal } = this.#options;
-    const { service, signal } = generation;
+    const { service, signal } = attempt;
     let isEnded = false;
     let added: PendingMetrics[] = [];
     const context: StepContext<S> = {
@@ -130,10 +114,10 @@ class Supervisor<S extends SupervisedService<T>, T extends SupervisedTraining> {
       },
       addMetrics: (metrics) => {
         const resolved = Promise.resolve(metrics).then(resolveAll);
-        added.push({ metrics: this.#watch(generation, resolved) });
+        added.push({ metrics: this.#watch(attempt, resolved) });
       },
     };
-    const { training, batch: first, checkpoint } = await this.#begin(generation);
+    const { training, batch: first, checkpoint } = await this.#begin(attempt);
     /** Lines and checkpoints reach the log in the order of their steps. */
     let written: Promise<unknown> = checkpoint;
     let behind: Promise<unknown> = checkpoint;
@@ -143,48 +127,48 @@ class Supervisor<S extends SupervisedService<T>, T extends SupervisedTraining> {
       if (pauseSignal?.aborted === true && step < steps) {
         // A model has each name once.
         const name = `${checkpointName(step)}${savedBatch === step ? "-paused" : ""}`;
-        return generation.during(this.#save(generation, training, step, { ...PAUSE_PLAN, name }, written));
+        return attempt.during(this.#save(attempt, training, step, { ...PAUSE_PLAN, name }, written));
       }
-      const measured = await this.#work(generation, async () => measure?.(training, step, context));
+      const measured = await this.#work(attempt, async () => measure?.(training, step, context));
       if (step === steps || isEnded) {
-        const line = this.#write(generation, step, written, [measured, ...added], { isStep: false });
-        return generation.during(this.#save(generation, training, step, FINAL_PLAN, line));
+        const line = this.#write(attempt, step, written, [measured, ...added], { isStep: false });
+        return attempt.during(this.#save(attempt, training, step, FINAL_PLAN, line));
       }
-      const made = await this.#work(generation, async () => train(training, step, context));
-      const requests = Promise.all(generation.takeRequests());
+      const made = await this.#work(attempt, async () => train(training, step, context));
+      const requests = Promise.all(attempt.takeRequests());
       const parts = [made, measured, ...added];
       added = [];
-      written = this.#write(generation, step, Promise.all([written, requests]), parts);
+      written = this.#write(attempt, step, Promise.all([written, requests]), parts);
       // One step may be on its way while the next is made; no more, so that a failure is noticed soon.
-      await generation.during(behind);
+      await attempt.during(behind);
       behind = requests;
       const done = step + 1;
       const plan = done === steps ? undefined : this.#planAt(done);
       if (plan === undefined && done !== steps) continue;
-      if (generation.hasLooseGradients) await generation.during(written);
-      if (generation.hasLooseGradients) {
+      if (attempt.hasLooseGradients) await attempt.during(written);
+      if (attempt.hasLooseGradients) {
         throw new ValidationError(
           "step",
           `step ${step} must end with optimStep: a checkpoint follows it, and gradients that are not applied are not part of one`,
         );
       }
       if (plan === undefined) continue;
-      written = this.#save(generation, training, done, plan, written);
+      written = this.#save(attempt, training, done, plan, written);
       savedBatch = done;
     }
   }
 
   async #begin(
-    generation: Generation<S, T>,
+    attempt: RunAttempt<S, T>,
   ): Promise<{ training: T; batch: number; checkpoint: Promise<RunCheckpoint> }> {
-    const { service } = generation;
+    const { service } = attempt;
     const { start, steps } = this.#options;
     const from = this.#choose();
     if (from === undefined) {
-      const training = generation.watch(await generation.during(start(service)));
+      const training = attempt.watch(await attempt.during(start(service)));
       this.#emit({ type: "started", modelId: training.modelId });
       // Once that is saved the start need not be repeated, which could give other initial weights.
-      const checkpoint = this.#save(generation, training, 0, this.#planAt(0) ?? {}, Promise.resolve());
+      const checkpoint = this.#save(attempt, training, 0, this.#planAt(0) ?? {}, Promise.resolve());
       return { training, batch: 0, checkpoint };
     }
     if (from.batch > steps) {
@@ -194,25 +178,30 @@ class Supervisor<S extends SupervisedService<T>, T extends SupervisedTraining> {
       );
     }
     this.#step = from.batch;
-    const training = generation.watch(await this.#restore(generation, from));
+    const training = attempt.watch(await this.#restore(attempt, from));
     if (this.#log.resumableCheckpoints().at(-1) !== from) await this.#log.logCheckpoint(from);
     this.#named = undefined;
-    if (this.#attempt > 0) this.#restores += 1;
-    this.#emit({ type: "restored", attempt: this.#attempt, modelId: training.modelId, checkpoint: from });
+    if (this.#attemptNumber > 0) this.#restores += 1;
+    this.#emit({
+      type: "restored",
+      attempt: this.#attemptNumber,
+      modelId: training.modelId,
+      checkpoint: from,
+    });
     return { training, batch: from.batch, checkpoint: Promise.resolve(from) };
   }
 
-  async #restore(generation: Generation<S, T>, from: RunCheckpoint): Promise<T> {
-    const { service, signal } = generation;
+  async #restore(attempt: RunAttempt<S, T>, from: RunCheckpoint): Promise<T> {
+    const { service, signal } = attempt;
     const restore =
       this.#options.restore ??
       ((client: S) => client.createTrainingClientFromStateWithOptimizer(from.statePath, { signal }));
     try {
-      return await generation.during(restore(service, from));
+      return await attempt.during(restore(service, from));
     } catch (error) {
-      if (generation.failure === undefined && this.#named === undefined && blamesCheckpoint(error)) {
+      if (attempt.failure === undefined && this.#named === undefined && blamesCheckpoint(error)) {
         this.#unusable.add(from.statePath);
-        generation.fail({ reason: this.#candidates().length === 0 ? "fatal" : "lost", error });
+        attempt.fail({ reason: this.#candidates().length === 0 ? "fatal" : "lost", error });
       }
       throw error;
     }
@@ -234,16 +223,16 @@ class Supervisor<S extends SupervisedService<T>, T extends SupervisedTraining> {
     return this.#log.resumableCheckpoints().filter(({ statePath }) => !this.#unusable.has(statePath));
   }
 
-  /** Calls `measure` or `step`. Its metrics may come later, but their failure ends this life as soon as it is known. */
-  async #work(generation: Generation<S, T>, work: () => Promise<StepResult>): Promise<PendingMetrics> {
-    const { metrics } = await generation.during(finishStep(work()));
-    this.#watch(generation, metrics);
+  /** Calls `measure` or `step`. Its metrics may come later, but their failure ends this attempt as soon as it is known. */
+  async #work(attempt: RunAttempt<S, T>, work: () => Promise<StepResult>): Promise<PendingMetrics> {
+    const { metrics } = await attempt.during(finishStep(work()));
+    this.#watch(attempt, metrics);
     return { metrics };
   }
 
   /** Waits for all of a step; only then does it count as done. */
   #write(
-    generation: Generation<S, T>,
+    attempt: RunAttempt<S, T>,
     step: number,
     before: Promise<unknown>,
     parts: readonly PendingMetrics[],
@@ -252,7 +241,7 @@ class Supervisor<S extends SupervisedService<T>, T extends SupervisedTraining> {
     const write = async () => {
       await before;
       const resolved = Object.assign({}, ...(await Promise.all(parts.map(({ metrics }) => metrics))));
-      if (generation.failure !== undefined) throw generation.failure.error;
+      if (attempt.failure !== undefined) throw attempt.failure.error;
       const hasMetrics = Object.keys(resolved).length > 0;
       const isLogged = step <= (this.#log.lastMetricsStep ?? -1);
       if (!isLogged && hasMetrics) await this.#log.logMetrics(resolved, step);
@@ -263,12 +252,12 @@ class Supervisor<S extends SupervisedService<T>, T extends SupervisedTraining> {
       this.#emit({ type: "step", step, metrics: resolved, repeated: step < this.#furthest });
       this.#furthest = Math.max(this.#furthest, step + 1);
     };
-    return this.#watch(generation, write());
+    return this.#watch(attempt, write());
   }
 
   /** Sends the save at once, so that it stands between this step and the next; it counts when all before it is written. */
   #save(
-    generation: Generation<S, T>,
+    attempt: RunAttempt<S, T>,
     training: T,
     batch: number,
     {
@@ -279,18 +268,18 @@ class Supervisor<S extends SupervisedService<T>, T extends SupervisedTraining> {
     }: CheckpointPlan & { readonly name?: string },
     before: Promise<unknown>,
   ): Promise<RunCheckpoint> {
-    const { signal } = generation;
+    const { signal } = attempt;
     const save = async (): Promise<RunCheckpoint> => {
       const saving = Promise.all([
         training.saveState(name, { signal, ttlSeconds }),
         sampler ? training.saveWeightsForSampler(name, { signal, ttlSeconds }) : undefined,
       ]);
-      generation.takeRequests();
+      attempt.takeRequests();
       saving.catch(() => {});
       await before;
       const [state, samplerWeights] = await saving;
       // A checkpoint of a run that went bad unnoticed is not one to go back to.
-      await generation.checkCorrupted(training.modelId);
+      await attempt.checkCorrupted(training.modelId);
       const checkpoint: RunCheckpoint = {
         name,
         batch,
@@ -300,48 +289,49 @@ class Supervisor<S extends SupervisedService<T>, T extends SupervisedTraining> {
         ...(rolling ? { rolling } : {}),
       };
       await this.#log.logCheckpoint(checkpoint);
-      this.#attempt = 0;
+      // The checkpoint of an attempt that has failed meanwhile does not make the next attempt a first one.
+      if (attempt.failure === undefined) this.#attemptNumber = 0;
       this.#emit({ type: "checkpoint", checkpoint });
       return checkpoint;
     };
-    return this.#watch(generation, save());
+    return this.#watch(attempt, save());
   }
 
   #planAt(batch: number): CheckpointPlan | undefined {
-    const { checkpointAt, checkpointTtlSeconds: ttlSeconds } = this.#options;
+    const { checkpointAt, checkpointEvery, checkpointTtlSeconds: ttlSeconds } = this.#options;
     if (checkpointAt !== undefined) return checkpointAt(batch);
-    return batch % this.#checkpointEvery === 0 ? { ttlSeconds } : undefined;
+    return batch % checkpointEvery === 0 ? { ttlSeconds } : undefined;
   }
 
-  /** What nobody waits for yet ends this life too when it fails. */
-  #watch<R>(generation: Generation<S, T>, work: Promise<R>): Promise<R> {
-    work.catch((error: unknown) => generation.fail(classify(error, this.#policy.shouldRestore)));
+  /** Work that is not awaited yet also ends this attempt when it fails. */
+  #watch<R>(attempt: RunAttempt<S, T>, work: Promise<R>): Promise<R> {
+    work.catch((error: unknown) => attempt.fail(classify(error, this.#policy.shouldRestore)));
     return work;
   }
 
-  /** Ends a failed life and waits until the next may begin; throws when there is to be none. */
-  async #recover(generation: Generation<S, T> | undefined, thrown: unknown): Promise<void> {
+  /** Ends a failed attempt and waits until the next may begin; throws if the run gives up. */
+  async #recover(attempt: RunAttempt<S, T> | undefined, thrown: unknown): Promise<void> {
     const { signal, random = Math.random } = this.#options;
-    const failure = generation?.failure ?? classify(thrown, this.#policy.shouldRestore);
+    const failure = attempt?.failure ?? classify(thrown, this.#policy.shouldRestore);
     const { error, reason } = failure;
     const isStopped = signal?.aborted === true;
-    if (generation !== undefined) {
-      generation.fail(failure);
-      const { closed } = await generation.end(isStopped ? "interrupted" : "errored", messageOf(error));
+    if (attempt !== undefined) {
+      attempt.fail(failure);
+      const { closed } = await attempt.end(isStopped ? "interrupted" : "errored", messageOf(error));
       this.#closings.push(closed);
     }
     if (isStopped) throw abortError(signal, "The run");
-    this.#emit({ type: "failed", reason, error, step: this.#step, attempt: this.#attempt });
+    this.#emit({ type: "failed", reason, error, step: this.#step, attempt: this.#attemptNumber });
     if (reason === "fatal") throw this.#givingUp(error);
     const checkpoint = this.#chooseOrGiveUp();
-    if (this.#attempt >= this.#policy.maxAttempts)
-      throw this.#givingUp(new RunGaveUpError(this.#attempt, checkpoint, error));
+    if (this.#attemptNumber >= this.#policy.maxAttempts)
+      throw this.#givingUp(new RunGaveUpError(this.#attemptNumber, checkpoint, error));
     const { backoffMs, maxBackoffMs } = this.#policy;
     // Up to a quarter less, so that many runs do not come back to a server all at once.
     const policy = { firstMs: backoffMs, maxMs: maxBackoffMs, jitter: 0.25 };
-    const delayMs = backOffMs(policy, this.#attempt, { random });
-    this.#attempt += 1;
-    this.#emit({ type: "restoring", attempt: this.#attempt, delayMs, checkpoint });
+    const delayMs = backOffMs(policy, this.#attemptNumber, { random });
+    this.#attemptNumber += 1;
+    this.#emit({ type: "restoring", attempt: this.#attemptNumber, delayMs, checkpoint });
     await this.#clock.sleep(delayMs, signal);
   }
 
@@ -354,7 +344,7 @@ class Supervisor<S extends SupervisedService<T>, T extends SupervisedTraining> {
   }
 
   #givingUp(error: unknown): unknown {
-    this.#emit({ type: "gave-up", error, attempts: this.#attempt });
+    this.#emit({ type: "gave_up", error, attempts: this.#attemptNumber });
     return error;
   }
 
@@ -370,7 +360,7 @@ class Supervisor<S extends SupervisedService<T>, T extends SupervisedTraining> {
     return service;
   }
 
-  #finish(checkpoint: RunCheckpoint): SupervisedRunResult {
+  #finish(checkpoint: RunCheckpoint): RunWithRecoveryResult {
     this.#emit({ type: checkpoint.final === true ? "finished" : "paused", checkpoint });
     return { checkpoint, restores: this.#restores };
   }
@@ -379,14 +369,14 @@ class Supervisor<S extends SupervisedService<T>, T extends SupervisedTraining> {
     try {
       this.#options.onEvent?.(event);
     } catch {
-      // A listener's fault is no reason to end a run of hours.
+      // An error of a listener does not end the run.
     }
   }
 }
 
-type StepResult = Awaited<ReturnType<SuperviseRunOptions<never, never>["step"]>>;
+type StepResult = Awaited<ReturnType<RunWithRecoveryOptions<never, never>["step"]>>;
 
-/** Not a promise of them: whoever awaits this has the step's requests sent, not done. */
+/** Not a promise of metrics: awaiting this means that the step's requests are sent, not done. */
 interface PendingMetrics {
   readonly metrics: Promise<RunMetrics>;
 }
@@ -408,9 +398,4 @@ async function resolveAll(metrics: StepMetrics): Promise<RunMetrics> {
 
 function checkpointName(batch: number): string {
   return String(batch).padStart(6, "0");
-}
-
-function checkCount(field: string, value: number, least: number): void {
-  if (Number.isInteger(value) && value >= least) return;
-  throw new ValidationError(field, `${field} must be a whole number of at least ${least}, got ${value}`);
 }
