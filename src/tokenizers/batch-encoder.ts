@@ -4,6 +4,8 @@ import type { EncodeOptions, TextTokenizer } from "./text-tokenizer.js";
 
 /** Below this, making a second tokenizer in a thread would take longer than the work itself. */
 const THREAD_CHARACTERS = 250_000;
+/** A longer text alone would keep the event loop from its other work. */
+const LONG_TEXT_CHARACTERS = 30_000;
 /** Some ten milliseconds of work: timers and sockets get their turn in between. */
 const SLICE_CHARACTERS = 10_000;
 /** A thread that has nothing to do waits this long for the next batch. */
@@ -16,6 +18,7 @@ export class BatchEncoder {
   readonly #text: TextTokenizer;
   readonly #files: TokenizerFiles;
   #thread: Promise<BatchThread | undefined> | undefined;
+  #lastTurn: Promise<unknown> = Promise.resolve();
   #users = 0;
   #idle: ReturnType<typeof setTimeout> | undefined;
 
@@ -26,7 +29,8 @@ export class BatchEncoder {
 
   async encode(texts: readonly string[], options: EncodeOptions): Promise<number[][]> {
     const characters = texts.reduce((sum, text) => sum + text.length, 0);
-    if (characters >= THREAD_CHARACTERS) {
+    const isLong = texts.some(({ length }) => length >= LONG_TEXT_CHARACTERS);
+    if (isLong || characters >= THREAD_CHARACTERS) {
       const encoded = await this.#encodeInThread(texts, options);
       if (encoded !== undefined) return encoded;
     }
@@ -43,15 +47,13 @@ export class BatchEncoder {
     this.#users++;
     clearTimeout(this.#idle);
     try {
-      this.#thread ??= startBatchThread(this.#files);
-      const thread = await this.#thread;
-      if (thread === undefined) return undefined;
       const encoded: number[][] = [];
       for (const slice of slices(texts, MESSAGE_CHARACTERS)) {
-        const { tokens, lengths } = await thread.encode(slice, options);
+        const batch = await this.#inTurn((thread) => thread.encode(slice, options));
+        if (batch === undefined) return undefined;
         let start = 0;
-        for (const length of lengths) {
-          encoded.push(Array.from(tokens.subarray(start, start + length)));
+        for (const length of batch.lengths) {
+          encoded.push(Array.from(batch.tokens.subarray(start, start + length)));
           start += length;
         }
       }
@@ -60,6 +62,24 @@ export class BatchEncoder {
       this.#users--;
       if (this.#users === 0) this.#endWhenIdle();
     }
+  }
+
+  /** One message after the other, so that batches take turns; a thread that has ended is replaced. */
+  async #inTurn<T>(work: (thread: BatchThread) => Promise<T>): Promise<T | undefined> {
+    const before = this.#lastTurn;
+    const mine = (async () => {
+      await before;
+      this.#thread ??= startBatchThread(this.#files);
+      const thread = await this.#thread;
+      if (thread === undefined) return undefined;
+      try {
+        return await work(thread);
+      } finally {
+        if (thread.hasEnded) this.#thread = undefined;
+      }
+    })();
+    this.#lastTurn = mine.catch(() => {});
+    return mine;
   }
 
   #endWhenIdle(): void {

@@ -10,9 +10,14 @@ export interface EncodedBatch {
 }
 
 export interface BatchThread {
+  /** A batch that takes too long ends the thread. */
   encode(texts: readonly string[], options: EncodeOptions): Promise<EncodedBatch>;
+  readonly hasEnded: boolean;
   end(): Promise<void>;
 }
+
+/** The tokenizers of published models take a second or two for the longest batch. */
+const MAX_MS = 60_000;
 
 /**
  * The thread's program. Plain source text, because a worker file would have to be found from dist, from sources
@@ -47,7 +52,10 @@ interface Waiting {
 }
 
 /** A thread with a tokenizer of its own; undefined where there can be none. */
-export async function startBatchThread(files: TokenizerFiles): Promise<BatchThread | undefined> {
+export async function startBatchThread(
+  files: TokenizerFiles,
+  maxMs = MAX_MS,
+): Promise<BatchThread | undefined> {
   const file = packageFile("dist/bundle/tokenizer-files.js");
   if (node === undefined || file === undefined) return undefined;
   const workerData = { module: node.url.pathToFileURL(file).href, files };
@@ -94,7 +102,14 @@ export async function startBatchThread(files: TokenizerFiles): Promise<BatchThre
       const number = ++numbers;
       const answer = answerTo(number);
       worker.postMessage({ number, texts, options });
-      return answer;
+      const timer = setTimeout(() => {
+        fail(new TinkerError(`Tokenizing a text took longer than ${maxMs / 1000} s and was given up.`));
+        void worker.terminate();
+      }, maxMs);
+      return answer.finally(() => clearTimeout(timer));
+    },
+    get hasEnded() {
+      return failure !== undefined;
     },
     async end() {
       await worker.terminate();

@@ -1,6 +1,8 @@
 import { TinkerError, ValidationError } from "../errors.js";
+import { boolean, type FieldsOf, functionOf, isRecord, list, optional, value } from "../wire/index.js";
+import { type RenderTemplate, templateCompiler } from "./render-template.js";
 
-/** One turn of a conversation, with whatever else its model's chat template reads (`tool_calls`, `reasoning_content`). */
+/** One turn of a conversation, with other fields that its model's chat template reads (`tool_calls`, `reasoning_content`). */
 export interface ChatMessage {
   readonly role: string;
   readonly content?: unknown;
@@ -13,9 +15,19 @@ export interface ChatTemplateOptions {
   readonly addGenerationPrompt?: boolean | undefined;
   /** Functions the model may call, as JSON schemas. */
   readonly tools?: readonly object[] | undefined;
-  /** What else the template reads, as `{ enable_thinking: false }`. */
+  /** Further template variables, such as `{ enable_thinking: false }`. */
   readonly variables?: Readonly<Record<string, unknown>> | undefined;
+  /** The time for templates that write the date. Default: the time of the call. */
+  readonly now?: (() => Date) | undefined;
 }
+
+/** The options of `applyChatTemplate` but for the kind of its result. */
+export const CHAT_TEMPLATE_FIELDS = {
+  addGenerationPrompt: optional(boolean),
+  tools: optional(list(value<object>("an object", isRecord))),
+  variables: optional(value<Readonly<Record<string, unknown>>>("an object", isRecord)),
+  now: optional(functionOf<() => Date>()),
+} satisfies FieldsOf<ChatTemplateOptions>;
 
 type Settings = Readonly<Record<string, unknown>>;
 
@@ -24,7 +36,7 @@ export type ChatTemplates = ReadonlyMap<string, string>;
 
 export type RenderChat = (messages: readonly ChatMessage[], options?: ChatTemplateOptions) => string;
 
-/** Those of `chat_template.jinja`, or else those of `tokenizer_config.json`. */
+/** The templates of `chat_template.jinja`, else of `tokenizer_config.json`. */
 export function findChatTemplates(settings: Settings, jinjaFile: string | undefined): ChatTemplates {
   if (jinjaFile !== undefined) return new Map([["default", jinjaFile]]);
   const { chat_template: template } = settings;
@@ -37,36 +49,26 @@ export function findChatTemplates(settings: Settings, jinjaFile: string | undefi
   );
 }
 
-/** Writes conversations as the model was taught to read them; null where it has no chat template. */
+/** Writes conversations as the model was trained to read them; null where it has no chat template. */
 export async function compileChatTemplate(
   templates: ChatTemplates,
   settings: Settings,
 ): Promise<RenderChat | null> {
   if (templates.size === 0) return null;
-  const { Template } = await import("@huggingface/jinja");
-  const compiled = new Map<string, InstanceType<typeof Template>>();
+  const compile = await templateCompiler();
+  const compiled = new Map<string, RenderTemplate>();
   const specialTokens = { bos_token: "", eos_token: "", ...specialTokensOf(settings) };
-  return (messages, { addGenerationPrompt = false, tools, variables } = {}) => {
+  return (messages, { addGenerationPrompt = false, tools, variables, now } = {}) => {
     if (!Array.isArray(messages) || messages.length === 0) {
       throw new ValidationError("messages", "messages must be a list of at least one message");
     }
     const name = tools !== undefined && templates.has("tool_use") ? "tool_use" : "default";
     const source = templates.get(name) ?? [...templates.values()][0]!;
     try {
-      let template = compiled.get(source);
-      if (template === undefined) {
-        // Python's Jinja knows one kind of newline, whatever the file has.
-        template = new Template(source.replaceAll(/\r\n?/g, "\n"));
-        compiled.set(source, template);
-      }
-      return template.render({
-        ...specialTokens,
-        messages,
-        tools: tools ?? null,
-        documents: null,
-        add_generation_prompt: addGenerationPrompt,
-        ...variables,
-      });
+      const render = compiled.get(source) ?? compile(source);
+      compiled.set(source, render);
+      const settings = { tools: tools ?? null, documents: null, add_generation_prompt: addGenerationPrompt };
+      return render({ ...specialTokens, messages, ...settings, ...variables }, now);
     } catch (error) {
       const why = error instanceof Error ? error.message : String(error);
       throw new TinkerError(`The chat template refused this conversation: ${why}`, { cause: error });

@@ -1,6 +1,6 @@
 import type { DecodeOptions, TextTokenizer } from "./text-tokenizer.js";
 
-/** What stands where the bytes of a character are not all there. */
+/** Stands for a character whose bytes are incomplete. */
 const UNFINISHED = "\uFFFD";
 const MAX_WINDOW = 16;
 
@@ -29,7 +29,7 @@ export class DecodeStream {
     return fresh;
   }
 
-  /** What was held back, where the tokens ended within a character. The stream can begin anew afterwards. */
+  /** Returns text held back because the tokens ended within a character. The stream can be reused afterwards. */
   end(): string {
     const rest = this.#decode(this.#window).slice(this.#given);
     this.#window = [];

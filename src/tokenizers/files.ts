@@ -16,7 +16,7 @@ export type TokenizerFileName = (typeof TOKENIZER_FILES)[number];
 /** The text of each file that there is. Plain data: it can be sent to a worker. */
 export type TokenizerFiles = { readonly [Name in TokenizerFileName]?: string };
 
-/** Without one of these there is no tokenizer. */
+/** A tokenizer needs one of these files. */
 export function hasVocabulary(names: { has(name: TokenizerFileName): boolean }): boolean {
   return names.has("tokenizer.json") || names.has("tiktoken.model");
 }

@@ -1,13 +1,13 @@
 import { TOKENIZER_FILES, type TokenizerFileName, type TokenizerFiles } from "./files.js";
 import { node } from "./node-builtins.js";
 
-/** The tokenizer's files in a folder; none where there is no such folder. */
+/** The tokenizer's files in a folder; none if the folder does not exist. */
 export async function readFolder(folder: string): Promise<TokenizerFiles> {
   if (node === undefined) return {};
   const { readFile } = node.fs.promises;
   const files: { [Name in TokenizerFileName]?: string } = {};
   for (const name of TOKENIZER_FILES) {
-    // Of the two vocabularies the first is enough, and both are large.
+    // The first of the two vocabularies is enough, and both are large.
     if (name === "tiktoken.model" && files["tokenizer.json"] !== undefined) continue;
     const text = await readFile(node.path.join(folder, name), "utf8").catch((error: unknown) => {
       const code = (error as { code?: unknown }).code;

@@ -21,7 +21,7 @@ export function repositoryFolder(cacheFolder: string, { id }: TokenizerReference
   return node!.path.join(cacheFolder, `models--${id.replace("/", "--")}`);
 }
 
-/** What the cache holds of a tokenizer. */
+/** The files of a tokenizer in the cache. */
 export async function readCache(
   cacheFolder: string,
   reference: TokenizerReference,
@@ -36,7 +36,7 @@ export async function readCache(
   return { folder, files: await readFolder(folder) };
 }
 
-/** Stores what came from the hub; whoever reads meanwhile sees whole files only, and the branch's name last of all. */
+/** Stores files from the hub; readers see only whole files, and the branch's name last. */
 export async function writeCache(
   cacheFolder: string,
   reference: TokenizerReference,

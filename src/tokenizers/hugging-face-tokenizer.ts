@@ -1,17 +1,39 @@
 import { Tokenizer } from "@huggingface/tokenizers";
+import { checkPattern } from "./check-pattern.js";
 import type { TextTokenizer } from "./text-tokenizer.js";
+import { rememberWords } from "./word-cache.js";
+
+/** A sequence in a sequence, its list, its element, the pattern. */
+const MAX_PART_DEPTH = 8;
 
 type Json = Readonly<Record<string, unknown>>;
 
+interface AddedToken {
+  readonly content: string;
+  readonly special?: boolean;
+}
+
 /** The tokenizer of a `tokenizer.json`, with the settings of the `tokenizer_config.json` beside it. */
 export function huggingFaceTokenizer(tokenizerJson: Json, settings: Json): TextTokenizer {
-  const tokenizer = new Tokenizer(likeRust(tokenizerJson), settings);
-  let splitting: Tokenizer | undefined;
+  const tokenizer = newTokenizer(tokenizerJson, settings);
+  const added = (tokenizerJson["added_tokens"] ?? []) as readonly AddedToken[];
+  const without = (isLeftOut: (token: AddedToken) => boolean) => {
+    const occurs = anyOf(added.filter(isLeftOut).map(({ content }) => content));
+    let made: Tokenizer | undefined;
+    return (text: string) => {
+      // Another tokenizer takes long to make, and few texts need it.
+      if (!occurs.test(text)) return tokenizer;
+      const kept = added.filter((token) => !isLeftOut(token));
+      made ??= newTokenizer({ ...tokenizerJson, added_tokens: kept }, settings);
+      return made;
+    };
+  };
+  const withoutAdded = without(() => true);
+  // Added tokens that are not special, as those around a thought, stay tokens.
+  const withoutSpecial = without(({ special }) => special === true);
   return {
-    encode(text, { addSpecialTokens = true, splitSpecialTokens = false } = {}) {
-      if (splitSpecialTokens)
-        splitting ??= new Tokenizer(likeRust(withoutSpecialTokens(tokenizerJson)), settings);
-      const encoder = splitSpecialTokens ? splitting! : tokenizer;
+    encode(text, { addSpecialTokens = true, splitSpecialTokens = false, plainText = false } = {}) {
+      const encoder = plainText ? withoutAdded(text) : splitSpecialTokens ? withoutSpecial(text) : tokenizer;
       return encoder.encode(text, { add_special_tokens: addSpecialTokens }).ids;
     },
     // Exactly the text of the tokens: a tidied one could not be encoded again to the same tokens.
@@ -25,10 +47,27 @@ export function huggingFaceTokenizer(tokenizerJson: Json, settings: Json): TextT
   };
 }
 
-/** Added tokens that are not special, as those around a thought, stay tokens. */
-function withoutSpecialTokens(tokenizerJson: Json): Json {
-  const added = (tokenizerJson["added_tokens"] ?? []) as readonly { readonly special?: boolean }[];
-  return { ...tokenizerJson, added_tokens: added.filter(({ special }) => special !== true) };
+function newTokenizer(tokenizerJson: Json, settings: Json): Tokenizer {
+  const tokenizer = new Tokenizer(likeRust(tokenizerJson), settings);
+  for (const place of ["normalizer", "pre_tokenizer", "post_processor", "decoder"] as const)
+    for (const pattern of patternsIn(tokenizer[place])) checkPattern(pattern, place);
+  rememberWords(tokenizer);
+  return tokenizer;
+}
+
+/** The patterns as they will be run, which are not always those of the file. */
+function* patternsIn(part: unknown, depth = 0): Generator<string> {
+  if (part instanceof RegExp) yield part.source;
+  // The parts are functions with properties.
+  else if ((isObject(part) || typeof part === "function") && depth < MAX_PART_DEPTH)
+    for (const value of Object.values(part)) yield* patternsIn(value, depth + 1);
+}
+
+/** Matches a text that has one of these in it. */
+function anyOf(texts: readonly string[]): RegExp {
+  if (texts.length === 0) return /(?!)/;
+  const escaped = texts.map((text) => text.replace(/[\\^$.*+?()[\]{}|/-]/g, "\\$&"));
+  return new RegExp(escaped.join("|"));
 }
 
 /** Says in other words what the JavaScript tokenizers would do otherwise than the Rust ones. */

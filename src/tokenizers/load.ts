@@ -1,6 +1,15 @@
 import { TinkerError } from "../errors.js";
 import { HOSTED_BASE_URL, platform, untilAborted } from "../transport/index.js";
 import { SDK_VERSION } from "../version.js";
+import {
+  abortSignal,
+  anyText,
+  boolean,
+  type FieldsOf,
+  functionOf,
+  optional,
+  optionTable,
+} from "../wire/index.js";
 import { compileChatTemplate, findChatTemplates, specialTokensOf } from "./chat-template.js";
 import { createTextTokenizer, readSettings, type TokenizerFileName, type TokenizerFiles } from "./files.js";
 import { readFolder } from "./folder.js";
@@ -19,12 +28,25 @@ export interface LoadTokenizerOptions {
   readonly offline?: boolean | undefined;
   /** The Hugging Face cache. Default: HF_HUB_CACHE, or `hub` in HF_HOME, or ~/.cache/huggingface/hub. */
   readonly cacheFolder?: string | undefined;
-  /** Default: HF_TOKEN. */
+  /** Access token of the Hub. Default: HF_TOKEN. */
   readonly token?: string | undefined;
   /** Default: HF_ENDPOINT, or https://huggingface.co. */
   readonly endpoint?: string | undefined;
   readonly fetch?: typeof fetch | undefined;
 }
+
+const LOAD_FIELDS = {
+  revision: optional(anyText),
+  offline: optional(boolean),
+  cacheFolder: optional(anyText),
+  token: optional(anyText),
+  endpoint: optional(anyText),
+  fetch: optional(functionOf<typeof fetch>()),
+} satisfies FieldsOf<LoadTokenizerOptions>;
+
+/** The options of `loadTokenizer`. */
+export const LOAD_TOKENIZER_OPTIONS = optionTable(LOAD_FIELDS);
+const SERVER_TOKENIZER_OPTIONS = optionTable({ ...LOAD_FIELDS, signal: optional(abortSignal) });
 
 const HUB_ID = /^(?!.*(?:--|\.\.))[A-Za-z0-9][\w.-]*(?:\/[A-Za-z0-9][\w.-]*)?$/;
 const REVISION = /^(?!.*\.\.)[\w][\w./-]*$/;
@@ -41,33 +63,32 @@ function loadedTokenizers(): Map<string, Promise<Tokenizer>> {
 }
 
 /** The tokenizer of a model, as a server describes it. */
-export function tokenizerForModel(
+export async function tokenizerForModel(
   model: TokenizerModel,
   options: LoadTokenizerOptions = {},
 ): Promise<Tokenizer> {
-  return attempt(() => {
-    const { id, revision } = resolveTokenizerId(model);
-    return loadTokenizer(id, { ...options, revision: options.revision ?? revision });
-  });
+  const { id, revision } = resolveTokenizerId(model);
+  return await loadTokenizer(id, { ...options, revision: options.revision ?? revision });
 }
 
 /**
  * The tokenizer in a folder, in the Hugging Face cache, or on the hub, from which it goes into that cache. Loaded
  * once for a process: everyone who asks for the same one gets the same one.
  */
-export function loadTokenizer(idOrFolder: string, options: LoadTokenizerOptions = {}): Promise<Tokenizer> {
-  return attempt(() => {
-    const settings = withDefaults(options);
-    const key = keyOf(idOrFolder, settings);
-    const loaded = loadedTokenizers();
-    let tokenizer = loaded.get(key);
-    if (tokenizer === undefined) {
-      tokenizer = load({ id: idOrFolder, revision: settings.revision }, settings);
-      loaded.set(key, tokenizer);
-      tokenizer.catch(() => loaded.delete(key));
-    }
-    return tokenizer;
-  });
+export async function loadTokenizer(
+  idOrFolder: string,
+  options: LoadTokenizerOptions = {},
+): Promise<Tokenizer> {
+  const settings = withDefaults(LOAD_TOKENIZER_OPTIONS.check(options, "loadTokenizer"));
+  const key = keyOf(idOrFolder, settings);
+  const loaded = loadedTokenizers();
+  let tokenizer = loaded.get(key);
+  if (tokenizer === undefined) {
+    tokenizer = load({ id: idOrFolder, revision: settings.revision }, settings);
+    loaded.set(key, tokenizer);
+    tokenizer.catch(() => loaded.delete(key));
+  }
+  return await tokenizer;
 }
 
 /**
@@ -77,19 +98,20 @@ export function loadTokenizer(idOrFolder: string, options: LoadTokenizerOptions 
 export async function tokenizerOfServer(
   server: TokenizerServer,
   model: TokenizerModel,
-  { signal, ...options }: LoadTokenizerOptions & { readonly signal?: AbortSignal | undefined } = {},
+  given: LoadTokenizerOptions & { readonly signal?: AbortSignal | undefined } = {},
 ): Promise<Tokenizer> {
+  const { signal, ...options } = SERVER_TOKENIZER_OPTIONS.check(given, "getTokenizer");
   // A revision is the hub's, and the hosted service gives no files.
   const isAsked = options.revision === undefined && server.baseURL !== HOSTED_BASE_URL;
   if (model.modelName === NANO.id && packageFile(NANO.folder)) return await loadTokenizer(NANO.id);
   if (!isAsked || (await isCached(model, options))) {
     return await untilAborted(tokenizerForModel(model, options), signal);
   }
-  const given = await untilAborted(fromServer(server, model.modelName), signal);
-  if (typeof given !== "string") return given;
+  const answer = await untilAborted(fromServer(server, model.modelName), signal);
+  if (typeof answer !== "string") return answer;
   const found = tokenizerForModel(model, options).catch((error: unknown) => {
     if (!(error instanceof TinkerError)) throw error;
-    const asked = `The server at ${server.baseURL} was asked for it first: ${given}.`;
+    const asked = `The server at ${server.baseURL} was asked for it first: ${answer}.`;
     throw new TinkerError(`${error.message} ${asked}`, { cause: error });
   });
   return await untilAborted(found, signal);
@@ -145,11 +167,6 @@ function keyOf(id: string, { revision, endpoint, cacheFolder, offline }: Setting
   return JSON.stringify([id, revision, endpoint, cacheFolder, offline]);
 }
 
-/** What goes wrong at once is a rejection as well. */
-async function attempt<T>(action: () => Promise<T>): Promise<T> {
-  return await action();
-}
-
 type Settings = ReturnType<typeof withDefaults>;
 
 function withDefaults(options: LoadTokenizerOptions) {
@@ -170,7 +187,7 @@ async function load(reference: TokenizerReference, settings: Settings): Promise<
   return await fromFiles(reference.id, await find(reference, settings));
 }
 
-async function fromFiles(name: string, { files, place }: Found): Promise<Tokenizer> {
+async function fromFiles(name: string, { files, place }: LocatedFiles): Promise<Tokenizer> {
   const tokenizerSettings = readSettings(files, place);
   const templates = findChatTemplates(tokenizerSettings, files["chat_template.jinja"]);
   const specialTokens = specialTokensOf(tokenizerSettings);
@@ -184,12 +201,12 @@ async function fromFiles(name: string, { files, place }: Found): Promise<Tokeniz
   });
 }
 
-interface Found {
+interface LocatedFiles {
   readonly files: TokenizerFiles;
   readonly place: string;
 }
 
-async function find(reference: TokenizerReference, settings: Settings): Promise<Found> {
+async function find(reference: TokenizerReference, settings: Settings): Promise<LocatedFiles> {
   const { id, revision } = reference;
   const folder = id === NANO.id ? packageFile(NANO.folder) : id;
   if (folder !== undefined) {
@@ -210,7 +227,7 @@ async function find(reference: TokenizerReference, settings: Settings): Promise<
   return await findOnHub(reference, settings);
 }
 
-async function findOnHub(reference: TokenizerReference, settings: Settings): Promise<Found> {
+async function findOnHub(reference: TokenizerReference, settings: Settings): Promise<LocatedFiles> {
   const { cacheFolder, endpoint, offline } = settings;
   const cached = cacheFolder === undefined ? undefined : await readCache(cacheFolder, reference);
   const usable = cached !== undefined && isUsable(cached.files);
@@ -227,7 +244,7 @@ async function findOnHub(reference: TokenizerReference, settings: Settings): Pro
   }
   try {
     const { commit, files } = await downloadFromHub(reference, settings);
-    // A cache that cannot be written is no reason to go without.
+    // Without a writable cache the tokenizer is used all the same.
     if (cacheFolder !== undefined) await writeCache(cacheFolder, reference, commit, files).catch(() => {});
     return { files, place: `${reference.id} on ${endpoint}` };
   } catch (error) {

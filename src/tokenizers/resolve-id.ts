@@ -1,6 +1,6 @@
 import { TinkerError } from "../errors.js";
 
-/** What a server says of a model that helps to find its tokenizer. */
+/** Facts about a model from the server that help to find its tokenizer. */
 export interface TokenizerModel {
   /** As in `Qwen/Qwen3-8B`, `org/model/variant` or `org/model:tag`. */
   readonly modelName: string;
@@ -14,7 +14,7 @@ export interface TokenizerReference {
   readonly revision: string;
 }
 
-/** These are read from tiktoken files, of one known commit each. */
+/** Tokenizers that are read from tiktoken files, each of one known commit. */
 const PINNED: Readonly<Record<string, TokenizerReference>> = {
   "moonshotai/Kimi-K2-Thinking": pinned("Kimi-K2-Thinking", "612681931a8c906ddb349f8ad0f582cb552189cd"),
   "moonshotai/Kimi-K2.5": pinned("Kimi-K2.5", "4d01dfe0332d63057c186e0b262165819efb6611"),

@@ -9,7 +9,7 @@ describe("splitLongRuns", () => {
     expect(splitLongRuns("x     #####", 99, 3)).toEqual(["x   ", "  ###", "##"]);
   });
 
-  it("cuts after so many characters, and counts runs anew from there", () => {
+  it("cuts after a number of characters, and starts counting again there", () => {
     expect(splitLongRuns("a b c d e", 4, 3)).toEqual(["a b ", "c d ", "e"]);
     expect(splitLongRuns("abcdef", 2, 3)).toEqual(["ab", "cd", "ef"]);
   });

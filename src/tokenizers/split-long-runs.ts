@@ -1,7 +1,7 @@
 const MAX_PART = 400_000;
 const MAX_RUN = 25_000;
 
-/** What Python calls white space. */
+/** White space as Python defines it. */
 // biome-ignore lint/suspicious/noControlCharactersInRegex: four control characters are among it.
 const SPACE = /[\t-\r\x1c-\x20\x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]/;
 

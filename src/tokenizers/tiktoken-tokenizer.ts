@@ -61,11 +61,12 @@ export function tiktokenTokenizer(model: string, settings: Readonly<Record<strin
 
   return {
     // Kimi puts nothing around a text, so that there is nothing to leave out.
-    encode(text, { splitSpecialTokens = false } = {}) {
+    encode(text, { splitSpecialTokens = false, plainText = false } = {}) {
       const tokens: number[] = [];
+      const signs = splitSpecialTokens ? notSpecial : specials;
       for (const part of splitLongRuns(text)) {
         let start = 0;
-        for (const match of part.matchAll(splitSpecialTokens ? notSpecial : specials)) {
+        for (const match of plainText ? [] : part.matchAll(signs)) {
           encodeOrdinary(part.slice(start, match.index), tokens);
           tokens.push(idOf.get(match[0])!);
           start = match.index + match[0].length;
