@@ -1,5 +1,6 @@
+import { HeldText } from "../tokenizers/held-text.js";
+import type { TextTokenizer } from "../tokenizers/index.js";
 import { randomUuid } from "../transport/ids.js";
-import { HeldText } from "./held-text.js";
 import type { Message, ToolCall } from "./messages.js";
 import type { MessageDelta, StreamParser } from "./stream-parser.js";
 
@@ -9,22 +10,30 @@ export type AnswerPiece =
   | { readonly type: "reasoning"; readonly text: string }
   | { readonly type: "calls"; readonly calls: readonly Required<ToolCall>[] };
 
+/** Turns the tokens of an answer into text and thoughts. */
+export interface AnswerParser extends Pick<StreamParser, "push" | "end"> {
+  /** Whether all of the answer is JSON, in which there are no calls. */
+  readonly isJson?: boolean;
+}
+
 /** How an answer is read. */
 export interface AnswerFormat {
-  readonly parser: StreamParser;
+  readonly parser: AnswerParser;
   /** Whether calls are looked for: only where functions are declared. */
   readonly readsCalls: boolean;
-  /** What a call within the text begins with. */
+  /** Sign that begins a call within the text. */
   readonly callSign: string | undefined;
-  /** Calls behind these are left out. Default: all are read. */
+  /** Maximum number of calls; later ones are left out. Default: all are read. */
   readonly maxCalls?: number | undefined;
-  /** What the prompt has written of the answer. */
+  /** Beginning of the answer, if it is part of the prompt. */
   readonly prefill: readonly number[];
+  /** Tokens that end an answer and that the format does not know. */
+  readonly ignored: readonly number[];
 }
 
 /**
- * Reads an answer from its tokens as they come. An answer that is not streamed is read in the same way, so that both
- * say the same. The newlines between thoughts, text and calls belong to the format and are left out.
+ * Reads an answer from its tokens as they come. Whole answers are read in the same way, so that both give the same. The
+ * newlines between thoughts, text and calls belong to the format and are left out.
  */
 export class AnswerReader {
   readonly #format: AnswerFormat;
@@ -48,7 +57,8 @@ export class AnswerReader {
 
   push(token: number): AnswerPiece[] {
     this.#tokens += 1;
-    const pieces = [...this.#first, ...this.#read(this.#format.parser.push(token))];
+    const { parser, ignored } = this.#format;
+    const pieces = [...this.#first, ...(ignored.includes(token) ? [] : this.#read(parser.push(token)))];
     this.#first = [];
     return pieces;
   }
@@ -73,7 +83,8 @@ export class AnswerReader {
           return text === "" ? [] : [{ type: "reasoning", text }];
         }
         case "text": {
-          const text = this.#shown.push(this.#text.push(delta.text), delta.contentIndex > 0);
+          const fresh = this.#format.parser.isJson ? delta.text : this.#text.push(delta.text);
+          const text = this.#shown.push(fresh, delta.contentIndex > 0);
           return text === "" ? [] : [{ type: "text", text }];
         }
         case "header":
@@ -96,7 +107,7 @@ export class AnswerReader {
   }
 }
 
-/** Text without the newlines before and behind it. */
+/** Text without the newlines around it. */
 class Framed {
   #hasBegun = false;
   #newlines = "";
@@ -111,10 +122,45 @@ class Framed {
     return whole.slice(0, end);
   }
 
-  /** The newlines behind the text, where they belong to it after all. */
+  /** The newlines after the text, if they turn out to be part of it. */
   end(): string {
     const held = this.#newlines;
     this.#newlines = "";
     return held;
+  }
+}
+
+const JSON_BEGINNING = /^[{["\-0-9tfn]/;
+
+/** Reads an answer that is JSON or a call, which differ in their first character. */
+export class JsonOrCallParser implements AnswerParser {
+  readonly #tokenizer: TextTokenizer;
+  readonly #json: AnswerParser;
+  readonly #call: AnswerParser;
+  #isJson: boolean | undefined;
+
+  constructor(tokenizer: TextTokenizer, json: AnswerParser, call: AnswerParser) {
+    this.#tokenizer = tokenizer;
+    this.#json = json;
+    this.#call = call;
+  }
+
+  get isJson(): boolean {
+    return this.#isJson === true;
+  }
+
+  push(tokens: number | ArrayLike<number>): readonly MessageDelta[] {
+    const all = typeof tokens === "number" ? [tokens] : Array.from(tokens);
+    if (all.length === 0) return [];
+    this.#isJson ??= JSON_BEGINNING.test(this.#tokenizer.decode(all));
+    return this.#parser.push(all);
+  }
+
+  end(): readonly MessageDelta[] {
+    return this.#parser.end();
+  }
+
+  get #parser(): AnswerParser {
+    return this.#isJson ? this.#json : this.#call;
   }
 }

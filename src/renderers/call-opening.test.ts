@@ -2,7 +2,8 @@ import { describe, expect, it } from "vitest";
 import { CharacterTokenizer } from "../../test/support/character-tokenizer.js";
 import { parseText, promptText } from "../../test/support/marked-text.js";
 import { compileChatTemplate } from "../tokenizers/chat-template.js";
-import { getRenderer, type Message, templateRenderer } from "./index.js";
+import { callAnswer } from "./answer-shape.js";
+import { getRenderer, type Message, type Renderer, templateRenderer } from "./index.js";
 
 const tokenizer = new CharacterTokenizer({ eosToken: "<|im_end|>" });
 const user: Message = { role: "user", content: "2+2?" };
@@ -15,6 +16,12 @@ const calling: Message = {
 const TEMPLATE = `{%- for message in messages %}{{- "<|im_start|>" + message.role + "\\n" + (message.content or "") }}
 {%- for call in message.tool_calls or [] %}{{- "\\n<tool_call>\\n" + ({"name": call.function.name, "arguments": call.function.arguments} | tojson) + "\\n</tool_call>" }}{%- endfor %}
 {{- "<|im_end|>\\n" }}{%- endfor %}{%- if add_generation_prompt %}{{- "<|im_start|>assistant\\n" }}{%- endif %}`;
+
+const openingOf = (renderer: Renderer, ...names: readonly string[]) =>
+  callAnswer(
+    renderer.callForm!,
+    names.map((name) => ({ name, description: "", parameters: {} })),
+  ).opening;
 
 async function overTemplate() {
   const render = (await compileChatTemplate(new Map([["default", TEMPLATE]]), {}))!;
@@ -33,7 +40,7 @@ describe("the beginning of a call", () => {
     const renderer = getRenderer(name, tokenizer);
     const written = promptText(renderer, [user, calling, user]);
     expect(written).toContain(renderer.callSign);
-    const [open, named] = [renderer.callOpening()!, renderer.callOpening("add")!];
+    const [open, named] = [openingOf(renderer, "add", "sub"), openingOf(renderer, "add")];
     expect(written).toContain(`${open}add`);
     const rest = written.slice(written.indexOf(named) + named.length).split("<|im_end|>")[0]!;
     expect(written).toContain(named + rest);
@@ -43,7 +50,7 @@ describe("the beginning of a call", () => {
   });
 
   it("comes behind an empty block of thoughts where a turn begins with one", () => {
-    expect(getRenderer("qwen3", tokenizer).callOpening("add")).toBe(
+    expect(openingOf(getRenderer("qwen3", tokenizer), "add")).toBe(
       '<think>\n\n</think>\n\n<tool_call>\n{"name": "add", "arguments": ',
     );
   });
@@ -51,12 +58,16 @@ describe("the beginning of a call", () => {
   it("is as the chat template writes calls", async () => {
     const renderer = await overTemplate();
     expect(renderer.callSign).toBe("<tool_call>");
-    expect(renderer.callOpening()).toBe('<tool_call>\n{"name": "');
-    expect(renderer.callOpening("add")).toBe('<tool_call>\n{"name": "add", "arguments": ');
+    expect(openingOf(renderer, "add", "sub")).toBe('<tool_call>\n{"name": "');
+    expect(openingOf(renderer, "add")).toBe('<tool_call>\n{"name": "add", "arguments": ');
   });
 
-  it.each(["qwen3_5", "nemotron3", "role_colon", "llama3"])("is unknown to %s", (name) => {
-    expect(getRenderer(name, tokenizer).callOpening("add")).toBeUndefined();
+  it.each(["qwen3_5", "nemotron3", "glm5_3_low_reasoning", "tml_v0"])("is not for prompts of %s", (name) => {
+    expect(openingOf(getRenderer(name, tokenizer), "add")).toBe("");
+  });
+
+  it.each(["role_colon", "llama3"])("is unknown to %s", (name) => {
+    expect(getRenderer(name, tokenizer).callForm).toBeUndefined();
   });
 
   it.each(["deepseekv3", "deepseekv4_1_disable_thinking", "glm5_3_low_reasoning", "kimi_k2"])(

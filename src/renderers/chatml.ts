@@ -1,16 +1,22 @@
 import { TinkerError } from "../errors.js";
-import type { ContentPart, Message, ToolCall, UnparsedToolCall } from "./messages.js";
-import { thinkingAndToolBlocks, toolCallFields, unterminatedToolBlock } from "./parsing.js";
-import { isJsonObject, type JsonValue, printPythonJson, readPythonJson } from "./python-json.js";
-import { strip, stripEnd, stripStart } from "./python-text.js";
+import { type CallForm, jsonArguments, jsonHead } from "./answer-shape.js";
+import { formatText, joinMarkup, type Markup, markup } from "./markup.js";
+import type { ContentPart, Message, ToolCall, ToolDeclaration, UnparsedToolCall } from "./messages.js";
+import { readJsonToolCall, thinkingAndToolBlocks, toolCallFields, unterminatedToolBlock } from "./parsing.js";
+import { type JsonValue, printPythonJson, readPythonJson } from "./python-json.js";
+import { strip, stripStart } from "./python-text.js";
 import type { RenderContext } from "./renderer.js";
 import { StopTokenRenderer } from "./stop-token-renderer.js";
 
 /** Ends a turn. */
 export const TURN_END = "<|im_end|>";
 const CALL_OPEN = "<tool_call>";
+const CALL_CLOSE = "</tool_call>";
 
-/** `<|im_start|>role`, the text, `<|im_end|>`: the frame of Qwen's and Nemotron's turns, and their answers read back. */
+/** How a family writes calls, whatever precedes them. */
+export type OwnCallForm = Omit<CallForm, "thoughtsEnd" | "takesPrefill">;
+
+/** `<|im_start|>role`, the text, `<|im_end|>`: the frame of Qwen's and Nemotron's turns. */
 export abstract class ChatMlRenderer extends StopTokenRenderer {
   override get stopSequences(): readonly number[] {
     return [this.token(TURN_END)];
@@ -20,16 +26,26 @@ export abstract class ChatMlRenderer extends StopTokenRenderer {
     return CALL_OPEN;
   }
 
-  override callOpening(name?: string): string | undefined {
-    return this.streamPrefix === "" ? `${CALL_OPEN}\n${this.callHead(name)}` : undefined;
+  override get callForm(): CallForm {
+    return {
+      ...this.ownCallForm,
+      thoughtsEnd: this.streamPrefix === "" ? undefined : "</think>\n\n",
+      takesPrefill: true,
+    };
   }
 
-  /** How a call goes on behind its tag. */
-  protected callHead(name: string | undefined): string {
-    return name === undefined ? '{"name": "' : `{"name": ${JSON.stringify(name)}, "arguments": `;
+  /** Calls as JSON. */
+  protected get ownCallForm(): OwnCallForm {
+    return {
+      frame: ["", ""],
+      between: "\n",
+      head: (name) => jsonHead(`${CALL_OPEN}\n{"name": "`, name, '", "arguments": '),
+      arguments: jsonArguments,
+      tail: `}\n${CALL_CLOSE}`,
+    };
   }
 
-  /** Between results of tools in a row, which share one turn of the user's. */
+  /** Between consecutive tool results, which share one user turn. */
   protected get resultSeparator(): string {
     return "\n";
   }
@@ -39,9 +55,9 @@ export abstract class ChatMlRenderer extends StopTokenRenderer {
   }
 
   /** Introduces a message. */
-  protected header({ role }: Message, { index, previous }: RenderContext): string {
+  protected header({ role }: Message, { index, previous }: RenderContext): Markup {
     if (role !== "tool") return roleHeader(role, index);
-    return previous?.role === "tool" ? this.resultSeparator : roleHeader("user", index);
+    return previous?.role === "tool" ? formatText(this.resultSeparator) : roleHeader("user", index);
   }
 
   /** Whether a turn ends with this message. */
@@ -54,13 +70,17 @@ export abstract class ChatMlRenderer extends StopTokenRenderer {
     return parts;
   }
 
-  protected readToolCall(body: string, rawText: string): ToolCall | UnparsedToolCall {
+  protected readToolCall(
+    body: string,
+    rawText: string,
+    _tools?: readonly ToolDeclaration[],
+  ): ToolCall | UnparsedToolCall {
     return readJsonToolCall(body, rawText);
   }
 
-  protected override readMessage(text: string): Message {
-    const blocks = thinkingAndToolBlocks(text, (body, rawText) => this.readToolCall(body, rawText));
-    const unterminated = unterminatedToolBlock(text, "<tool_call>", "</tool_call>");
+  protected override readMessage(text: string, tools?: readonly ToolDeclaration[]): Message {
+    const blocks = thinkingAndToolBlocks(text, (body, rawText) => this.readToolCall(body, rawText, tools));
+    const unterminated = unterminatedToolBlock(text, CALL_OPEN, CALL_CLOSE);
     const calls = [...(blocks?.calls ?? []), ...(unterminated === undefined ? [] : [unterminated])];
     return {
       role: "assistant",
@@ -74,24 +94,29 @@ export abstract class ChatMlRenderer extends StopTokenRenderer {
     calls,
   }: NonNullable<ReturnType<typeof thinkingAndToolBlocks>>): readonly ContentPart[] {
     const read = this.readParts(parts);
-    return calls.length > 0 ? unframed(read) : read;
+    return calls.length > 0 ? unframed(read, this.callSeparator) : read;
+  }
+
+  /** Text that the format writes between an answer's text and its calls. */
+  protected get callSeparator(): string {
+    return "\n";
   }
 }
 
-/** Without the newlines around calls, which would otherwise grow each time that a message is read and written again. */
-function unframed(parts: readonly ContentPart[]): readonly ContentPart[] {
+/** Without the separators around calls, which would otherwise grow each time a message is read and written. */
+function unframed(parts: readonly ContentPart[], separator: string): readonly ContentPart[] {
   return parts.flatMap((part): ContentPart[] => {
     if (part.type !== "text") return [part];
-    const text = stripEnd(part.text, "\n");
-    return text === "" ? [] : [{ type: "text", text }];
+    const text = part.text.endsWith(separator) ? part.text.slice(0, -separator.length) : part.text;
+    return strip(text, "\n") === "" ? [] : [{ type: "text", text }];
   });
 }
 
-export function roleHeader(role: string, index: number): string {
-  return `${index > 0 ? "\n" : ""}<|im_start|>${role}\n`;
+export function roleHeader(role: string, index: number): Markup {
+  return markup`${index > 0 ? "\n" : ""}<|im_start|>${role}\n`;
 }
 
-/** Takes away the newlines around a block of thoughts, which belong to the format; one without thoughts is none. */
+/** Removes the format's newlines around a block of thoughts, and empty blocks. */
 export function unframeThinking(
   parts: readonly ContentPart[],
   stripThinking: (thinking: string) => string = strip,
@@ -110,15 +135,15 @@ export function unframeThinking(
 }
 
 /** Each call as one JSON object between tags. */
-export function writeJsonToolCalls({ toolCalls = [] }: Message): string {
-  return toolCalls
-    .map((call) => printPythonJson({ name: call.name, arguments: readArguments(call) }))
-    .map((json) => `<tool_call>\n${json}\n</tool_call>`)
-    .join("\n");
+export function writeJsonToolCalls({ toolCalls = [] }: Message, ensureAscii: boolean): Markup {
+  const calls = toolCalls
+    .map((call) => printPythonJson({ name: call.name, arguments: callArguments(call) }, { ensureAscii }))
+    .map((json) => markup`<tool_call>\n${json}\n</tool_call>`);
+  return joinMarkup(calls, "\n");
 }
 
 /** The arguments of a call, which come as JSON text. */
-export function readArguments({ name, arguments: json }: ToolCall): JsonValue {
+export function callArguments({ name, arguments: json }: ToolCall): JsonValue {
   try {
     return readPythonJson(json);
   } catch (error) {
@@ -127,19 +152,4 @@ export function readArguments({ name, arguments: json }: ToolCall): JsonValue {
       cause: error,
     });
   }
-}
-
-export function readJsonToolCall(body: string, rawText: string): ToolCall | UnparsedToolCall {
-  const unparsed = (error: string): UnparsedToolCall => ({ rawText, error });
-  let call: ReturnType<typeof readPythonJson>;
-  try {
-    call = readPythonJson(strip(body));
-  } catch (error) {
-    return unparsed(`Invalid JSON: ${(error as Error).message}`);
-  }
-  if (!isJsonObject(call)) return unparsed("Tool call is not a JSON object");
-  const [name, given, id] = [call.get("name"), call.get("arguments"), call.get("id")];
-  if (typeof name !== "string") return unparsed("Missing or invalid 'name' field");
-  if (!isJsonObject(given)) return unparsed("Missing or invalid 'arguments' field");
-  return { ...(typeof id === "string" && { id }), name, arguments: printPythonJson(given) };
 }

@@ -5,39 +5,44 @@ import type { Message } from "./messages.js";
 import { commonLength, type Item, inputOf, itemsOf } from "./pieces.js";
 import type { Renderer } from "./renderer.js";
 
-/** What a model reads of a conversation in which its own answers stand as they were sampled. */
+/** Prompt of a conversation that keeps the model's earlier answers exactly as they were sampled. */
 export interface ConversationPrompt {
   readonly messages: readonly Message[];
   readonly prompt: ModelInput;
-  /** The same conversation as the renderer alone writes it. */
+  /** Conversation as the renderer alone writes it. */
   readonly rendered: ModelInput;
   /** Whether the prompt begins with the last one and the answer to it, token for token. */
   readonly isExtension: boolean;
 }
 
-/** A character may be cut into as many tokens as it has bytes. */
+/** A character may have as many tokens as bytes. */
 const MAX_CHARACTER_TOKENS = 4;
 const BROKEN_CHARACTER = "\uFFFD";
 
-/** The prompt of a conversation that begins. */
-export function beginPrompt(renderer: Renderer, messages: readonly Message[]): ConversationPrompt {
-  const rendered = renderer.buildPrompt(messages);
+/** The prompt of a new conversation. */
+export function beginPrompt(
+  renderer: Renderer,
+  messages: readonly Message[],
+  prefill?: string,
+): ConversationPrompt {
+  const rendered = renderer.buildPrompt(messages, { prefill });
   return { messages, prompt: rendered, rendered, isExtension: false };
 }
 
 /**
- * The prompt after an answer: the last prompt, exactly the sampled tokens, and what the renderer writes behind the
- * answer. Reading an answer and writing it again may give other tokens, or the same call with other spaces; what was
- * sampled stays. Where the format itself writes the answer otherwise from now on, as without its thoughts, the
- * conversation is written anew. `messages` are those of the last prompt, the answer, and what follows it.
+ * The prompt after an answer: the last prompt, exactly the sampled tokens, and the newer messages. An answer that is
+ * read and written again may have other tokens, or a call with other spaces; here the sampled ones stay. If the format
+ * writes an earlier answer differently, for example without its thoughts, the conversation is written again. `messages`
+ * are those of the last prompt, the answer, and what follows it; `prefill` begins the next answer.
  */
 export function continuePrompt(
   renderer: Renderer,
   last: ConversationPrompt,
   sampled: ArrayLike<number>,
   messages: readonly Message[],
+  prefill?: string,
 ): ConversationPrompt {
-  const rendered = renderer.buildPrompt(messages);
+  const rendered = renderer.buildPrompt(messages, { prefill });
   const whole = itemsOf(rendered);
   const before = itemsOf(last.rendered);
   const tokens = Array.from(sampled);
@@ -59,7 +64,7 @@ function endOfTokens(whole: readonly Item[], beginning: readonly Item[]): number
   return commonLength(whole, beginning) === beginning.length ? beginning.length : undefined;
 }
 
-/** Where the same text ends, which may have been cut into other tokens. */
+/** Where the same text ends, even if its tokens differ. */
 function endOfText(
   whole: readonly Item[],
   beginning: readonly Item[],
@@ -70,7 +75,7 @@ function endOfText(
     const other = beginning.slice(start);
     if (!other.every(isToken)) return undefined;
     const text = tokenizer.decode(other);
-    // Within a character nothing can be compared.
+    // Parts of a character cannot be compared.
     if (text.startsWith(BROKEN_CHARACTER)) continue;
     if (text.includes(BROKEN_CHARACTER)) return undefined;
     const image = whole.findIndex((item, index) => index >= start && !isToken(item));
@@ -89,14 +94,14 @@ function lengthOfText(tokens: readonly number[], text: string, tokenizer: TextTo
     if (textOf(middle).length < text.length) low = middle + 1;
     else high = middle;
   }
-  // A character that is not whole yet may look longer than it is.
+  // An incomplete character may look longer than it is.
   for (let length = low; length <= Math.min(low + MAX_CHARACTER_TOKENS, tokens.length); length += 1) {
     if (textOf(length) === text) return length;
   }
   return undefined;
 }
 
-/** Where the answer ends, if it is written as a turn that is produced and as one of the past in the same way. */
+/** Where the answer ends, if it is written the same when sampled and as history. */
 function endOfAnswer(
   whole: readonly Item[],
   before: readonly Item[],
@@ -112,7 +117,7 @@ function endOfAnswer(
   return endAlike(sampled, written, renderer) ? example.length : undefined;
 }
 
-/** Undefined where the answer cannot follow its prompt at all, as thoughts where none are allowed. */
+/** Undefined if the answer cannot follow its prompt, for example thoughts where the format allows none. */
 function exampleOf(renderer: Renderer, answered: readonly Message[]): readonly Item[] | undefined {
   try {
     const messages = answered.map(({ trainable, ...message }) => message);

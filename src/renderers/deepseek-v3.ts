@@ -1,8 +1,11 @@
 import { TinkerError } from "../errors.js";
+import { type CallForm, jsonArguments, plain, sign } from "./answer-shape.js";
+import { formatText, joinMarkup, type Markup, markup } from "./markup.js";
 import {
   contentParts,
   ensureText,
   hasThinking,
+  inlineThinking,
   type Message,
   refuseImages,
   type ToolCall,
@@ -12,8 +15,8 @@ import {
 } from "./messages.js";
 import { readJson, thinkingBlocks, toolCallFields, unterminatedToolBlock } from "./parsing.js";
 import { printPythonJson } from "./python-json.js";
-import { strip, stripEnd } from "./python-text.js";
-import type { RenderContext, RenderedMessage, RendererTokenizer } from "./renderer.js";
+import { strip } from "./python-text.js";
+import type { RenderContext, RenderedMessage } from "./renderer.js";
 import { StopTokenRenderer } from "./stop-token-renderer.js";
 import type { StreamParser } from "./stream-parser.js";
 
@@ -32,22 +35,16 @@ const RESULT_OPEN = "<｜tool▁output▁begin｜>";
 const RESULT_CLOSE = "<｜tool▁output▁end｜>";
 
 const CALLS = new RegExp(`${CALLS_OPEN}(.*?)${CALLS_CLOSE}`, "s");
-/** With a name and arguments, or broken. */
+/** A call with a name and arguments, or a malformed one. */
 const CALL = new RegExp(
   `${CALL_OPEN}(?:((?:(?!<｜tool▁).)+)${SEPARATOR}(.*?)|(?:(?!${CALL_OPEN}).)*?)${CALL_CLOSE}`,
   "gs",
 );
 
-/** DeepSeek V3.1, which thinks before it answers or not; where tools are called it never does by itself. */
+/** DeepSeek V3.1, with or without thoughts; after tool calls it never begins to think by itself. */
 export class DeepSeekV3Renderer extends StopTokenRenderer {
-  readonly #thinks: boolean;
-
-  constructor(
-    tokenizer: RendererTokenizer,
-    { thinks }: { /** Whether the prompt asks for thoughts. */ readonly thinks: boolean },
-  ) {
-    super(tokenizer);
-    this.#thinks = thinks;
+  get #thinks(): boolean {
+    return this.thinking === "enabled";
   }
 
   override get hasExtensionProperty(): boolean {
@@ -66,14 +63,15 @@ export class DeepSeekV3Renderer extends StopTokenRenderer {
     const { role, content } = message;
     switch (role) {
       case "system":
-        if (context.index === 0) return { header: [], output: [this.encode(ensureText(content))] };
+        if (context.index === 0)
+          return { header: [], output: [this.encode(this.textMarkup(message, ensureText(content)))] };
         throw new TinkerError("DeepSeek V3 knows a system message as the first message only.");
       case "user":
-        return { header: this.encode(USER), output: [this.encode(ensureText(content))] };
+        return { header: this.encode(USER), output: [this.plainTokens(ensureText(content))] };
       case "tool":
         return {
           header: this.encode(RESULT_OPEN),
-          output: [this.encode(ensureText(content) + RESULT_CLOSE)],
+          output: [this.encode(markup`${ensureText(content)}${formatText(RESULT_CLOSE)}`)],
         };
       case "assistant":
         return this.#renderAnswer(message, context);
@@ -82,14 +80,16 @@ export class DeepSeekV3Renderer extends StopTokenRenderer {
     }
   }
 
-  /** Thoughts are written in the answer being produced alone; an older one begins where they ended. */
-  #renderAnswer({ content, toolCalls }: Message, { isLast, previous }: RenderContext): RenderedMessage {
-    const keepsThoughts = this.#thinks && isLast;
+  /** Only the newest answer has thoughts; older answers begin where theirs ended. */
+  #renderAnswer({ content, toolCalls }: Message, context: RenderContext): RenderedMessage {
+    const { isLast, isPrompt, index, messages, previous } = context;
+    const isHistory = isPrompt && index < messages.length && !this.isCookbook;
+    const keepsThoughts = this.#thinks && isLast && !isHistory;
     const isFirstStep = previous?.role !== "tool";
     const text = keepsThoughts ? written(content, isFirstStep) : withoutThoughts(content);
     return {
       header: isFirstStep ? this.encode(ASSISTANT + (keepsThoughts ? "" : "</think>")) : [],
-      output: [[...this.encode(text + writtenCalls(toolCalls ?? [])), this.token(EOS)]],
+      output: [[...this.encode(markup`${text}${writtenCalls(toolCalls ?? [])}`), this.token(EOS)]],
     };
   }
 
@@ -100,15 +100,35 @@ export class DeepSeekV3Renderer extends StopTokenRenderer {
       : header;
   }
 
-  /** Behind a tool's result the prompt does not open thoughts. */
-  override streamParser(answered: readonly Message[] = [], stopTexts: readonly string[] = []): StreamParser {
+  /** After a tool's result the prompt does not open thoughts. */
+  override streamParser(
+    answered: readonly Message[] = [],
+    stopTexts: readonly string[] = [],
+    tools: readonly ToolDeclaration[] = [],
+  ): StreamParser {
     return this.#thinks && answered.at(-1)?.role === "tool"
-      ? new DeepSeekV3Renderer(this.tokenizer, { thinks: false }).streamParser(answered, stopTexts)
-      : super.streamParser(answered, stopTexts);
+      ? new DeepSeekV3Renderer(this.tokenizer, { thinking: "disabled" }).streamParser(
+          answered,
+          stopTexts,
+          tools,
+        )
+      : super.streamParser(answered, stopTexts, tools);
   }
 
   override get callSign(): string {
     return CALLS_OPEN;
+  }
+
+  override get callForm(): CallForm {
+    return {
+      thoughtsEnd: this.#thinks ? "</think>" : undefined,
+      frame: [CALLS_OPEN, CALLS_CLOSE],
+      between: "",
+      head: (name) => [sign(CALL_OPEN), plain(name), sign(SEPARATOR)],
+      arguments: jsonArguments,
+      tail: CALL_CLOSE,
+      takesPrefill: true,
+    };
   }
 
   protected override get streamPrefix(): string {
@@ -119,32 +139,41 @@ export class DeepSeekV3Renderer extends StopTokenRenderer {
     return readAnswer(text);
   }
 
+  protected override get toolPhrases(): readonly string[] {
+    return [CALL_INSTRUCTION];
+  }
+
   override declareTools(tools: readonly ToolDeclaration[], systemPrompt = ""): readonly Message[] {
-    return [{ role: "system", content: systemPrompt + (tools.length > 0 ? toolsText(tools) : "") }];
+    return [
+      { role: "system", content: systemPrompt + (tools.length > 0 ? toolsText(tools, this.isCookbook) : "") },
+    ];
   }
 }
 
-function written(content: Message["content"], needsThoughts: boolean): string {
+function written(content: Message["content"], needsThoughts: boolean): Markup {
   refuseImages(content);
-  const text = contentParts(content)
-    .map((part) => {
-      if (part.type === "thinking") return `<think>${part.thinking}</think>`;
+  const parts = contentParts(inlineThinking(content));
+  const text = joinMarkup(
+    parts.map((part) => {
+      if (part.type === "thinking") return markup`<think>${part.thinking}</think>`;
       return part.type === "text" ? part.text : "";
-    })
-    .join("");
-  return needsThoughts && !hasThinking(content) ? `<think></think>${text}` : text;
+    }),
+  );
+  return needsThoughts && !hasThinking(parts) ? markup`<think></think>${text}` : text;
 }
 
-function withoutThoughts(content: Message["content"]): string {
+function withoutThoughts(content: Message["content"]): Markup {
   refuseImages(content);
-  if (typeof content === "string") return content.replace(/<think>.*?<\/think>/gs, "");
-  return textOf({ content });
+  return markup`${textOf({ content: inlineThinking(content) })}`;
 }
 
-function writtenCalls(calls: readonly ToolCall[]): string {
-  if (calls.length === 0) return "";
-  const each = calls.map((call) => CALL_OPEN + call.name + SEPARATOR + call.arguments + CALL_CLOSE);
-  return CALLS_OPEN + each.join("") + CALLS_CLOSE;
+function writtenCalls(calls: readonly ToolCall[]): Markup {
+  if (calls.length === 0) return formatText("");
+  const each = calls.map(
+    ({ name, arguments: given }) =>
+      markup`${formatText(CALL_OPEN)}${name}${formatText(SEPARATOR)}${given}${formatText(CALL_CLOSE)}`,
+  );
+  return markup`${formatText(CALLS_OPEN)}${joinMarkup(each)}${formatText(CALLS_CLOSE)}`;
 }
 
 function readAnswer(text: string): Message {
@@ -166,15 +195,13 @@ function readCall([rawText, name, given]: RegExpExecArray): ToolCall | UnparsedT
 }
 
 function withoutCalls(text: string): string {
-  const around = text.split(new RegExp(`${CALLS_OPEN}.*?${CALLS_CLOSE}`, "s"));
-  const last = around.pop()!;
-  return strip([...around.map((piece) => stripEnd(piece)), last].join(""));
+  return text.replace(new RegExp(`${CALLS_OPEN}.*?${CALLS_CLOSE}`, "gs"), "");
 }
 
-function toolsText(tools: readonly ToolDeclaration[]): string {
+function toolsText(tools: readonly ToolDeclaration[], ensureAscii: boolean): string {
   const declarations = tools.map(
     ({ name, description, parameters }) =>
-      `### ${name}\nDescription: ${description}\n\nParameters: ${printPythonJson(parameters)}`,
+      `### ${name}\nDescription: ${description}\n\nParameters: ${printPythonJson(parameters, { ensureAscii })}`,
   );
   return `
 
@@ -183,11 +210,13 @@ You have access to the following tools:
 
 ${declarations.join("\n")}
 
-IMPORTANT: ALWAYS adhere to this exact format for tool use:
+${CALL_INSTRUCTION}`;
+}
+
+const CALL_INSTRUCTION = `IMPORTANT: ALWAYS adhere to this exact format for tool use:
 ${CALLS_OPEN}${CALL_OPEN}tool_call_name${SEPARATOR}tool_call_arguments${CALL_CLOSE}${CALLS_CLOSE}
 
 Where:
 - \`tool_call_name\` must be an exact match to one of the available tools
 - \`tool_call_arguments\` must be valid JSON that strictly follows the tool's Parameters Schema
 - For multiple tool calls, chain them directly without separators or spaces`;
-}

@@ -1,7 +1,8 @@
 import { describe, expect, it } from "vitest";
 import { CharacterTokenizer } from "../../test/support/character-tokenizer.js";
-import { markedText } from "../../test/support/marked-text.js";
-import { getRenderer, type Message, type Renderer, type TrainOn } from "./index.js";
+import { exampleText, parseText, promptText } from "../../test/support/marked-text.js";
+import { BE_BRIEF, QUESTION, THOUGHT } from "../../test/support/small-talk.js";
+import { getRenderer, type Message, type Renderer } from "./index.js";
 
 const tokenizer = new CharacterTokenizer({ eosToken: "<｜end▁of▁sentence｜>" });
 const [high, low, max, disabled, preserving] = [
@@ -12,25 +13,10 @@ const [high, low, max, disabled, preserving] = [
   "deepseekv4_1_preserve_thinking",
 ].map((name) => getRenderer(name, tokenizer)) as [Renderer, Renderer, Renderer, Renderer, Renderer];
 
-const prompt = (renderer: Renderer, messages: readonly Message[]) =>
-  tokenizer.decode(renderer.buildPrompt(messages).toInts());
-const example = (renderer: Renderer, messages: readonly Message[], trainOn?: TrainOn) =>
-  markedText(tokenizer, renderer.buildSupervisedExample(messages, trainOn));
-const parse = (renderer: Renderer, text: string) => renderer.parseResponse(tokenizer.encode(text));
-
 const BOS = "<｜begin▁of▁sentence｜>";
 const EOS = "<｜end▁of▁sentence｜>";
 const effort = (value: number) =>
   `<｜System｜>Reasoning Effort: ${value} (range 1-100, the higher the value, the more thorough the reasoning)\n\n`;
-const system: Message = { role: "system", content: "Be brief." };
-const user: Message = { role: "user", content: "2+2?" };
-const thought: Message = {
-  role: "assistant",
-  content: [
-    { type: "thinking", thinking: "Easy." },
-    { type: "text", text: "4" },
-  ],
-};
 const toolCalls = [
   { id: "one", name: "add", arguments: '{"10": 1.0, "2": "é", "to": ["é", null]}' },
   { id: "two", name: "now", arguments: "{}" },
@@ -51,25 +37,25 @@ const CALLS = `
 
 describe("deepseekv4_1", () => {
   it("says how much to think, before the system prompt", () => {
-    expect(prompt(high, [system, user])).toBe(
+    expect(promptText(high, [BE_BRIEF, QUESTION])).toBe(
       `${BOS}${effort(75)}Be brief.<｜User｜>2+2?<｜Assistant｜><think>`,
     );
-    expect(prompt(low, [user])).toBe(`${BOS}${effort(50)}<｜User｜>2+2?<｜Assistant｜><think>`);
-    expect(prompt(max, [user])).toBe(`${BOS}${effort(100)}<｜User｜>2+2?<｜Assistant｜><think>`);
-    expect(prompt(disabled, [system, user])).toBe(
+    expect(promptText(low, [QUESTION])).toBe(`${BOS}${effort(50)}<｜User｜>2+2?<｜Assistant｜><think>`);
+    expect(promptText(max, [QUESTION])).toBe(`${BOS}${effort(100)}<｜User｜>2+2?<｜Assistant｜><think>`);
+    expect(promptText(disabled, [BE_BRIEF, QUESTION])).toBe(
       `${BOS}<｜System｜>Be brief.<｜User｜>2+2?<｜Assistant｜></think>`,
     );
-    expect(prompt(disabled, [user])).toBe(`${BOS}<｜User｜>2+2?<｜Assistant｜></think>`);
+    expect(promptText(disabled, [QUESTION])).toBe(`${BOS}<｜User｜>2+2?<｜Assistant｜></think>`);
   });
 
-  it("forgets the thoughts of earlier turns, unless told to keep them or with tools declared", () => {
-    const messages = [user, thought, user, thought];
+  it("forgets the thoughts of earlier turns, unless asked to keep them or with tools declared", () => {
+    const messages = [QUESTION, THOUGHT, QUESTION, THOUGHT];
     const turns = (thoughts: string) =>
       `<｜User｜>2+2?<｜Assistant｜>${thoughts}4${EOS}<｜User｜>2+2?<｜Assistant｜><think>⟦Easy.</think>4${EOS}⟧`;
-    expect(example(high, messages)).toBe(`${BOS}${effort(75)}${turns("</think>")}`);
-    expect(example(preserving, messages)).toBe(`${BOS}${effort(75)}${turns("<think>Easy.</think>")}`);
+    expect(exampleText(high, messages)).toBe(`${BOS}${effort(75)}${turns("</think>")}`);
+    expect(exampleText(preserving, messages)).toBe(`${BOS}${effort(75)}${turns("<think>Easy.</think>")}`);
     const tools = high.declareTools([{ name: "now", description: "", parameters: {} }]);
-    expect(example(high, [...tools, ...messages])).toContain(turns("<think>Easy.</think>"));
+    expect(exampleText(high, [...tools, ...messages])).toContain(turns("<think>Easy.</think>"));
     expect([high, disabled, preserving].map((renderer) => renderer.hasExtensionProperty)).toEqual([
       false,
       true,
@@ -77,13 +63,17 @@ describe("deepseekv4_1", () => {
     ]);
   });
 
-  it("writes no thoughts where it is told not to think", () => {
-    expect(example(disabled, [user, thought])).toBe(`${BOS}<｜User｜>2+2?<｜Assistant｜></think>⟦4${EOS}⟧`);
+  it("writes no thoughts if it is asked not to think", () => {
+    expect(exampleText(disabled, [QUESTION, THOUGHT])).toBe(
+      `${BOS}<｜User｜>2+2?<｜Assistant｜></think>⟦4${EOS}⟧`,
+    );
   });
 
   it("gives results and the user's words in one turn, results in the order of their calls", () => {
     const results = ["two", "one"].map((id) => ({ role: "tool", content: id, toolCallId: id }));
-    expect(example(disabled, [user, call, ...results, user, thought], "all_assistant_messages")).toBe(
+    expect(
+      exampleText(disabled, [QUESTION, call, ...results, QUESTION, THOUGHT], "all_assistant_messages"),
+    ).toBe(
       `${BOS}<｜User｜>2+2?<｜Assistant｜></think>⟦Wait.${CALLS}${EOS}⟧` +
         "<｜User｜><tool_result>one</tool_result>\n\n<tool_result>two</tool_result>\n\n2+2?" +
         `<｜Assistant｜></think>⟦4${EOS}⟧`,
@@ -100,16 +90,18 @@ describe("deepseekv4_1", () => {
     });
     const schema = '### Available Tool Schemas\n\n{"name": "add", "description": "é", "parameters": {}}\n\n';
     for (const text of ["Be brief.", ""]) {
-      const written = prompt(disabled, [...declared(text), user]);
+      const written = promptText(disabled, [...declared(text), QUESTION]);
       expect(written).toContain(`${BOS}<｜System｜>${text}\n\n## Tools\n\nYou have access`);
       expect(written).toContain(schema);
     }
-    expect(() => prompt(disabled, [user, ...declared("")])).toThrow("messages[1] declares tools");
-    expect(() => prompt(disabled, [{ role: "tool_declare", content: "[1]" }, user])).toThrow("declareTools");
+    expect(() => promptText(disabled, [QUESTION, ...declared("")])).toThrow("messages[1] declares tools");
+    expect(() => promptText(disabled, [{ role: "tool_declare", content: "[1]" }, QUESTION])).toThrow(
+      "declareTools",
+    );
   });
 
   it("reads calls back, and says what is broken in them", () => {
-    expect(parse(high, `Easy.</think>Wait.${CALLS}${EOS}`)).toEqual({
+    expect(parseText(high, `Easy.</think>Wait.${CALLS}${EOS}`)).toEqual({
       message: {
         role: "assistant",
         content: [
@@ -124,7 +116,7 @@ describe("deepseekv4_1", () => {
       termination: "stop_sequence",
     });
     const errors = (text: string) =>
-      parse(disabled, text + EOS).message.unparsedToolCalls?.map(({ error }) => error);
+      parseText(disabled, text + EOS).message.unparsedToolCalls?.map(({ error }) => error);
     expect(errors(CALLS.replace("1.0", "1.").replace("now", " "))).toEqual([
       expect.stringContaining("Invalid JSON"),
       "Invalid DSML: empty function name",

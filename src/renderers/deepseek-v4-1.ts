@@ -1,5 +1,7 @@
 import { TinkerError } from "../errors.js";
+import { type CallForm, type MemberForm, plain, sign, taggedArguments } from "./answer-shape.js";
 import { ASSISTANT, BOS, EOS, USER } from "./deepseek-v3.js";
+import { formatText, joinMarkup, type Markup, markup } from "./markup.js";
 import {
   ensureText,
   type Message,
@@ -13,8 +15,14 @@ import {
 import { readJson, thinkingBlocks, toolCallFields, unterminatedToolBlock } from "./parsing.js";
 import { isJsonObject, type JsonObject, type JsonValue, printPythonJson } from "./python-json.js";
 import { strip } from "./python-text.js";
-import type { RenderContext, RenderedMessage, RendererTokenizer } from "./renderer.js";
+import {
+  COMMON_ROLES,
+  type RenderContext,
+  type RenderedMessage,
+  type RendererTokenizer,
+} from "./renderer.js";
 import { StopTokenRenderer } from "./stop-token-renderer.js";
+import type { ReasoningEffort, ThinkingMode } from "./thinking.js";
 
 const SYSTEM = "<｜System｜>";
 const MARKUP = "｜DSML｜";
@@ -22,6 +30,14 @@ const CALLS_OPEN = `<${MARKUP} calls>`;
 const CALLS_CLOSE = `</${MARKUP} calls>`;
 const CALL_CLOSE = `</${MARKUP} invoke>`;
 const PARAMETER_CLOSE = `</${MARKUP} parameter>`;
+const MEMBERS: MemberForm = {
+  before: `<${MARKUP} parameter name="`,
+  asText: '" string="true">',
+  asJson: '" string="false">',
+  behind: PARAMETER_CLOSE,
+  separator: "\n",
+  without: [MARKUP],
+};
 const CALLS = new RegExp(`(?:\n\n)?${CALLS_OPEN}(.*?)${CALLS_CLOSE}`, "s");
 const CALL = new RegExp(`<${MARKUP} invoke name="(.*?)">\n(.*?)${CALL_CLOSE}`, "gs");
 const PARAMETER = new RegExp(
@@ -31,34 +47,30 @@ const PARAMETER = new RegExp(
 /** The role of the message that `declareTools` makes: a list of functions as JSON. */
 const TOOL_DECLARE = "tool_declare";
 
+/** The prompt gives the effort as a number from 1 to 100. */
+const EFFORTS: Readonly<Partial<Record<ReasoningEffort, number>>> = { low: 50, high: 75, max: 100 };
+const USUAL_EFFORT = 75;
+
 /** DeepSeek V4.1, with thoughts of a given effort or without. */
 export class DeepSeekV41Renderer extends StopTokenRenderer {
-  readonly #effort: number | undefined;
-  readonly #keepsOldThoughts: boolean;
+  readonly #effort: number;
 
-  constructor(
-    tokenizer: RendererTokenizer,
-    {
-      effort,
-      keepsOldThoughts = false,
-    }: {
-      /** How much the model shall think, 1 to 100; absent: not at all. */
-      readonly effort?: number | undefined;
-      /** Writes the thoughts of earlier turns too. Default: only where tools are declared. */
-      readonly keepsOldThoughts?: boolean | undefined;
-    },
-  ) {
-    super(tokenizer);
-    this.#effort = effort;
-    this.#keepsOldThoughts = keepsOldThoughts;
+  /** Thoughts of earlier turns are kept if tools are declared. */
+  constructor(tokenizer: RendererTokenizer, mode: ThinkingMode = {}) {
+    super(tokenizer, mode);
+    this.#effort = (mode.effort && EFFORTS[mode.effort]) ?? USUAL_EFFORT;
   }
 
   get #thinks(): boolean {
-    return this.#effort !== undefined;
+    return this.thinking !== "disabled";
   }
 
   override get hasExtensionProperty(): boolean {
-    return !this.#thinks || this.#keepsOldThoughts;
+    return this.thinking !== "enabled";
+  }
+
+  override get roles(): readonly string[] {
+    return [...COMMON_ROLES, TOOL_DECLARE];
   }
 
   override get stopSequences(): readonly number[] {
@@ -69,7 +81,7 @@ export class DeepSeekV41Renderer extends StopTokenRenderer {
     return this.encode(BOS);
   }
 
-  /** Tools are declared behind a system message, which is empty where there is none. */
+  /** Tools are declared after the system message, which may be empty. */
   protected override prepareMessages(messages: readonly Message[]): readonly Message[] {
     const declared = messages.findLastIndex(({ role }) => role === TOOL_DECLARE);
     if (declared === 0) return [{ ...messages[0]!, role: "system", content: "" }, ...messages];
@@ -87,17 +99,17 @@ export class DeepSeekV41Renderer extends StopTokenRenderer {
 
   protected override renderMessage(message: Message, context: RenderContext): RenderedMessage {
     const { index, previous } = context;
-    const opening = index === 0 && this.#thinks ? SYSTEM + effortText(this.#effort!) : "";
+    const opening = index === 0 && this.#thinks ? SYSTEM + effortText(this.#effort) : "";
     switch (message.role) {
       case "system":
-        return this.#encodedTogether(opening || SYSTEM, systemText(message, context));
+        return this.#encodedTogether(opening || SYSTEM, systemMarkup(message, context));
       case TOOL_DECLARE:
         return { header: [], output: [] };
       case "user":
       case "tool":
         // The first message of a turn writes it whole.
         if (isUserTurn(previous)) return { header: [], output: [] };
-        return { header: this.encode(opening + USER), output: [this.encode(userTurnText(context))] };
+        return { header: this.encode(opening + USER), output: [this.encode(userTurn(context))] };
       case "assistant":
         return this.#renderAnswer(message, context, opening);
       default:
@@ -112,8 +124,8 @@ export class DeepSeekV41Renderer extends StopTokenRenderer {
     const followsTurn =
       isUserTurn(previous) || (previous !== undefined && isLaterSystem(previous.role, index - 1));
     const marker = followsTurn ? ASSISTANT + (showsThoughts ? "<think>" : "</think>") : "";
-    const thoughts = showsThoughts ? `${thinkingOf(message)}</think>` : "";
-    const text = thoughts + textOf(message) + writtenCalls(message.toolCalls ?? []);
+    const thoughts = showsThoughts ? markup`${thinkingOf(message)}</think>` : formatText("");
+    const text = markup`${thoughts}${textOf(message)}${writtenCalls(message.toolCalls ?? [])}`;
     return {
       header: this.encode(opening + marker),
       output: [[...this.encode(text), this.token(EOS)]],
@@ -121,15 +133,15 @@ export class DeepSeekV41Renderer extends StopTokenRenderer {
   }
 
   #lastIndexWithoutThoughts(messages: readonly Message[]): number {
-    if (this.#keepsOldThoughts || messages.some(({ role }) => role === TOOL_DECLARE)) return -1;
+    if (this.thinking === "preserved" || messages.some(({ role }) => role === TOOL_DECLARE)) return -1;
     return messages.findLastIndex(
       (message, index) => isUserTurn(message) || isLaterSystem(message.role, index),
     );
   }
 
-  /** Tokens may reach over the border of header and text, as line breaks at both sides do; they count as header. */
-  #encodedTogether(header: string, text: string): RenderedMessage {
-    const tokens = this.encode(header + text);
+  /** A token may span header and text, as with line breaks on both sides; it counts as header. */
+  #encodedTogether(header: string, text: Markup): RenderedMessage {
+    const tokens = this.encode(markup`${formatText(header)}${text}`);
     let end = 0;
     while (end < tokens.length && this.tokenizer.decode(tokens.slice(0, end)).length < header.length) end++;
     return { header: tokens.slice(0, end), output: [tokens.slice(end)] };
@@ -137,6 +149,18 @@ export class DeepSeekV41Renderer extends StopTokenRenderer {
 
   override get callSign(): string {
     return CALLS_OPEN;
+  }
+
+  override get callForm(): CallForm {
+    return {
+      thoughtsEnd: this.#thinks ? "</think>" : undefined,
+      frame: [`\n\n${CALLS_OPEN}\n`, `\n${CALLS_CLOSE}`],
+      between: "\n",
+      head: (name) => [sign(`<${MARKUP} invoke name="`), plain(name), sign('">\n')],
+      arguments: (tool) => taggedArguments(tool, MEMBERS),
+      tail: `\n${CALL_CLOSE}`,
+      takesPrefill: true,
+    };
   }
 
   protected override get streamPrefix(): string {
@@ -164,47 +188,50 @@ function isUserTurn(message: Message | undefined): boolean {
   return message?.role === "user" || message?.role === "tool";
 }
 
-/** A system message within the conversation begins a turn as the user does. */
+/** A system message within the conversation begins a turn, like the user's. */
 function isLaterSystem(role: string, index: number): boolean {
   return role === "system" && index > 0;
 }
 
-function systemText({ content }: Message, { index, next }: RenderContext): string {
+function systemMarkup({ content }: Message, { index, next }: RenderContext): Markup {
   const text = ensureText(content);
-  return index === 0 && next?.role === TOOL_DECLARE ? `${text}\n\n${toolsText(next)}` : text;
+  return index === 0 && next?.role === TOOL_DECLARE
+    ? markup`${text}\n\n${toolsMarkup(next)}`
+    : markup`${text}`;
 }
 
 /** Messages of the user and results of tools in a row, the results in the order of their calls. */
-function userTurnText({ messages, index }: RenderContext): string {
+function userTurn({ messages, index }: RenderContext): Markup {
   const end = messages.findIndex((message, at) => at > index && !isUserTurn(message));
   const turn = messages.slice(index, end === -1 ? undefined : end);
   const calls = messages.slice(0, index).findLast(({ toolCalls }) => toolCalls?.length)?.toolCalls ?? [];
   const order = new Map(calls.map(({ id }, at) => [id, at]));
   const orderOf = ({ toolCallId }: Message) => (toolCallId ? (order.get(toolCallId) ?? 0) : 0);
   const results = turn.filter(({ role }) => role === "tool").sort((a, b) => orderOf(a) - orderOf(b));
-  return turn
-    .map(({ role, content }) =>
+  return joinMarkup(
+    turn.map(({ role, content }) =>
       role === "tool"
-        ? `<tool_result>${ensureText(results.shift()!.content)}</tool_result>`
+        ? markup`<tool_result>${ensureText(results.shift()!.content)}</tool_result>`
         : ensureText(content),
-    )
-    .join("\n\n");
+    ),
+    "\n\n",
+  );
 }
 
-function writtenCalls(calls: readonly ToolCall[]): string {
-  if (calls.length === 0) return "";
+function writtenCalls(calls: readonly ToolCall[]): Markup {
+  if (calls.length === 0) return formatText("");
   const each = calls.map((call) => {
     const parameters = Array.from(argumentsOf(call), ([name, value]) => {
       const isText = typeof value === "string";
       const text = isText ? value : printPythonJson(value, { ensureAscii: false });
-      return `<${MARKUP} parameter name="${name}" string="${isText}">${text}${PARAMETER_CLOSE}`;
+      return markup`<｜DSML｜ parameter name="${name}" string="${String(isText)}">${text}</｜DSML｜ parameter>`;
     });
-    return `<${MARKUP} invoke name="${call.name}">\n${parameters.join("\n")}\n${CALL_CLOSE}`;
+    return markup`<｜DSML｜ invoke name="${call.name}">\n${joinMarkup(parameters, "\n")}\n</｜DSML｜ invoke>`;
   });
-  return `\n\n${CALLS_OPEN}\n${each.join("\n")}\n${CALLS_CLOSE}`;
+  return markup`\n\n<｜DSML｜ calls>\n${joinMarkup(each, "\n")}\n</｜DSML｜ calls>`;
 }
 
-/** The arguments by name, also where they are JSON within a JSON text; what is no object becomes one argument. */
+/** The arguments by name, also from JSON within a JSON text; a value that is not an object becomes one argument. */
 function argumentsOf({ arguments: given }: ToolCall): JsonObject {
   const once = readJson(given).value;
   const value = typeof once === "string" ? readJson(once).value : once;
@@ -262,9 +289,12 @@ function declaredTools({ content }: Message): readonly JsonValue[] {
   throw new TinkerError(`A message of the role ${TOOL_DECLARE} must be one that declareTools made.`);
 }
 
-function toolsText(declaration: Message): string {
+function toolsMarkup(declaration: Message): Markup {
   const schemas = declaredTools(declaration).map((tool) => printPythonJson(tool, { ensureAscii: false }));
-  return `## Tools
+  return markup`${formatText(BEFORE_TOOLS)}${schemas.join("\n")}${formatText(BEHIND_TOOLS)}`;
+}
+
+const BEFORE_TOOLS = `## Tools
 
 You have access to a set of tools to help answer the user's question. You can invoke tools by writing a "${CALLS_OPEN}" block like the following:
 
@@ -286,8 +316,9 @@ Otherwise, output directly after </think> with tool calls or final response.
 
 ### Available Tool Schemas
 
-${schemas.join("\n")}
+`;
+
+const BEHIND_TOOLS = `
 
 You MUST strictly follow the above defined tool name and parameter schemas to invoke tool calls.
 `;
-}

@@ -1,26 +1,18 @@
 import { describe, expect, it } from "vitest";
 import { CharacterTokenizer } from "../../test/support/character-tokenizer.js";
-import { markedText } from "../../test/support/marked-text.js";
+import { exampleText, parseText, promptText } from "../../test/support/marked-text.js";
+import { QUESTION, THOUGHT } from "../../test/support/small-talk.js";
 import { getRenderer, type Message, type TrainOn } from "./index.js";
 
 const tokenizer = new CharacterTokenizer({ eosToken: "<|endoftext|>" });
 const renderer = getRenderer("glm5_3_max_reasoning", tokenizer);
 
-const prompt = (messages: readonly Message[]) => tokenizer.decode(renderer.buildPrompt(messages).toInts());
-const example = (messages: readonly Message[], trainOn?: TrainOn) =>
-  markedText(tokenizer, renderer.buildSupervisedExample(messages, trainOn));
-const parse = (text: string) => renderer.parseResponse(tokenizer.encode(text));
+const prompt = (messages: readonly Message[]) => promptText(renderer, messages);
+const example = (messages: readonly Message[], trainOn?: TrainOn) => exampleText(renderer, messages, trainOn);
+const parse = (text: string) => parseText(renderer, text);
 
 const START = "[gMASK]<sop><|system|>Reasoning Effort: Max";
-const user: Message = { role: "user", content: "2+2?" };
 const answer: Message = { role: "assistant", content: "\n4 " };
-const thought: Message = {
-  role: "assistant",
-  content: [
-    { type: "thinking", thinking: "Easy." },
-    { type: "text", text: "4" },
-  ],
-};
 const toolCalls = [
   { id: "one", name: "add", arguments: '{"10": 1.0, "2": "é", "to": {"x": "é"}}' },
   { id: "two", name: "now", arguments: "" },
@@ -36,7 +28,10 @@ describe("glm5_3", () => {
     ["glm5_3_high_reasoning", "High"],
     ["glm5_3_low_reasoning", "Low"],
   ])("%s says how much to think, before everything else", (name, effort) => {
-    const tokens = getRenderer(name, tokenizer).buildPrompt([{ role: "system", content: "Be brief." }, user]);
+    const tokens = getRenderer(name, tokenizer).buildPrompt([
+      { role: "system", content: "Be brief." },
+      QUESTION,
+    ]);
     expect(tokenizer.decode(tokens.toInts())).toBe(
       `[gMASK]<sop><|system|>Reasoning Effort: ${effort}<|system|>Be brief.<|user|>2+2?<|assistant|><think>`,
     );
@@ -44,10 +39,10 @@ describe("glm5_3", () => {
 
   it("learns with each answer the sign of who speaks next", () => {
     expect(renderer.hasExtensionProperty).toBe(true);
-    expect(example([user, thought, user, answer], "all_assistant_messages")).toBe(
+    expect(example([QUESTION, THOUGHT, QUESTION, answer], "all_assistant_messages")).toBe(
       `${START}<|user|>2+2?<|assistant|><think>⟦Easy.</think>4<|user|>⟧2+2?<|assistant|><think>⟦</think>4<|user|>⟧`,
     );
-    expect(example([user, call, { role: "tool", content: "4" }, answer], "last_assistant_turn")).toBe(
+    expect(example([QUESTION, call, { role: "tool", content: "4" }, answer], "last_assistant_turn")).toBe(
       `${START}<|user|>2+2?<|assistant|><think>⟦</think>${CALLS}<|observation|>⟧` +
         "<tool_response>4</tool_response><|assistant|><think>⟦</think>4<|user|>⟧",
     );
@@ -55,17 +50,17 @@ describe("glm5_3", () => {
 
   it("leaves a sign that the answer would not write to the message behind it", () => {
     const result = { role: "tool", content: "4" };
-    expect(example([user, thought, result, answer], "all_assistant_messages")).toContain(
+    expect(example([QUESTION, THOUGHT, result, answer], "all_assistant_messages")).toContain(
       "⟦Easy.</think>4⟧<|observation|><tool_response>",
     );
-    expect(example([user, thought, { role: "system", content: "!" }, user, answer])).toContain(
+    expect(example([QUESTION, THOUGHT, { role: "system", content: "!" }, QUESTION, answer])).toContain(
       "</think>4<|system|>!<|user|>2+2?",
     );
   });
 
   it("takes thoughts that are written out", () => {
-    expect(example([user, { role: "assistant", content: "<think>Easy.</think> 4" }])).toBe(
-      example([user, thought]),
+    expect(example([QUESTION, { role: "assistant", content: "<think>Easy.</think> 4" }])).toBe(
+      example([QUESTION, THOUGHT]),
     );
   });
 
@@ -74,13 +69,13 @@ describe("glm5_3", () => {
       ids.map((id) => ({ role: "tool", content: id, ...(id !== "" && { toolCallId: id }) }));
     const written = (...ids: string[]) =>
       `<|observation|>${ids.map((id) => `<tool_response>${id}</tool_response>`).join("")}<|assistant|>`;
-    expect(prompt([user, call, ...results("two", "one")])).toContain(written("one", "two"));
+    expect(prompt([QUESTION, call, ...results("two", "one")])).toContain(written("one", "two"));
     for (const doubtful of [
       ["two", ""],
       ["two", "two"],
       ["two", "three"],
     ]) {
-      expect(prompt([user, call, ...results(...doubtful)])).toContain(written(...doubtful));
+      expect(prompt([QUESTION, call, ...results(...doubtful)])).toContain(written(...doubtful));
     }
   });
 
@@ -108,7 +103,7 @@ describe("glm5_3", () => {
     });
     expect(parse("</think>4<|endoftext|>").termination).toBe("eos");
     expect(parse("</think>4").termination).toBe("malformed");
-    expect(() => parse("4<|user|>5<|observation|>")).toThrow("more than once");
+    expect(parse("4<|user|>5<|observation|>").termination).toBe("malformed");
   });
 
   it("keeps what is broken in calls", () => {
@@ -122,12 +117,12 @@ describe("glm5_3", () => {
       expect.stringContaining("unterminated tool block"),
     ]);
     expect(() =>
-      prompt([user, { role: "assistant", content: "", toolCalls: [{ name: "f", arguments: "[1]" }] }]),
+      prompt([QUESTION, { role: "assistant", content: "", toolCalls: [{ name: "f", arguments: "[1]" }] }]),
     ).toThrow("must be a JSON object");
   });
 
   it("refuses what its format does not have", () => {
     expect(() => prompt([{ role: "developer", content: "" }])).toThrow('no role "developer"');
-    expect(() => prompt([{ ...thought, role: "user" }])).toThrow("text alone");
+    expect(() => prompt([{ ...THOUGHT, role: "user" }])).toThrow("text alone");
   });
 });

@@ -1,6 +1,16 @@
 import { TinkerError } from "../errors.js";
 import {
+  type CallForm,
+  type MemberForm,
+  plain,
+  sign,
+  taggedArguments,
+  textArgumentsOf,
+} from "./answer-shape.js";
+import { joinMarkup, type Markup, markup } from "./markup.js";
+import {
   ensureText,
+  inlineThinking,
   type Message,
   refuseImages,
   type ToolCall,
@@ -21,8 +31,19 @@ import { isJsonObject, type JsonValue, printPythonJson } from "./python-json.js"
 import { SPACE, strip } from "./python-text.js";
 import type { RenderContext, RenderedMessage, RendererTokenizer } from "./renderer.js";
 import { StopTokenRenderer } from "./stop-token-renderer.js";
+import type { ThinkingMode } from "./thinking.js";
 
 const END_OF_TEXT = "<|endoftext|>";
+const CALL_OPEN = "<tool_call>";
+const CALL_CLOSE = "</tool_call>";
+const MEMBERS: MemberForm = {
+  before: "<arg_key>",
+  asText: "</arg_key><arg_value>",
+  asJson: "</arg_key><arg_value>",
+  behind: "</arg_value>",
+  separator: "",
+  without: ["<arg_key>", "</arg_value>", CALL_OPEN, CALL_CLOSE],
+};
 const ROLES: ReadonlyMap<string, string> = new Map([
   ["system", "<|system|>"],
   ["user", "<|user|>"],
@@ -36,9 +57,9 @@ const ARGUMENT = new RegExp(`<arg_key>(.*?)</arg_key>${SPACE}*<arg_value>(.*?)</
 export class Glm53Renderer extends StopTokenRenderer {
   readonly #effort: string;
 
-  constructor(tokenizer: RendererTokenizer, { effort }: { readonly effort: "Low" | "High" | "Max" }) {
-    super(tokenizer);
-    this.#effort = effort;
+  constructor(tokenizer: RendererTokenizer, { effort = "max" }: ThinkingMode = {}) {
+    super(tokenizer, { thinking: "preserved" });
+    this.#effort = effort.charAt(0).toUpperCase() + effort.slice(1);
   }
 
   override get hasExtensionProperty(): boolean {
@@ -63,18 +84,18 @@ export class Glm53Renderer extends StopTokenRenderer {
   protected override renderMessage(message: Message, context: RenderContext): RenderedMessage {
     const { role } = message;
     if (role === "assistant") return this.#renderAnswer(message, context);
-    const text = visibleText(message);
+    const text = this.textMarkup(message, visibleText(message));
     return {
       header: beginsInTheOneBefore(message, context.previous) ? [] : this.promptSuffix(role),
-      output: [this.encode(role === "tool" ? `<tool_response>${text}</tool_response>` : text)],
+      output: [this.encode(role === "tool" ? markup`<tool_response>${text}</tool_response>` : text)],
     };
   }
 
-  /** An answer ends with the token of the role that speaks next, so that it is learnt with the answer. */
+  /** An answer ends with the token of the next role, which is therefore trained on with the answer. */
   #renderAnswer(message: Message, { isLast, next }: RenderContext): RenderedMessage {
     const { thinking, text } = thoughtsAndText(message);
     const calls = (message.toolCalls ?? []).map(writtenCall);
-    const tokens = this.encode(`${thinking}</think>${strip(text)}${calls.join("")}`);
+    const tokens = this.encode(markup`${thinking}</think>${strip(text)}${joinMarkup(calls)}`);
     const end = [this.token(endOf(message))];
     return {
       header: this.promptSuffix("assistant"),
@@ -89,22 +110,38 @@ export class Glm53Renderer extends StopTokenRenderer {
     return this.encode(role === "assistant" ? `${token}<think>` : token);
   }
 
+  protected override get toolPhrases(): readonly string[] {
+    return [CALL_INSTRUCTION];
+  }
+
   override get callSign(): string {
-    return "<tool_call>";
+    return CALL_OPEN;
+  }
+
+  override get callForm(): CallForm {
+    return {
+      thoughtsEnd: "</think>",
+      frame: ["", ""],
+      between: "",
+      head: (name) => [sign(CALL_OPEN), plain(name)],
+      arguments: (tool) => taggedArguments(tool, MEMBERS),
+      tail: CALL_CLOSE,
+      takesPrefill: true,
+    };
   }
 
   protected override get streamPrefix(): string {
     return "<think>";
   }
 
-  protected override readMessage(text: string): Message {
-    return readAnswer(text);
+  protected override readMessage(text: string, tools?: readonly ToolDeclaration[]): Message {
+    return readAnswer(text, tools);
   }
 
   protected override answerText(tokens: ArrayLike<number>): ReturnType<typeof textBeforeStop> {
     const { text, termination } = super.answerText(tokens);
     const hasEnd = Array.from(tokens).includes(this.token(END_OF_TEXT));
-    return { text, termination: hasEnd ? "eos" : termination };
+    return { text, termination: hasEnd && termination === "stop_sequence" ? "eos" : termination };
   }
 
   override declareTools(tools: readonly ToolDeclaration[], systemPrompt = ""): readonly Message[] {
@@ -115,7 +152,7 @@ export class Glm53Renderer extends StopTokenRenderer {
   }
 }
 
-/** The results from here on, in the order of their calls where ids tell it without a doubt. */
+/** The consecutive results, in the order of their calls if ids determine it. */
 function resultsInOrder(messages: readonly Message[], start: number): readonly Message[] {
   const end = messages.findIndex(({ role }, index) => index > start && role !== "tool");
   const results = messages.slice(start, end === -1 ? undefined : end);
@@ -137,7 +174,7 @@ function endOf({ toolCalls }: Message): string {
   return toolCalls?.length ? "<|observation|>" : "<|user|>";
 }
 
-/** Whether a message's role stands already at the end of the one before it. */
+/** Whether the previous message already ends with this message's role. */
 function beginsInTheOneBefore({ role }: Message, previous: Message | undefined): boolean {
   if (previous?.role === "assistant") return ROLES.get(role) === endOf(previous);
   return role === "tool" && previous?.role === "tool";
@@ -149,15 +186,12 @@ function visibleText({ content }: Message): string {
 
 /** Thoughts are parts, or stand in the text between their tags. */
 function thoughtsAndText(message: Message): { readonly thinking: string; readonly text: string } {
-  const { content } = message;
-  refuseImages(content);
-  if (typeof content !== "string") return { thinking: thinkingOf(message), text: textOf(message) };
-  const pieces = content.split("</think>");
-  const text = pieces.at(-1)!;
-  return { thinking: pieces.length === 1 ? "" : pieces[0]!.split("<think>").at(-1)!, text };
+  refuseImages(message.content);
+  const content = inlineThinking(message.content);
+  return { thinking: thinkingOf({ content }), text: textOf({ content }) };
 }
 
-function writtenCall({ name, arguments: given }: ToolCall): string {
+function writtenCall({ name, arguments: given }: ToolCall): Markup {
   const { value, error } = given === "" ? { value: new Map() } : readJson(given);
   if (!isJsonObject(value)) {
     throw new TinkerError(
@@ -166,14 +200,15 @@ function writtenCall({ name, arguments: given }: ToolCall): string {
   }
   const pairs = Array.from(value, ([key, each]) => {
     const text = typeof each === "string" ? each : printPythonJson(each, { ensureAscii: false });
-    return `<arg_key>${key}</arg_key><arg_value>${text}</arg_value>`;
+    return markup`<arg_key>${key}</arg_key><arg_value>${text}</arg_value>`;
   });
-  return `<tool_call>${name}${pairs.join("")}</tool_call>`;
+  return markup`<tool_call>${name}${joinMarkup(pairs)}</tool_call>`;
 }
 
-function readAnswer(text: string): Message {
-  const { parts, calls } = thinkingAndToolBlocks(text, readCall) ?? { parts: text, calls: [] };
-  const open = unterminatedToolBlock(text, "<tool_call>", "</tool_call>");
+function readAnswer(text: string, tools?: readonly ToolDeclaration[]): Message {
+  const read = (body: string, rawText: string) => readCall(body, rawText, tools);
+  const { parts, calls } = thinkingAndToolBlocks(text, read) ?? { parts: text, calls: [] };
+  const open = unterminatedToolBlock(text, CALL_OPEN, CALL_CLOSE);
   return {
     role: "assistant",
     content: parts,
@@ -181,8 +216,12 @@ function readAnswer(text: string): Message {
   };
 }
 
-/** A call in GLM's tags, or as JSON, which a model may have learnt elsewhere. */
-function readCall(given: string, rawText: string): ToolCall | UnparsedToolCall {
+/** A call in GLM's tags, or as JSON, which some models write. Arguments that are texts by their schema stay unchanged. */
+function readCall(
+  given: string,
+  rawText: string,
+  tools: readonly ToolDeclaration[] = [],
+): ToolCall | UnparsedToolCall {
   const json = readJsonToolCall(given, rawText);
   if (!("rawText" in json)) return json;
   const text = strip(given);
@@ -192,10 +231,11 @@ function readCall(given: string, rawText: string): ToolCall | UnparsedToolCall {
   if (strip(body.replace(ARGUMENT, "")) !== "")
     return { rawText, error: "a call has text outside of its arguments" };
   const values = new Map<string, JsonValue>();
+  const texts = textArgumentsOf(name, tools);
   for (const [, key, value] of body.matchAll(ARGUMENT)) {
     if (strip(key!) === "") return { rawText, error: "an argument of a call has no name" };
-    const json = readJson(value!);
-    values.set(strip(key!), json.value === undefined ? value! : json.value);
+    const json = texts.has(strip(key!)) ? undefined : readJson(value!).value;
+    values.set(strip(key!), json === undefined ? value! : json);
   }
   return { name, arguments: printPythonJson(values) };
 }
@@ -211,6 +251,8 @@ You are provided with function signatures within <tools></tools> XML tags:
 <tools>
 ${declarations.join("")}</tools>
 
-For each function call, output the function name and arguments within the following XML format:
-<tool_call>{function-name}<arg_key>{arg-key-1}</arg_key><arg_value>{arg-value-1}</arg_value><arg_key>{arg-key-2}</arg_key><arg_value>{arg-value-2}</arg_value>...</tool_call>`;
+${CALL_INSTRUCTION}`;
 }
+
+const CALL_INSTRUCTION = `For each function call, output the function name and arguments within the following XML format:
+<tool_call>{function-name}<arg_key>{arg-key-1}</arg_key><arg_value>{arg-value-1}</arg_value><arg_key>{arg-key-2}</arg_key><arg_value>{arg-value-2}</arg_value>...</tool_call>`;

@@ -1,42 +1,33 @@
 import { describe, expect, it } from "vitest";
 import { CharacterTokenizer } from "../../test/support/character-tokenizer.js";
-import { markedText } from "../../test/support/marked-text.js";
-import { getRenderer, type Message, type Renderer, type TrainOn } from "./index.js";
+import { exampleText, parseText, promptText } from "../../test/support/marked-text.js";
+import { QUESTION, THOUGHT } from "../../test/support/small-talk.js";
+import { getRenderer, type Message, type TrainOn } from "./index.js";
 
 const tokenizer = new CharacterTokenizer({ eosToken: "<|return|>" });
 const plain = getRenderer("gpt_oss_no_sysprompt", tokenizer);
 
-const prompt = (renderer: Renderer, messages: readonly Message[]) =>
-  tokenizer.decode(renderer.buildPrompt(messages).toInts());
-const example = (messages: readonly Message[], trainOn?: TrainOn) =>
-  markedText(tokenizer, plain.buildSupervisedExample(messages, trainOn));
-const parse = (text: string) => plain.parseResponse(tokenizer.encode(text));
+const example = (messages: readonly Message[], trainOn?: TrainOn) => exampleText(plain, messages, trainOn);
+const parse = (text: string) => parseText(plain, text);
 
-const user: Message = { role: "user", content: "2+2?" };
-const thought: Message = {
-  role: "assistant",
-  content: [
-    { type: "thinking", thinking: "Easy." },
-    { type: "text", text: "4" },
-  ],
-};
 const ASKED = "<|start|>user<|message|>2+2?<|end|>";
 const EASY = "<|channel|>analysis<|message|>Easy.<|end|><|start|>assistant<|channel|>final<|message|>4";
-const CALL = ' to=functions.add<|channel|>commentary <|constrain|>json<|message|>{"a":2}<|call|>';
+const CALL = ' to=functions.add<|channel|>commentary json<|message|>{"a": 2}<|call|>';
+const SAMPLED_CALL = CALL.replace("json", "<|constrain|>json").replace(": ", ":");
 
 describe("gpt_oss", () => {
-  it("writes answers on channels, and keeps the thoughts of the history", () => {
-    expect(prompt(plain, [user])).toBe(`${ASKED}<|start|>assistant`);
-    expect(example([user, thought, user, thought])).toBe(
-      `${ASKED}<|start|>assistant${EASY}<|end|>${ASKED}<|start|>assistant⟦${EASY}<|return|>⟧`,
+  it("writes answers on channels, and drops the thoughts of earlier turns", () => {
+    expect(promptText(plain, [QUESTION])).toBe(`${ASKED}<|start|>assistant`);
+    expect(example([QUESTION, THOUGHT, QUESTION, THOUGHT])).toBe(
+      `${ASKED}<|start|>assistant<|channel|>final<|message|>4<|end|>${ASKED}<|start|>assistant⟦${EASY}<|return|>⟧`,
     );
-    expect(example([user, { role: "assistant", content: "4" }])).toBe(
+    expect(example([QUESTION, { role: "assistant", content: "4" }])).toBe(
       `${ASKED}<|start|>assistant⟦<|channel|>final<|message|>4<|return|>⟧`,
     );
   });
 
   it("takes a system message for the developer's", () => {
-    expect(prompt(plain, [{ role: "system", content: "Be brief." }])).toBe(
+    expect(promptText(plain, [{ role: "system", content: "Be brief." }])).toBe(
       "<|start|>developer<|message|># Instructions\n\nBe brief.\n\n<|end|><|start|>assistant",
     );
   });
@@ -46,9 +37,9 @@ describe("gpt_oss", () => {
     (effort) => {
       let now = new Date(2026, 0, 5, 23, 59);
       const renderer = getRenderer(`gpt_oss_${effort}_reasoning`, tokenizer, { now: () => now });
-      const first = prompt(renderer, [user]);
+      const first = promptText(renderer, [QUESTION]);
       now = new Date(2026, 0, 6);
-      expect(prompt(renderer, [user])).toBe(first);
+      expect(promptText(renderer, [QUESTION])).toBe(first);
       expect(first).toBe(
         "<|start|>system<|message|>You are ChatGPT, a large language model trained by OpenAI.\nKnowledge cutoff: 2024-06\n" +
           `Current date: 2026-01-05\n\nReasoning: ${effort}\n\n` +
@@ -61,13 +52,13 @@ describe("gpt_oss", () => {
   it("writes calls and their results as commentary, with text before them", () => {
     const calls = [{ name: "add", arguments: '{"a":2}' }];
     const messages: Message[] = [
-      user,
+      QUESTION,
       { role: "assistant", content: "Wait.", toolCalls: [...calls, ...calls] },
       { role: "tool", name: "add", content: "4" },
       { role: "tool", name: "functions.add", content: "4" },
       { role: "assistant", content: "4" },
     ];
-    const result = "<|start|>functions.add to=assistant<|channel|>commentary<|message|>4<|end|>";
+    const result = '<|start|>functions.add to=assistant<|channel|>commentary<|message|>"4"<|end|>';
     expect(example(messages, "last_assistant_turn")).toBe(
       `${ASKED}<|start|>assistant⟦<|channel|>commentary<|message|>Wait.<|end|><|start|>assistant${CALL}<|start|>assistant${CALL}⟧` +
         `${result}${result}<|start|>assistant⟦<|channel|>final<|message|>4<|return|>⟧`,
@@ -81,7 +72,7 @@ describe("gpt_oss", () => {
       arguments: "{}",
     });
     const results = (toolCalls: Message["toolCalls"], toolCallId?: string) =>
-      prompt(plain, [
+      promptText(plain, [
         { role: "assistant", content: "", toolCalls },
         { role: "tool", content: "4", ...(toolCallId !== undefined && { toolCallId }) },
       ]);
@@ -107,29 +98,32 @@ describe("gpt_oss", () => {
       { name: "weather", description: "Looks up.", parameters },
       { name: "now", description: "", parameters: {} },
     ];
-    const [routing, developer] = plain.declareTools(tools, "Be brief.");
-    expect(prompt(plain, [routing!, user])).toBe(
-      "<|start|>system<|message|>Calls to these tools must go to the commentary channel: 'functions'.<|end|>" +
-        `${ASKED}<|start|>assistant`,
+    const [developer] = plain.declareTools(tools, "Be brief.");
+    expect(promptText(plain, [developer!, QUESTION])).toMatch(
+      /^<\|start\|>system<\|message\|>Calls to these tools must go to the commentary channel: 'functions'\.<\|end\|><\|start\|>developer/,
+    );
+    const reasoning = getRenderer("gpt_oss_low_reasoning", tokenizer);
+    expect(promptText(reasoning, [developer!, QUESTION])).toContain(
+      "for every message.\nCalls to these tools must go to the commentary channel: 'functions'.<|end|><|start|>developer",
     );
     expect(developer).toEqual({
       role: "developer",
       content: [
         "# Instructions\n\nBe brief.\n\n# Tools\n\n## functions\n\nnamespace functions {\n",
         "// Looks up.",
-        "type weather = (_: // All of it",
-        "{",
-        "// City",
-        "// ",
+        "type weather = (_: {",
         "// Where",
-        "// Examples:",
-        '// - "Z\\u00fcrich"',
         "city: string,",
-        'unit?: "C" | "F", // default: "C"',
-        "days?: number | any,",
-        "at?: { x: number, y?: any } | null,",
-        "tags?: string | boolean[],",
+        'unit?: "C" | "F", // default: C,',
+        "days?: integer | null,",
+        // As the template has it, with its own indentation.
+        "at?: {",
+        "x: ",
+        "                number, y?: ",
+        "                any},",
+        "tags?: any[],",
         "}) => any;\n",
+        "// ",
         "type now = () => any;\n",
         "} // namespace functions",
       ].join("\n"),
@@ -138,20 +132,24 @@ describe("gpt_oss", () => {
   });
 
   it("reads thoughts, text and calls", () => {
-    expect(parse(`${EASY}<|return|>`)).toEqual({ termination: "stop_sequence", message: thought });
+    expect(parse(`${EASY}<|return|>`)).toEqual({ termination: "stop_sequence", message: THOUGHT });
     expect(parse(`<|channel|>analysis<|message|>Add.<|end|><|start|>assistant${CALL}`)).toEqual({
       termination: "stop_sequence",
       message: {
         role: "assistant",
         content: [{ type: "thinking", thinking: "Add." }],
-        toolCalls: [{ name: "add", arguments: '{"a":2}' }],
+        toolCalls: [{ name: "add", arguments: '{"a": 2}' }],
       },
     });
+    expect(parse(SAMPLED_CALL).message.toolCalls).toEqual([{ name: "add", arguments: '{"a":2}' }]);
+    const two = parse(`${CALL}<|start|>assistant${CALL}`);
+    expect([two.message.toolCalls?.length, two.termination]).toEqual([2, "stop_sequence"]);
     expect(parse("<|channel|>final<|message|>4")).toEqual({
       termination: "malformed",
       message: { role: "assistant", content: "<|channel|>final<|message|>4" },
     });
-    expect(() => parse("4<|return|><|call|>")).toThrow("more than once");
+    for (const doubled of ["4<|return|><|call|>", `${CALL}<|call|>`, `${CALL}<|start|>assistant`])
+      expect(parse(doubled).termination).toBe("malformed");
   });
 
   it("gives an answer of calls alone no text, so that it is written as it was read", () => {
@@ -159,19 +157,19 @@ describe("gpt_oss", () => {
     expect(message).toEqual({
       role: "assistant",
       content: "",
-      toolCalls: [{ name: "add", arguments: '{"a":2}' }],
+      toolCalls: [{ name: "add", arguments: '{"a": 2}' }],
     });
-    expect(example([user, message])).toBe(`${ASKED}<|start|>assistant⟦${CALL}⟧`);
+    expect(example([QUESTION, message])).toBe(`${ASKED}<|start|>assistant⟦${CALL}⟧`);
     expect(parse("<|channel|>final<|message|><|return|>").message.content).toBe("");
     expect(parse("4<|return|>").message.content).toBe("4");
   });
 
   it("reports calls that cannot be read, and no text that only speaks of one", () => {
     const unparsed = (text: string) => parse(text).message.unparsedToolCalls;
-    expect(unparsed(CALL.replace('{"a":2}', "{a}"))).toMatchObject([
+    expect(unparsed(CALL.replace('{"a": 2}', "{a}"))).toMatchObject([
       { error: expect.stringMatching(/JSON/) },
     ]);
-    expect(unparsed(CALL.replace('{"a":2}', ""))).toMatchObject([
+    expect(unparsed(CALL.replace('{"a": 2}', ""))).toMatchObject([
       { error: expect.stringMatching(/arguments/) },
     ]);
     expect(unparsed(`${EASY}<|end|><|start|>assistant to=functions.add<|return|>`)).toEqual([
@@ -186,7 +184,7 @@ describe("gpt_oss", () => {
       return [...tokenizer.encode(text).flatMap((token) => parser.push(token)), ...parser.end()];
     };
     const ofText = streamed(`${EASY}<|return|>`);
-    expect(ofText.at(-1)).toEqual({ type: "message", termination: "stop_sequence", message: thought });
+    expect(ofText.at(-1)).toEqual({ type: "message", termination: "stop_sequence", message: THOUGHT });
     expect(ofText.flatMap((delta) => (delta.type === "thinking" ? [delta.thinking] : [])).join("")).toBe(
       "Easy.",
     );

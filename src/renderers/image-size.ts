@@ -13,7 +13,7 @@ export interface SizedImage {
 const PNG_SIGNATURE = [0x89, 0x50, 0x4e, 0x47, 0x0d, 0x0a, 0x1a, 0x0a];
 const DATA_URI = /^data:[^,]*;base64,/i;
 
-/** Of Qwen's image processor. */
+/** Constants of Qwen's image processor. */
 const PATCH_PIXELS = 16;
 const MERGED_PATCHES = 2;
 const MIN_PIXELS = 256 * 256;
@@ -80,7 +80,7 @@ function refusal(why: string): ValidationError {
   return new ValidationError("image", `The image of a message ${why}.`);
 }
 
-/** What the image processor of Qwen3-VL, Qwen3.5 and Qwen3.8 makes of an image: whole tiles, not too few, not too many. */
+/** Size that the image processor of Qwen3-VL, Qwen3.5 and Qwen3.8 gives an image: whole tiles, within bounds. */
 export function qwenImageTokens({ width, height }: Pick<SizedImage, "width" | "height">): number {
   const ratio = Math.max(width, height) / Math.min(width, height);
   if (ratio > MAX_ASPECT_RATIO) {

@@ -1,4 +1,5 @@
 /** Conversations in the tokens of each family of models: prompts, examples with their weights, answers read back. */
+export type { AnswerShape, CallForm, FixedShape, MemberForm, MembersShape } from "./answer-shape.js";
 export { beginPrompt, type ConversationPrompt, continuePrompt } from "./conversation-prompt.js";
 export {
   type ContentPart,
@@ -12,10 +13,9 @@ export {
   thinkingOf,
   type UnparsedToolCall,
 } from "./messages.js";
-export { knownRenderers, recommendedRenderer, renderersOf } from "./models.js";
 export { classifyParseFailure, type ParseFailure } from "./parsing.js";
 export type { Piece } from "./pieces.js";
-export { JsonNumber, type JsonObject, type JsonValue } from "./python-json.js";
+export type { JsonObject, JsonValue } from "./python-json.js";
 export {
   getRenderer,
   type RendererFactory,
@@ -36,3 +36,4 @@ export {
 } from "./renderer.js";
 export { type MessageDelta, type StreamFormat, StreamParser } from "./stream-parser.js";
 export { type TemplateRendererOptions, templateRenderer } from "./template.js";
+export type { ReasoningEffort, Thinking } from "./thinking.js";

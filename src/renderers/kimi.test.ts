@@ -1,8 +1,9 @@
 import { describe, expect, it } from "vitest";
 import { CharacterTokenizer } from "../../test/support/character-tokenizer.js";
-import { markedText } from "../../test/support/marked-text.js";
+import { exampleText, markedText, parseText, promptText } from "../../test/support/marked-text.js";
 import { pngHeader } from "../../test/support/png-header.js";
-import { getRenderer, type Message, type Renderer, type TrainOn } from "./index.js";
+import { BE_BRIEF, QUESTION, THOUGHT } from "../../test/support/small-talk.js";
+import { getRenderer, type Message } from "./index.js";
 
 const tokenizer = new CharacterTokenizer({ eosToken: "<|im_end|>" });
 const k2 = getRenderer("kimi_k2", tokenizer);
@@ -10,21 +11,6 @@ const k25 = getRenderer("kimi_k25", tokenizer);
 const disabled = getRenderer("kimi_k25_disable_thinking", tokenizer);
 const preserved = getRenderer("kimi_k26_preserve_thinking", tokenizer);
 
-const prompt = (renderer: Renderer, messages: readonly Message[]) =>
-  tokenizer.decode(renderer.buildPrompt(messages).toInts());
-const example = (renderer: Renderer, messages: readonly Message[], trainOn?: TrainOn) =>
-  markedText(tokenizer, renderer.buildSupervisedExample(messages, trainOn));
-const parse = (renderer: Renderer, text: string) => renderer.parseResponse(tokenizer.encode(text));
-
-const system: Message = { role: "system", content: "Be brief." };
-const user: Message = { role: "user", content: "2+2?" };
-const thought: Message = {
-  role: "assistant",
-  content: [
-    { type: "thinking", thinking: "Easy." },
-    { type: "text", text: "4" },
-  ],
-};
 const calling: Message = {
   role: "assistant",
   content: [{ type: "thinking", thinking: "Add." }],
@@ -43,40 +29,40 @@ const CALL =
 
 describe("kimi_k2", () => {
   it("begins with a system message, its own where there is none", () => {
-    expect(prompt(k2, [user])).toBe(DEFAULT + ASKED + OPENED);
-    expect(prompt(k2, [system, user])).toBe(BRIEF + ASKED + OPENED);
-    expect(prompt(k2, [])).toBe(DEFAULT + OPENED);
+    expect(promptText(k2, [QUESTION])).toBe(DEFAULT + ASKED + OPENED);
+    expect(promptText(k2, [BE_BRIEF, QUESTION])).toBe(BRIEF + ASKED + OPENED);
+    expect(promptText(k2, [])).toBe(DEFAULT + OPENED);
   });
 
   it("writes a block of thoughts in every answer, and empties those of former turns", () => {
-    expect(example(k2, [system, user, thought, user, thought])).toBe(
+    expect(exampleText(k2, [BE_BRIEF, QUESTION, THOUGHT, QUESTION, THOUGHT])).toBe(
       `${BRIEF}${ASKED}${OPENED}<think></think>4<|im_end|>${ASKED}${OPENED}⟦<think>Easy.</think>4<|im_end|>⟧`,
     );
   });
 
-  it("keeps the thoughts of a turn with tools, which is learnt as a whole", () => {
-    const turn = [system, user, calling, result, thought];
-    expect(example(k2, turn, "last_assistant_turn")).toBe(
+  it("keeps the thoughts of a turn with tools, which is trained on as a whole", () => {
+    const turn = [BE_BRIEF, QUESTION, calling, result, THOUGHT];
+    expect(exampleText(k2, turn, "last_assistant_turn")).toBe(
       `${BRIEF}${ASKED}${OPENED}⟦<think>Add.</think>${CALL}<|im_end|>⟧` +
         `<|im_system|>add<|im_middle|>## Return of functions.add:0\n4<|im_end|>${OPENED}⟦<think>Easy.</think>4<|im_end|>⟧`,
     );
   });
 
   it("makes an example for each turn of the user's", () => {
-    const turns = [system, user, calling, result, thought, user, thought];
+    const turns = [BE_BRIEF, QUESTION, calling, result, THOUGHT, QUESTION, THOUGHT];
     const examples = k2.buildSupervisedExamples(turns, "all_assistant_messages");
     expect(examples.map((each) => markedText(tokenizer, each))).toEqual([
-      example(k2, turns.slice(0, 5), "last_assistant_turn"),
-      example(k2, turns, "last_assistant_turn"),
+      exampleText(k2, turns.slice(0, 5), "last_assistant_turn"),
+      exampleText(k2, turns, "last_assistant_turn"),
     ]);
   });
 
   it("takes flags without one on the system message that it adds", () => {
     const flagged = [
-      { ...user, trainable: false },
-      { ...thought, trainable: true },
+      { ...QUESTION, trainable: false },
+      { ...THOUGHT, trainable: true },
     ];
-    expect(example(k2, flagged, "customized")).toBe(
+    expect(exampleText(k2, flagged, "customized")).toBe(
       `${DEFAULT}${ASKED}${OPENED}⟦<think>Easy.</think>4<|im_end|>⟧`,
     );
   });
@@ -89,17 +75,17 @@ describe("kimi_k2", () => {
       {
         role: "tool_declare",
         content:
-          '[{"function":{"description":"Adds \\u00e9.","name":"add","parameters":{"properties":{},"type":"object"}},"type":"function"}]',
+          '[{"function":{"description":"Adds é.","name":"add","parameters":{"properties":{},"type":"object"}},"type":"function"}]',
       },
       { role: "system", content: "You are Kimi, an AI assistant created by Moonshot AI." },
     ]);
-    expect(prompt(k2, [declared[0]!, user])).toBe(
+    expect(promptText(k2, [declared[0]!, QUESTION])).toBe(
       `<|im_system|>tool_declare<|im_middle|>${declared[0]!.content as string}<|im_end|>${DEFAULT}${ASKED}${OPENED}`,
     );
   });
 
   it("reads thoughts, text and calls", () => {
-    expect(parse(k2, `<think>Add.</think>Wait.${CALL}<|im_end|>`)).toEqual({
+    expect(parseText(k2, `<think>Add.</think>Wait.${CALL}<|im_end|>`)).toEqual({
       termination: "stop_sequence",
       message: {
         role: "assistant",
@@ -110,7 +96,7 @@ describe("kimi_k2", () => {
         toolCalls: [{ id: "functions.add:0", name: "add", arguments: '{"a":2}' }],
       },
     });
-    expect(parse(k2, "<think>Add.")).toEqual({
+    expect(parseText(k2, "<think>Add.")).toEqual({
       termination: "malformed",
       message: { role: "assistant", content: "<think>Add." },
     });
@@ -121,13 +107,16 @@ describe("kimi_k2", () => {
     ["an id without a number", "call_1", "{}", /colon and a number/],
   ])("reports a call with %s", (_, id, given, error) => {
     const call = `<|tool_call_begin|>${id}<|tool_call_argument_begin|>${given}<|tool_call_end|>`;
-    const { message } = parse(k2, `<|tool_calls_section_begin|>${call}<|tool_calls_section_end|><|im_end|>`);
+    const { message } = parseText(
+      k2,
+      `<|tool_calls_section_begin|>${call}<|tool_calls_section_end|><|im_end|>`,
+    );
     expect(message.toolCalls).toBeUndefined();
     expect(message.unparsedToolCalls).toEqual([{ rawText: call, error: expect.stringMatching(error) }]);
   });
 
   it("reports calls that are never closed", () => {
-    const { message } = parse(
+    const { message } = parseText(
       k2,
       "Hm<|tool_calls_section_begin|><|tool_call_begin|>functions.add:0<|im_end|>",
     );
@@ -142,20 +131,20 @@ describe("kimi_k2", () => {
 });
 
 describe("kimi_k25 and kimi_k26", () => {
-  it("open the block of thoughts in the prompt, or close it, so that it is not learnt", () => {
-    expect(prompt(k25, [system, user])).toBe(`${BRIEF}${ASKED}${OPENED}<think>`);
-    expect(prompt(disabled, [system, user])).toBe(`${BRIEF}${ASKED}${OPENED}<think></think>`);
-    expect(example(k25, [system, user, thought])).toBe(
+  it("open the block of thoughts in the prompt, or close it, so that it is not trained on", () => {
+    expect(promptText(k25, [BE_BRIEF, QUESTION])).toBe(`${BRIEF}${ASKED}${OPENED}<think>`);
+    expect(promptText(disabled, [BE_BRIEF, QUESTION])).toBe(`${BRIEF}${ASKED}${OPENED}<think></think>`);
+    expect(exampleText(k25, [BE_BRIEF, QUESTION, THOUGHT])).toBe(
       `${BRIEF}${ASKED}${OPENED}<think>⟦Easy.</think>4<|im_end|>⟧`,
     );
-    expect(example(disabled, [system, user, { role: "assistant", content: "4" }])).toBe(
+    expect(exampleText(disabled, [BE_BRIEF, QUESTION, { role: "assistant", content: "4" }])).toBe(
       `${BRIEF}${ASKED}${OPENED}<think></think>⟦4<|im_end|>⟧`,
     );
-    expect(() => disabled.buildSupervisedExample([user, thought])).toThrow("not to think");
+    expect(() => disabled.buildSupervisedExample([QUESTION, THOUGHT])).toThrow("not to think");
   });
 
   it("keep all thoughts where they are preserved", () => {
-    expect(example(preserved, [system, user, thought, user, thought])).toBe(
+    expect(exampleText(preserved, [BE_BRIEF, QUESTION, THOUGHT, QUESTION, THOUGHT])).toBe(
       `${BRIEF}${ASKED}${OPENED}<think>Easy.</think>4<|im_end|>${ASKED}${OPENED}<think>⟦Easy.</think>4<|im_end|>⟧`,
     );
   });
@@ -165,10 +154,10 @@ describe("kimi_k25 and kimi_k26", () => {
       { type: "thinking", thinking: "Easy." },
       { type: "text", text: "4" },
     ];
-    expect(parse(k25, "Easy.</think>4<|im_end|>").message.content).toEqual(content);
-    expect(parse(k25, "<think>Easy.</think>4<|im_end|>").message.content).toEqual(content);
-    expect(parse(k25, "4<|im_end|>").message.content).toBe("4");
-    expect(parse(disabled, "4</think>!<|im_end|>").message.content).toBe("4</think>!");
+    expect(parseText(k25, "Easy.</think>4<|im_end|>").message.content).toEqual(content);
+    expect(parseText(k25, "<think>Easy.</think>4<|im_end|>").message.content).toEqual(content);
+    expect(parseText(k25, "4<|im_end|>").message.content).toBe("4");
+    expect(parseText(disabled, "4</think>!<|im_end|>").message.content).toBe("4</think>!");
   });
 
   it("stream thoughts as thoughts from the first token", () => {
@@ -190,7 +179,7 @@ describe("kimi_k25 and kimi_k26", () => {
         { type: "text", text: "What?" },
       ],
     });
-    const [before, image, after] = k25.buildPrompt([system, sized(1024, 768)]).chunks;
+    const [before, image, after] = k25.buildPrompt([BE_BRIEF, sized(1024, 768)]).chunks;
     expect(before).toMatchObject({
       tokens: Int32Array.from(
         tokenizer.encode(`${BRIEF}<|im_user|>user<|im_middle|><|media_begin|>image<|media_content|>`),
@@ -269,11 +258,16 @@ describe("kimi_k25's declaration of tools", () => {
     expect(declared({})).toBe(inNamespace("type f = (_: {}) => any;"));
   });
 
+  it("writes an enum of an unknown type as it is, also one that names what all objects have", () => {
+    for (const type of ["colour", "constructor", "__proto__"])
+      expect(declared({ type: "object", properties: { a: { type, enum: ["red"] } } })).toContain('a?: "red"');
+  });
+
   it.each([
     [{ $ref: "#/$defs/Missing" }, "none|neither"],
-    [{ description: "of no type" }, "no JSON schema"],
+    [{ description: "of no type" }, "not a JSON schema"],
     [{ type: "integer", enum: [1.5] }, "of type integer, got 1.5"],
-    [{ type: ["string", "number"], enum: [] }, "one and null"],
+    [{ type: ["string", "number"], enum: [] }, "or one type and null"],
   ])("refuses %j", (property, message) => {
     expect(() => declared({ type: "object", properties: { a: property } })).toThrow(new RegExp(message));
   });

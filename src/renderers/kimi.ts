@@ -1,5 +1,7 @@
 import type { ImageChunk } from "../wire/index.js";
+import { type CallForm, jsonArguments, plain, sign } from "./answer-shape.js";
 import { readImage } from "./image-size.js";
+import { formatText, joinMarkup, type Markup, markup } from "./markup.js";
 import {
   contentParts,
   ensureText,
@@ -15,12 +17,12 @@ import { readArguments, thinkingBlocks, toolCallFields, unterminatedToolBlock } 
 import type { Piece } from "./pieces.js";
 import { printPythonJson } from "./python-json.js";
 import { strip } from "./python-text.js";
-import type {
-  RenderContext,
-  RenderedMessage,
-  RendererTokenizer,
-  SupervisedExample,
-  TrainOn,
+import {
+  COMMON_ROLES,
+  type RenderContext,
+  type RenderedMessage,
+  type SupervisedExample,
+  type TrainOn,
 } from "./renderer.js";
 import { StopTokenRenderer } from "./stop-token-renderer.js";
 import { kimiToolsText } from "./typescript-tools.js";
@@ -28,15 +30,16 @@ import { kimiToolsText } from "./typescript-tools.js";
 const DEFAULT_SYSTEM_PROMPT = "You are Kimi, an AI assistant created by Moonshot AI.";
 
 const CALLS_OPEN = "<|tool_calls_section_begin|>";
+const CALL_NUMBER = { type: "json", schema: { type: "integer", minimum: 0, maximum: 999 } } as const;
 const TOOL_DECLARATION = "tool_declare";
 
-/** Of Kimi's image processor. */
+/** Constants of Kimi's image processor. */
 const PATCH_PIXELS = 14;
 const MERGED_PATCHES = 2;
 const MAX_PATCHES = 16_384;
 const MAX_PATCHES_PER_SIDE = 512;
 
-/** Two spellings: the models write both. */
+/** The models write both spellings. */
 const SECTION =
   /<\|tool_calls_section_begin\|>(.*?)<\|tool_calls_section_end\|>|<\|tool_call_section_begin\|>(.*?)<\|tool_call_section_end\|>/s;
 const CALL =
@@ -50,16 +53,20 @@ export class KimiK2Renderer extends StopTokenRenderer {
     return [this.token("<|im_end|>")];
   }
 
-  /** Whether thoughts of former turns are written too. */
-  protected get keepsThinking(): boolean {
-    return false;
+  override get roles(): readonly string[] {
+    return [...COMMON_ROLES, TOOL_DECLARATION];
   }
 
-  /** The template writes a system message of its own where there is none. */
+  /** System message that the template adds if there is none. */
+  protected get defaultSystemPrompt(): string {
+    return DEFAULT_SYSTEM_PROMPT;
+  }
+
   protected override prepareMessages(messages: readonly Message[]): readonly Message[] {
     const place = messages[0]?.role === TOOL_DECLARATION ? 1 : 0;
-    if (messages[place]?.role === "system") return messages;
-    return messages.toSpliced(place, 0, { role: "system", content: DEFAULT_SYSTEM_PROMPT });
+    const { defaultSystemPrompt: content } = this;
+    if (messages[place]?.role === "system" || content === "") return messages;
+    return messages.toSpliced(place, 0, { role: "system", content });
   }
 
   /** The turn is the whole exchange with tools: it begins behind the last answer that called none. */
@@ -72,21 +79,21 @@ export class KimiK2Renderer extends StopTokenRenderer {
       header: this.encode(headerOf(message)),
       output:
         message.role === "assistant"
-          ? [this.encode(this.#answerText(message, context))]
+          ? [this.encode(this.#answer(message, context))]
           : this.renderContent(message.content),
     };
   }
 
-  #answerText(message: Message, { inLastAssistantTurn }: RenderContext): string {
-    const thinking = inLastAssistantTurn || this.keepsThinking ? thinkingOf(message) : "";
-    return `<think>${thinking}</think>${textOf(message)}${callsText(message.toolCalls ?? [])}<|im_end|>`;
+  #answer(message: Message, { inLastAssistantTurn }: RenderContext): Markup {
+    const thinking = inLastAssistantTurn || this.thinking === "preserved" ? thinkingOf(message) : "";
+    return markup`<think>${thinking}</think>${textOf(message)}${callsMarkup(message.toolCalls ?? [])}<|im_end|>`;
   }
 
   protected renderContent(content: Message["content"]): readonly Piece[] {
-    return [this.encode(`${ensureText(content)}<|im_end|>`)];
+    return [this.encode(markup`${ensureText(content)}<|im_end|>`)];
   }
 
-  /** One for each turn of the user's, since former turns lose their thoughts and a turn may be several messages. */
+  /** One example per user turn, since earlier turns lose their thoughts and a turn may have several messages. */
   override buildSupervisedExamples(
     messages: readonly Message[],
     trainOn: TrainOn = "last_assistant_turn",
@@ -105,15 +112,42 @@ export class KimiK2Renderer extends StopTokenRenderer {
     return CALLS_OPEN;
   }
 
-  override declareTools(tools: readonly ToolDeclaration[], systemPrompt = ""): readonly Message[] {
-    const system = { role: "system", content: systemPrompt || DEFAULT_SYSTEM_PROMPT };
-    if (tools.length === 0) return [system];
-    return [{ role: TOOL_DECLARATION, content: this.toolsText(tools) }, system];
+  override get callForm(): CallForm {
+    return {
+      thoughtsEnd: this.streamPrefix === "" ? undefined : "</think>",
+      frame: [this.openedBlock + CALLS_OPEN, "<|tool_calls_section_end|>"],
+      between: "",
+      head: (name) => [sign("<|tool_call_begin|>functions."), plain(name), sign(":")],
+      arguments: (tool) => ({
+        type: "sequence",
+        parts: [CALL_NUMBER, sign("<|tool_call_argument_begin|>"), jsonArguments(tool)],
+      }),
+      tail: "<|tool_call_end|>",
+      takesPrefill: true,
+    };
+  }
+
+  /** The empty block of thoughts that an answer without them begins with, where the prompt does not write it. */
+  protected get openedBlock(): string {
+    return "<think></think>";
+  }
+
+  override declareTools(tools: readonly ToolDeclaration[], systemPrompt?: string): readonly Message[] {
+    const given = this.isCookbook ? systemPrompt || undefined : systemPrompt;
+    const content = given ?? this.defaultSystemPrompt;
+    return [
+      ...(tools.length === 0 ? [] : [{ role: TOOL_DECLARATION, content: this.toolsText(tools) }]),
+      ...(given === undefined && content === "" ? [] : [{ role: "system", content }]),
+    ];
   }
 
   protected toolsText(tools: readonly ToolDeclaration[]): string {
     const functions = tools.map((tool) => ({ type: "function", function: tool }));
-    return printPythonJson(functions, { separators: [",", ":"], sortKeys: true });
+    return printPythonJson(functions, {
+      separators: [",", ":"],
+      sortKeys: true,
+      ensureAscii: this.isCookbook,
+    });
   }
 
   /** Text before the first section of calls, with its thoughts; the calls; and blocks that were left open. */
@@ -131,33 +165,23 @@ export class KimiK2Renderer extends StopTokenRenderer {
   }
 }
 
-/** How Kimi K2.5 and K2.6 think: in the turn being produced, not at all, or with all thoughts kept in the history. */
-export type KimiThinking = "enabled" | "disabled" | "preserved";
-
 /** Kimi K2.5 and K2.6: the prompt opens the block of thoughts, and tools are declared as TypeScript. */
 export class KimiK25Renderer extends KimiK2Renderer {
-  readonly #thinking: KimiThinking;
-
-  constructor(tokenizer: RendererTokenizer, thinking: KimiThinking = "enabled") {
-    super(tokenizer);
-    this.#thinking = thinking;
+  protected override get openedBlock(): string {
+    return "";
   }
 
-  protected override get disablesThinking(): boolean {
-    return this.#thinking === "disabled";
-  }
-
-  protected override get keepsThinking(): boolean {
-    return this.#thinking === "preserved";
+  protected override get defaultSystemPrompt(): string {
+    return this.isCookbook ? DEFAULT_SYSTEM_PROMPT : "";
   }
 
   protected override promptSuffix(role: string, context: RenderContext): readonly number[] {
-    const opening = this.disablesThinking ? "<think></think>" : "<think>";
+    const opening = this.thinking === "disabled" ? "<think></think>" : "<think>";
     return [...super.promptSuffix(role, context), ...this.encode(opening)];
   }
 
   protected override get streamPrefix(): string {
-    return this.disablesThinking ? "" : "<think>";
+    return this.thinking === "disabled" ? "" : "<think>";
   }
 
   protected override toolsText(tools: readonly ToolDeclaration[]): string {
@@ -170,7 +194,7 @@ export class KimiK25Renderer extends KimiK2Renderer {
     if (parts.length === 1 && parts[0]?.type === "text") return super.renderContent(content);
     const pieces = parts.flatMap((part): readonly Piece[] =>
       part.type !== "image"
-        ? [this.encode(ensureText([part]))]
+        ? [this.plainTokens(ensureText([part]))]
         : [
             this.encode("<|media_begin|>image<|media_content|>"),
             imageChunk(part),
@@ -201,24 +225,25 @@ function imageChunk(part: ImagePart): ImageChunk {
 
 const hasCalls = ({ toolCalls = [] }: Message): boolean => toolCalls.length > 0;
 
-function headerOf({ role, name, toolCallId }: Message): string {
+function headerOf({ role, name, toolCallId }: Message): Markup {
   switch (role) {
     case "user":
+      return markup`<|im_user|>user<|im_middle|>`;
     case "assistant":
-      return `<|im_${role}|>${role}<|im_middle|>`;
+      return markup`<|im_assistant|>assistant<|im_middle|>`;
     case "tool":
-      return `<|im_system|>${name || role}<|im_middle|>## Return of ${toolCallId ?? ""}\n`;
+      return markup`<|im_system|>${name || role}<|im_middle|>## Return of ${toolCallId ?? ""}\n`;
     default:
-      return `<|im_system|>${role}<|im_middle|>`;
+      return markup`<|im_system|>${role}<|im_middle|>`;
   }
 }
 
-function callsText(calls: readonly ToolCall[]): string {
-  if (calls.length === 0) return "";
-  const texts = calls.map(({ id, name, arguments: given }, index) => {
-    return `<|tool_call_begin|>${id || `functions.${name}:${index}`}<|tool_call_argument_begin|>${given}<|tool_call_end|>`;
+function callsMarkup(calls: readonly ToolCall[]): Markup {
+  if (calls.length === 0) return formatText("");
+  const written = calls.map(({ id, name, arguments: given }, index) => {
+    return markup`<|tool_call_begin|>${id || `functions.${name}:${index}`}<|tool_call_argument_begin|>${given}<|tool_call_end|>`;
   });
-  return `${CALLS_OPEN}${texts.join("")}<|tool_calls_section_end|>`;
+  return markup`<|tool_calls_section_begin|>${joinMarkup(written)}<|tool_calls_section_end|>`;
 }
 
 function readCall([rawText, before, given]: RegExpMatchArray): ToolCall | UnparsedToolCall {

@@ -1,8 +1,13 @@
+import { markup } from "./markup.js";
 import { ensureText, type Message } from "./messages.js";
 import { textBeforeStop } from "./parsing.js";
-import { type ParsedResponse, type RenderedMessage, Renderer } from "./renderer.js";
+import { strip } from "./python-text.js";
+import { type ParsedResponse, type RenderContext, type RenderedMessage, Renderer } from "./renderer.js";
 
-/** Llama 3's turns between headers, without the date and the tools that its own template may write. */
+/** The templates of Llama 3.1 and 3.3 write these days before every system prompt; they never change. */
+const DATES = "Cutting Knowledge Date: December 2023\nToday Date: 26 Jul 2024\n\n";
+
+/** Turns of Llama 3.1 and 3.3 between headers, without the tools of their template. */
 export class Llama3Renderer extends Renderer {
   override get hasExtensionProperty(): boolean {
     return true;
@@ -16,10 +21,17 @@ export class Llama3Renderer extends Renderer {
     return this.encode("<|begin_of_text|>");
   }
 
-  protected override renderMessage({ role, content }: Message): RenderedMessage {
+  protected override prepareMessages(messages: readonly Message[]): readonly Message[] {
+    if (this.isCookbook || messages[0]?.role === "system") return messages;
+    return [{ role: "system", content: "", weight: 0 }, ...messages];
+  }
+
+  protected override renderMessage({ role, content }: Message, { index }: RenderContext): RenderedMessage {
+    const text = ensureText(content);
+    const dates = !this.isCookbook && role === "system" && index === 0 ? DATES : "";
     return {
-      header: this.encode(`<|start_header_id|>${role}<|end_header_id|>\n\n`),
-      output: [this.encode(`${ensureText(content)}<|eot_id|>`)],
+      header: this.encode(markup`<|start_header_id|>${role}<|end_header_id|>\n\n${dates}`),
+      output: [this.encode(markup`${this.isCookbook ? text : strip(text)}<|eot_id|>`)],
     };
   }
 

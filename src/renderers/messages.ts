@@ -1,6 +1,7 @@
 import { TinkerError } from "../errors.js";
 import type { ImageFormat } from "../wire/index.js";
 import type { JsonObject } from "./python-json.js";
+import { stripStart } from "./python-text.js";
 
 /** Text that is meant to be read. */
 export interface TextPart {
@@ -8,7 +9,7 @@ export interface TextPart {
   readonly text: string;
 }
 
-/** What a model thought before it answered. */
+/** Thoughts of a model before its answer. */
 export interface ThinkingPart {
   readonly type: "thinking";
   readonly thinking: string;
@@ -25,16 +26,16 @@ export interface ImagePart {
 /** One piece of a message's content. */
 export type ContentPart = TextPart | ThinkingPart | ImagePart;
 
-/** A function that a model wants called. */
+/** A function call that a model asks for. */
 export interface ToolCall {
-  /** Ties a result to its call, where the format knows ids. */
+  /** Id that connects a result with its call, in formats that have ids. */
   readonly id?: string | undefined;
   readonly name: string;
   /** A JSON object, as text. */
   readonly arguments: string;
 }
 
-/** What looked like a tool call and could not be read as one. */
+/** Text that looked like a tool call and could not be parsed. */
 export interface UnparsedToolCall {
   readonly rawText: string;
   readonly error: string;
@@ -47,11 +48,13 @@ export interface Message {
   readonly content: string | readonly ContentPart[];
   readonly toolCalls?: readonly ToolCall[] | undefined;
   readonly unparsedToolCalls?: readonly UnparsedToolCall[] | undefined;
-  /** Whether this message is learnt, for `trainOn: "customized"` alone. */
+  /** Whether this message is trained on, for `trainOn: "customized"` alone. */
   readonly trainable?: boolean | undefined;
-  /** Of a tool's result: the id of its call. */
+  /** OpenAI's mark on an assistant's message: 0 keeps it out of training, whatever `trainOn` says. Default: 1. */
+  readonly weight?: 0 | 1 | undefined;
+  /** Id of the tool call, in a tool's result. */
   readonly toolCallId?: string | undefined;
-  /** Of a tool's result: the function that was called. */
+  /** Name of the function that was called, in a tool's result. */
   readonly name?: string | undefined;
 }
 
@@ -90,18 +93,31 @@ export function ensureText(content: Message["content"]): string {
   throw new TinkerError(`content must be text alone here, got ${content.length} parts (${kinds})`);
 }
 
-/** For formats that know texts and thoughts alone. */
+/** For formats that have only texts and thoughts. */
 export function refuseImages(content: Message["content"]): void {
   if (contentParts(content).some((part) => part.type === "image")) {
     throw new TinkerError("content must be text and thoughts here: this format has no images");
   }
 }
 
-/** Whether content carries thoughts, as a part or written out with its tag. */
+/** Whether content has thoughts as a part. */
 export function hasThinking(content: Message["content"]): boolean {
-  return typeof content === "string"
-    ? content.includes("<think>")
-    : content.some((part) => part.type === "thinking");
+  return typeof content !== "string" && content.some((part) => part.type === "thinking");
+}
+
+/**
+ * Content with the thoughts that are written out in a text as parts, as the templates of several families read them; the
+ * text behind them loses the given signs at its beginning.
+ */
+export function inlineThinking(content: Message["content"], stripped = ""): Message["content"] {
+  if (typeof content !== "string") return content;
+  const end = content.indexOf("</think>");
+  if (end === -1) return content;
+  const last = content.lastIndexOf("</think>") + "</think>".length;
+  return [
+    { type: "thinking", thinking: content.slice(0, end).split("<think>").at(-1)! },
+    { type: "text", text: stripStart(content.slice(last), stripped) },
+  ];
 }
 
 export function withoutThinking(

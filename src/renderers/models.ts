@@ -1,5 +1,3 @@
-import { ValidationError } from "../errors.js";
-
 const ROLE_COLON = ["role_colon"];
 const LLAMA3 = ["llama3"];
 const QWEN3 = ["qwen3", "qwen3_disable_thinking"];
@@ -20,7 +18,12 @@ const DEEPSEEK_V4_1 = [
   "deepseekv4_1_disable_thinking",
   "deepseekv4_1_preserve_thinking",
 ];
-const GPT_OSS = ["gpt_oss_no_sysprompt", "gpt_oss_medium_reasoning"];
+const GPT_OSS = [
+  "gpt_oss_medium_reasoning",
+  "gpt_oss_low_reasoning",
+  "gpt_oss_high_reasoning",
+  "gpt_oss_no_sysprompt",
+];
 const GLM5_3 = ["glm5_3_max_reasoning", "glm5_3_low_reasoning", "glm5_3_high_reasoning"];
 const NEMOTRON3 = ["nemotron3", "nemotron3_disable_thinking", "nemotron3_preserve_thinking"];
 const NEMOTRON3_ULTRA = [
@@ -89,40 +92,20 @@ const RENDERERS: Readonly<Record<string, Readonly<Record<string, readonly string
   thinkingmachines: { Inkling: TML_V0, "Inkling-Small": TML_V0 },
 };
 
-/** The name of the renderer that a model was trained with. Weights at a `tinker://` path have their base model's. */
-export function recommendedRenderer(model: string): string {
-  return renderersOf(model)[0]!;
-}
-
-/** All renderers that fit a model, the best first. What stands behind a `:` in its name does not matter. */
-export function renderersOf(model: string): readonly string[] {
-  const found = knownRenderers(model);
-  if (found !== undefined) return found;
-  throw new ValidationError("model", unknownModel(model));
-}
-
-/** The same, without an error for a model that is not in the table. */
+/** Names of the renderers that fit a model, the best first; undefined for a model without any. A `:` and what follows it are ignored. */
 export function knownRenderers(model: string): readonly string[] | undefined {
   const { organization, name } = partsOf(model);
   const models = Object.hasOwn(RENDERERS, organization) ? RENDERERS[organization]! : {};
   if (Object.hasOwn(models, name)) return models[name];
-  // Every Inkling speaks the same format, also those that are newer than this table.
+  // Every Inkling model has the same format, also those newer than this table.
   return organization === "thinkingmachines" && name.startsWith("Inkling") ? TML_V0 : undefined;
 }
 
-function unknownModel(model: string): string {
-  const advice = "name the renderer yourself";
-  if (model.startsWith("tinker://")) {
-    return `${model} is a path of weights, which does not say its model: pass the base model, or ${advice}.`;
-  }
-  const { organization, name } = partsOf(model);
-  const models = Object.hasOwn(RENDERERS, organization) ? Object.keys(RENDERERS[organization]!) : undefined;
-  if (name === "" || models === undefined) {
-    const what =
-      name === "" ? "is not named as organization/model" : "is of an organization without renderers";
-    return `${model} ${what}; known are models of ${Object.keys(RENDERERS).join(", ")}. Otherwise ${advice}.`;
-  }
-  return `There is no renderer for ${model}; known of ${organization} are ${models.join(", ")}. Otherwise ${advice}.`;
+/** Names of all models whose renderers are known. */
+export function knownModels(): readonly string[] {
+  return Object.entries(RENDERERS).flatMap(([organization, models]) =>
+    Object.keys(models).map((name) => `${organization}/${name}`),
+  );
 }
 
 function partsOf(model: string): { readonly organization: string; readonly name: string } {

@@ -1,48 +1,57 @@
 import { TinkerError } from "../errors.js";
-import { unframeThinking } from "./chatml.js";
+import { type OwnCallForm, unframeThinking } from "./chatml.js";
+import { formatText, joinMarkup, type Markup, markup } from "./markup.js";
 import {
   type ContentPart,
   hasThinking,
+  inlineThinking,
   type Message,
+  refuseImages,
   type ToolCall,
   type ToolDeclaration,
   textOf,
+  thinkingOf,
   type UnparsedToolCall,
 } from "./messages.js";
-import { entriesOf, entryOf, printPythonJson, printPythonText } from "./python-json.js";
-import { strip } from "./python-text.js";
+import { entriesOf, entryOf, type JsonValue, printPythonJson, printPythonText } from "./python-json.js";
+import { strip, stripEnd } from "./python-text.js";
 import { printArgument } from "./qwen3-5.js";
 import type { RenderContext, RenderedMessage, RendererTokenizer } from "./renderer.js";
-import { VisionRenderer } from "./vision-renderer.js";
-import { declareXmlTools, readXmlToolCall, writeXmlToolCall, xmlCallHead } from "./xml-tools.js";
+import type { ReasoningEffort, ThinkingMode } from "./thinking.js";
+import { VisionRenderer, type WrittenPart } from "./vision-renderer.js";
+import {
+  declareXmlTools,
+  readXmlToolCall,
+  writeXmlToolCall,
+  XML_CALL_INSTRUCTION,
+  XML_CALLS,
+} from "./xml-tools.js";
 
 const EMPTY_BLOCK = "<think></think>";
 
 /** How a Nemotron renderer differs from the plain one. */
-export interface NemotronOptions {
+export interface NemotronOptions extends ThinkingMode {
   /** Nemotron-3 Ultra and the 3.5 models, whose blocks of thoughts have no newline at their end. Default: false. */
   readonly isUltra?: boolean | undefined;
-  /** Whether the model thinks before it answers or is told not to, and whether earlier turns keep their thoughts. */
-  readonly thinking?: "enabled" | "disabled" | "preserved" | undefined;
-  /** Said behind the user's last message, in words that the model knows. */
-  readonly effort?: "low" | "efficient" | undefined;
 }
+
+/** Efforts that the prompt states after the user's last message, in words that the model knows. */
+const EFFORTS: Readonly<Partial<Record<ReasoningEffort, string>>> = { low: "low", medium: "efficient" };
 
 /** Nemotron's turns: a system message always, a block of thoughts in every answer, tools declared as XML. */
 export class Nemotron3Renderer extends VisionRenderer {
-  readonly #options: NemotronOptions;
+  readonly #effort: string | undefined;
+  readonly #isUltra: boolean;
 
   constructor(tokenizer: RendererTokenizer, options: NemotronOptions = {}) {
-    super(tokenizer);
-    this.#options = options;
-  }
-
-  protected override get disablesThinking(): boolean {
-    return this.#options.thinking === "disabled";
+    const { effort, isUltra = false } = options;
+    super(tokenizer, options);
+    this.#effort = effort && EFFORTS[effort];
+    this.#isUltra = isUltra;
   }
 
   protected override get prefill(): string {
-    return this.disablesThinking ? EMPTY_BLOCK : "<think>\n";
+    return this.thinking === "disabled" ? EMPTY_BLOCK : "<think>\n";
   }
 
   protected override get resultSeparator(): string {
@@ -63,69 +72,116 @@ export class Nemotron3Renderer extends VisionRenderer {
     return messages[0]?.role === "system" ? messages : [{ role: "system", content: "" }, ...messages];
   }
 
-  protected override trim(content: Message["content"]): Message["content"] {
-    return typeof content === "string" ? strip(content) : content;
+  protected override readGiven(message: Message): Message {
+    const { role, content } = message;
+    if (this.isCookbook)
+      return typeof content === "string" ? { ...message, content: strip(content) } : message;
+    return role === "assistant" ? { ...message, content: inlineThinking(content) } : message;
   }
 
   protected override renderMessage(message: Message, context: RenderContext): RenderedMessage {
-    const { effort } = this.#options;
     const isLastOfUser = message.role === "user" && context.index === context.lastUserIndex;
-    if (effort === undefined || !isLastOfUser) return super.renderMessage(message, context);
-    const { content } = message;
-    const suffix = `\n\n{reasoning effort: ${effort}}`;
-    const told =
-      typeof content === "string" ? content + suffix : [...content, { type: "text" as const, text: suffix }];
-    return super.renderMessage({ ...message, content: told }, context);
+    if (this.#effort === undefined || !isLastOfUser) return super.renderMessage(message, context);
+    const suffix = `\n\n{reasoning effort: ${this.#effort}}`;
+    const content =
+      typeof message.content === "string"
+        ? message.content + suffix
+        : [...message.content, { type: "text" as const, text: suffix }];
+    return super.renderMessage({ ...message, content }, context);
   }
 
   protected override keepsThinking({ role }: Message, { index, lastUserIndex }: RenderContext): boolean {
-    return role !== "assistant" || index >= lastUserIndex || this.#options.thinking === "preserved";
+    return role !== "assistant" || index > lastUserIndex || this.thinking === "preserved";
   }
 
-  protected override emptyBlock(message: Message, context: RenderContext): string {
+  /** In the Python cookbook's format; in the model's own the block is part of the text. */
+  protected override emptyBlock(message: Message, context: RenderContext): Markup {
     const hasThoughts = hasThinking(message.content);
-    if (hasThoughts && this.keepsThinking(message, context)) return "";
-    // Learnt as it can be sampled: behind the block that the prompt opens.
-    if (context.isLast && !context.isPrompt && !this.disablesThinking) return this.writeThinking("");
-    const hasTextAlone = hasText(message) && (message.toolCalls ?? []).length === 0;
-    return hasThoughts && hasTextAlone && !this.#options.isUltra ? `${EMPTY_BLOCK}\n` : EMPTY_BLOCK;
+    if (!this.isCookbook || (hasThoughts && this.keepsThinking(message, context))) return formatText("");
+    if (context.isLast && !context.isPrompt && this.thinking !== "disabled") return this.writeThinking("");
+    const { content, toolCalls = [] } = message;
+    const hasTextAlone = typeof content !== "string" && textOf(message) !== "" && toolCalls.length === 0;
+    return formatText(hasThoughts && hasTextAlone && !this.#isUltra ? `${EMPTY_BLOCK}\n` : EMPTY_BLOCK);
   }
 
-  protected override writeThinking(thinking: string): string {
-    return this.#options.isUltra ? `<think>\n${thinking}</think>` : `<think>\n${thinking}\n</think>\n`;
+  /** Every answer has a block of thoughts; white space around the answer is cut off. */
+  protected override writeParts(message: Message, context: RenderContext): readonly WrittenPart[] {
+    if (this.isCookbook || message.role !== "assistant") return super.writeParts(message, context);
+    refuseImages(message.content);
+    const hasCalls = (message.toolCalls ?? []).length > 0;
+    const isCut = hasCalls && !this.keepsThinking(message, context);
+    const cut = isCut ? (this.#isUltra ? String : strip) : stripEnd;
+    const text = cut(textOf(message));
+    const block = this.#block(message, context, text !== "" && !hasCalls);
+    // White space at the end of the answer is cut off, also that of the block.
+    const newline = text === "" && block.toString().endsWith("\n");
+    return [
+      markup`${newline ? block.withoutLast() : block}${text}`,
+      hasCalls ? this.writeToolCalls(message, context) : formatText(""),
+      formatText("<|im_end|>"),
+    ];
   }
 
-  protected override writeToolCalls(message: Message, context: RenderContext): string {
+  /** The kept thoughts, or an empty block. */
+  #block(message: Message, context: RenderContext, isBeforeTextAlone: boolean): Markup {
+    const thinking = thinkingOf(message);
+    const hasThoughts = strip(thinking) !== "";
+    if (hasThoughts && this.keepsThinking(message, context)) return this.writeThinking(thinking);
+    const newline = this.#isUltra ? "" : "\n";
+    // Trained on as it is sampled: after the block that the prompt opens.
+    if (context.isLast && !context.isPrompt && this.thinking !== "disabled")
+      return formatText(`<think>\n</think>${newline}`);
+    return formatText(hasThoughts && isBeforeTextAlone ? `${EMPTY_BLOCK}${newline}` : EMPTY_BLOCK);
+  }
+
+  protected override writeThinking(thinking: string): Markup {
+    return this.#isUltra ? markup`<think>\n${thinking}</think>` : markup`<think>\n${thinking}\n</think>\n`;
+  }
+
+  protected override writeToolCalls(message: Message, context: RenderContext): Markup {
     const { toolCalls = [] } = message;
-    const block = this.emptyBlock(message, context) || this.writeThinking("");
-    const bringsNewline = textOf(message) === "" && block.endsWith("\n");
-    const calls = toolCalls.map((call) => `${writeXmlToolCall(call, printArgument)}\n`);
-    return (bringsNewline ? "" : "\n") + calls.join("");
+    const print = (value: JsonValue) => printArgument(value, this.isCookbook);
+    return markup`${this.#hasNewlineBeforeCalls(message, context) ? "" : "\n"}${joinMarkup(
+      toolCalls.map((call) => writeXmlToolCall(call, print)),
+      "\n",
+    )}\n`;
+  }
+
+  /** In the Python cookbook's format a block of thoughts without text behind it brings the newline before the calls. */
+  #hasNewlineBeforeCalls(message: Message, context: RenderContext): boolean {
+    if (!this.isCookbook || textOf(message) !== "") return false;
+    const block = this.emptyBlock(message, context);
+    return (block.isEmpty ? this.writeThinking("") : block).toString().endsWith("\n");
   }
 
   protected override readParts(parts: readonly ContentPart[]): readonly ContentPart[] {
     return unframeThinking(parts);
   }
 
-  protected override callHead(name: string | undefined): string {
-    return xmlCallHead(name);
+  protected override get ownCallForm(): OwnCallForm {
+    return XML_CALLS;
   }
 
-  protected override readToolCall(body: string, rawText: string): ToolCall | UnparsedToolCall {
-    return readXmlToolCall(body, rawText);
+  protected override readToolCall(
+    body: string,
+    rawText: string,
+    tools?: readonly ToolDeclaration[],
+  ): ToolCall | UnparsedToolCall {
+    return readXmlToolCall(body, rawText, tools);
+  }
+
+  protected override get toolPhrases(): readonly string[] {
+    return [XML_CALL_INSTRUCTION];
   }
 
   override declareTools(tools: readonly ToolDeclaration[], systemPrompt = ""): readonly Message[] {
-    const declared = tools.length > 0 ? declareXmlTools(tools.map(declareTool)) : "";
+    const declared =
+      tools.length > 0 ? declareXmlTools(tools.map((tool) => declareTool(tool, this.isCookbook))) : "";
     return [{ role: "system", content: [systemPrompt, declared].filter(Boolean).join("\n\n") }];
   }
 }
 
-function hasText({ content }: Message): boolean {
-  return typeof content !== "string" && content.some((part) => part.type === "text" && part.text !== "");
-}
-
-function declareTool(tool: ToolDeclaration): string {
+function declareTool(tool: ToolDeclaration, isCookbook: boolean): string {
   const { name, parameters = {} } = tool;
   const description = strip(tool.description ?? "");
   const properties = entryOf(parameters, "properties") ?? {};
@@ -133,34 +189,38 @@ function declareTool(tool: ToolDeclaration): string {
   return [
     "<function>",
     tag("name", name),
-    ...(description === "" ? [] : [tag("description", description)]),
+    ...(description === "" && isCookbook ? [] : [tag("description", description)]),
     "<parameters>",
-    ...entriesOf(properties).flatMap(([property, schema]) => declareParameter(property, schema as object)),
-    ...otherTags(parameters, ["type", "properties", "required"]),
-    ...(required === undefined ? [] : [tag("required", printPythonJson(required))]),
+    ...entriesOf(properties).flatMap(([property, schema]) =>
+      declareParameter(property, schema as object, isCookbook),
+    ),
+    ...otherTags(parameters, ["type", "properties", "required"], isCookbook),
+    ...(required === undefined
+      ? []
+      : [tag("required", printPythonJson(required, { ensureAscii: isCookbook }))]),
     "</parameters>",
-    ...otherTags(tool, ["type", "name", "description", "parameters"]),
+    ...otherTags(tool, ["type", "name", "description", "parameters"], isCookbook),
     "</function>",
   ].join("\n");
 }
 
-function declareParameter(name: string, schema: object): readonly string[] {
+function declareParameter(name: string, schema: object, isCookbook: boolean): readonly string[] {
   const [type, description, values] = ["type", "description", "enum"].map((key) => entryOf(schema, key));
   return [
     "<parameter>",
     tag("name", name),
     ...(type === undefined ? [] : [tag("type", printPythonText(type))]),
     ...(description === undefined ? [] : [tag("description", strip(String(description)))]),
-    ...(values === undefined ? [] : [tag("enum", printPythonJson(values))]),
-    ...otherTags(schema, ["name", "type", "description", "enum"]),
+    ...(values === undefined ? [] : [tag("enum", printPythonJson(values, { ensureAscii: isCookbook }))]),
+    ...otherTags(schema, ["name", "type", "description", "enum"], isCookbook),
     "</parameter>",
   ];
 }
 
-function otherTags(schema: object, known: readonly string[]): readonly string[] {
+function otherTags(schema: object, known: readonly string[], isCookbook: boolean): readonly string[] {
   return entriesOf(schema)
     .filter(([key]) => !known.includes(key))
-    .map(([key, value]) => tag(key, printArgument(value)));
+    .map(([key, value]) => tag(key, printArgument(value, isCookbook)));
 }
 
 function tag(name: string, text: string): string {

@@ -7,7 +7,7 @@ import type { ParsedResponse, ParseTermination } from "./renderer.js";
 
 const MAX_DETAIL_LENGTH = 16_384;
 
-/** What went wrong in an answer: its frame, so that the conversation cannot go on, or only a tool call within it. */
+/** Kind of parse failure: the answer's frame, which ends the conversation, or only a tool call within it. */
 export interface ParseFailure {
   readonly kind: "structural" | "content";
   readonly detail: string;
@@ -24,7 +24,7 @@ export function classifyParseFailure({ message, termination }: ParsedResponse): 
   return { kind: "content", detail: detail.slice(0, MAX_DETAIL_LENGTH) };
 }
 
-/** The text before the one stop token; an answer without it was cut off. */
+/** The text before the stop token. Without one the answer was cut off; with two it did not end where it should. */
 export function textBeforeStop(
   tokens: ArrayLike<number>,
   tokenizer: TextTokenizer,
@@ -34,15 +34,11 @@ export function textBeforeStop(
   const isStop = (token: number) => stopTokens.includes(token);
   const end = all.findIndex(isStop);
   if (end === -1) return { text: tokenizer.decode(all), termination: "malformed" };
-  if (all.findLastIndex(isStop) > end) {
-    throw new TinkerError(
-      "The answer holds its stop token more than once: it was sampled without the renderer's stopSequences.",
-    );
-  }
-  return { text: tokenizer.decode(all.slice(0, end)), termination: "stop_sequence" };
+  const endsOnce = all.findLastIndex(isStop) === end;
+  return { text: tokenizer.decode(all.slice(0, end)), termination: endsOnce ? "stop_sequence" : "malformed" };
 }
 
-/** A JSON value, or why a text is none. */
+/** A JSON value, or the reason why a text is not JSON. */
 export function readJson(
   text: string,
 ):
@@ -67,7 +63,7 @@ export function readJsonToolCall(body: string, rawText: string): ToolCall | Unpa
   return { ...(typeof id === "string" && { id }), name, arguments: printPythonJson(given) };
 }
 
-/** A block of a tool that was opened and never closed, which would otherwise pass for text. */
+/** A tool block that was never closed, which would otherwise count as text. */
 export function unterminatedToolBlock(
   text: string,
   open: string,

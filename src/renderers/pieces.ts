@@ -57,7 +57,7 @@ export function beginsWith(input: ModelInput, beginning: ModelInput): boolean {
   return commonLength(itemsOf(input), expected) === expected.length;
 }
 
-/** How many items two lists have in common from their beginning on. */
+/** Number of equal items at the beginning of two lists. */
 export function commonLength(items: readonly Item[], others: readonly Item[]): number {
   const shorter = Math.min(items.length, others.length);
   for (let index = 0; index < shorter; index += 1) {

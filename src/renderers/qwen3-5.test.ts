@@ -1,13 +1,13 @@
 import { describe, expect, it } from "vitest";
 import { CharacterTokenizer } from "../../test/support/character-tokenizer.js";
 import { exampleText, parseText, promptText } from "../../test/support/marked-text.js";
+import { ANSWER } from "../../test/support/small-talk.js";
 import { getRenderer, type Message } from "./index.js";
 
 const tokenizer = new CharacterTokenizer({ eosToken: "<|im_end|>" });
 const named = (name: string) => getRenderer(name, tokenizer);
 
 const user: Message = { role: "user", content: " 2+2?\n" };
-const plain: Message = { role: "assistant", content: "4" };
 const thought: Message = {
   role: "assistant",
   content: [
@@ -25,7 +25,7 @@ const ASKED = "<|im_start|>user\n2+2?<|im_end|>\n";
 describe("qwen3_5", () => {
   it("opens the block of thoughts in the prompt and learns what follows it", () => {
     expect(promptText(named("qwen3_5"), [user])).toBe(`${ASKED}<|im_start|>assistant\n<think>\n`);
-    expect(exampleText(named("qwen3_5"), [user, plain])).toBe(
+    expect(exampleText(named("qwen3_5"), [user, ANSWER])).toBe(
       `${ASKED}<|im_start|>assistant\n<think>\n⟦\n</think>\n\n4<|im_end|>⟧`,
     );
     expect(exampleText(named("qwen3_5"), [user, thought])).toBe(
@@ -46,7 +46,7 @@ describe("qwen3_5", () => {
   it("closes the block in the prompt where thinking is disabled", () => {
     const closed = `${ASKED}<|im_start|>assistant\n<think>\n\n</think>\n\n`;
     expect(promptText(named("qwen3_5_disable_thinking"), [user])).toBe(closed);
-    expect(exampleText(named("qwen3_5_disable_thinking"), [user, plain])).toBe(`${closed}⟦4<|im_end|>⟧`);
+    expect(exampleText(named("qwen3_5_disable_thinking"), [user, ANSWER])).toBe(`${closed}⟦4<|im_end|>⟧`);
     expect(() => exampleText(named("qwen3_5_disable_thinking"), [user, thought])).toThrow("not to think");
   });
 
@@ -54,13 +54,13 @@ describe("qwen3_5", () => {
     const written =
       "<tool_call>\n<function=add>\n<parameter=a>\n2\n</parameter>\n<parameter=b>\nTrue\n</parameter>\n" +
       "<parameter=c>\n[1.0, null]\n</parameter>\n<parameter=d>\ntwo\n</parameter>\n</function>\n</tool_call>";
-    expect(exampleText(named("qwen3_5"), [user, { ...plain, toolCalls: [call, call] }])).toContain(
+    expect(exampleText(named("qwen3_5"), [user, { ...ANSWER, toolCalls: [call, call] }])).toContain(
       `4\n\n${written}\n${written}<|im_end|>⟧`,
     );
-    expect(exampleText(named("qwen3_5"), [user, { ...plain, content: "", toolCalls: [call] }])).toContain(
+    expect(exampleText(named("qwen3_5"), [user, { ...ANSWER, content: "", toolCalls: [call] }])).toContain(
       `</think>\n\n${written}<|im_end|>⟧`,
     );
-    const list = { ...plain, toolCalls: [{ name: "add", arguments: "[2, 2]" }] };
+    const list = { ...ANSWER, toolCalls: [{ name: "add", arguments: "[2, 2]" }] };
     expect(() => exampleText(named("qwen3_5"), [user, list])).toThrow("must be a JSON object");
   });
 
@@ -76,7 +76,9 @@ describe("qwen3_5", () => {
 
   it("joins results of tools in one turn", () => {
     const results = ["4", "5"].map((content) => ({ role: "tool", content }));
-    expect(promptText(named("qwen3_5"), [user, { ...plain, toolCalls: [call, call] }, ...results])).toContain(
+    expect(
+      promptText(named("qwen3_5"), [user, { ...ANSWER, toolCalls: [call, call] }, ...results]),
+    ).toContain(
       "\n<|im_start|>user\n<tool_response>\n4\n</tool_response>\n<tool_response>\n5\n</tool_response><|im_end|>\n",
     );
   });
@@ -85,7 +87,7 @@ describe("qwen3_5", () => {
     const tool = { name: "add", description: "Adds.", parameters: {} };
     const [{ content }] = named("qwen3_5").declareTools([tool], "Be brief.") as [Message];
     expect(content).toMatch(
-      /^# Tools\n\nYou have access to the following functions:\n\n<tools>\n\{"name": "add"/,
+      /^# Tools\n\nYou have access to the following functions:\n\n<tools>\n\{"type": "function", "function": \{"name": "add"/,
     );
     expect(content).toMatch(/<\/IMPORTANT>\n\nBe brief\.$/);
   });
@@ -165,22 +167,22 @@ describe("qwen3_8", () => {
     expect(exampleText(named("qwen3_8_low_reasoning"), [user, thought])).toBe(
       `${promptText(named("qwen3_8_low_reasoning"), [user])}⟦Easy.\n</think>\n\n4<|im_end|>⟧`,
     );
-    const flagged = [user, plain].map((message, index) => ({ ...message, trainable: index === 1 }));
+    const flagged = [user, ANSWER].map((message, index) => ({ ...message, trainable: index === 1 }));
     expect(exampleText(named("qwen3_8_low_reasoning"), flagged, "customized")).toMatch(
       /⟦\n<\/think>\n\n4<\|im_end\|>⟧$/,
     );
   });
 
   it("keeps all thoughts, and writes an empty block into every answer without", () => {
-    expect(promptText(named("qwen3_8_medium_reasoning"), [user, thought, user, plain, user])).toBe(
+    expect(promptText(named("qwen3_8_medium_reasoning"), [user, thought, user, ANSWER, user])).toBe(
       `${ASKED}<|im_start|>assistant\n<think>\nEasy.\n</think>\n\n4<|im_end|>\n` +
         `${ASKED}<|im_start|>assistant\n<think>\n\n</think>\n\n4<|im_end|>\n${ASKED}<|im_start|>assistant\n<think>\n`,
     );
   });
 
   it("writes scalars as JSON", () => {
-    expect(exampleText(named("qwen3_8_disable_thinking"), [user, { ...plain, toolCalls: [call] }])).toContain(
-      "<parameter=b>\ntrue\n</parameter>",
-    );
+    expect(
+      exampleText(named("qwen3_8_disable_thinking"), [user, { ...ANSWER, toolCalls: [call] }]),
+    ).toContain("<parameter=b>\ntrue\n</parameter>");
   });
 });

@@ -1,33 +1,31 @@
-import { type ContentPart, type Message, textOf } from "./messages.js";
+import { formatText, type Markup } from "./markup.js";
+import { type ContentPart, hasThinking, type Message, textOf } from "./messages.js";
 import { type JsonValue, printPythonJson } from "./python-json.js";
 import { strip } from "./python-text.js";
 import { Qwen35Renderer } from "./qwen3-5.js";
-import type { RenderContext, RendererTokenizer } from "./renderer.js";
+import type { RendererTokenizer } from "./renderer.js";
+import type { ReasoningEffort, ThinkingMode } from "./thinking.js";
 
-/** How much Qwen3.8 thinks. */
-export type Qwen38Reasoning = "xhigh" | "medium" | "low" | "disabled";
-
-const INSTRUCTIONS: Readonly<Record<Qwen38Reasoning, string>> = {
+/** Efforts that the system message states; others are not mentioned. */
+const INSTRUCTIONS: Readonly<Partial<Record<ReasoningEffort, string>>> = {
   xhigh:
     "Reasoning effort is set to xhigh. Please think carefully through the task, validate key assumptions, consider " +
     "plausible alternatives, and prioritize correctness, consistency, and clarity in the final answer.",
-  medium: "",
   low:
     "Reasoning effort is set to low. Keep your thinking brief and focused, moving directly to the conclusion without " +
     "unnecessary elaboration.",
-  disabled: "",
 };
 
 /** Qwen3.8's turns: as Qwen3.5's, with all thoughts kept and the effort said in the system message. */
 export class Qwen38Renderer extends Qwen35Renderer {
   readonly #instruction: string;
 
-  constructor(tokenizer: RendererTokenizer, reasoning: Qwen38Reasoning = "xhigh") {
-    super(tokenizer, reasoning === "disabled" ? "disabled" : "preserved");
-    this.#instruction = INSTRUCTIONS[reasoning];
+  constructor(tokenizer: RendererTokenizer, mode: ThinkingMode = {}) {
+    super(tokenizer, mode);
+    this.#instruction = (mode.effort && INSTRUCTIONS[mode.effort]) ?? "";
   }
 
-  /** Done already where the system message begins with the instruction. */
+  /** Not repeated if the system message already begins with the instruction. */
   protected override prepareMessages(messages: readonly Message[]): readonly Message[] {
     const instruction = this.#instruction;
     const [first, ...rest] = messages;
@@ -55,13 +53,15 @@ export class Qwen38Renderer extends Qwen35Renderer {
     return true;
   }
 
-  /** Thoughts that are written out in a text are text. */
-  protected override emptyBlock({ content }: Message, _context: RenderContext): string {
-    const hasThoughts = typeof content !== "string" && content.some(({ type }) => type === "thinking");
-    return hasThoughts ? "" : this.writeThinking("");
+  protected override get readsTags(): boolean {
+    return false;
+  }
+
+  protected override emptyBlock({ content }: Message): Markup {
+    return hasThinking(content) ? formatText("") : this.writeThinking("");
   }
 
   protected override writeArgument(value: JsonValue): string {
-    return typeof value === "string" ? value : printPythonJson(value);
+    return typeof value === "string" ? value : printPythonJson(value, { ensureAscii: this.isCookbook });
   }
 }

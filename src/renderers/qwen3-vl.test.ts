@@ -13,7 +13,7 @@ const call = { name: "add", arguments: "{}" };
 const written = '<tool_call>\n{"name": "add", "arguments": {}}\n</tool_call>';
 
 describe("qwen3_vl", () => {
-  it("writes thoughts without newlines, and only in the turn being produced", () => {
+  it("opens thoughts in the prompt, and keeps them in the turn being produced alone", () => {
     const thought: Message = {
       role: "assistant",
       content: [
@@ -23,17 +23,17 @@ describe("qwen3_vl", () => {
     };
     expect(exampleText(vision, [user, thought, user, thought])).toBe(
       "<|im_start|>user\n2+2?<|im_end|>\n<|im_start|>assistant\n4<|im_end|>\n" +
-        "<|im_start|>user\n2+2?<|im_end|>\n<|im_start|>assistant\n⟦<think>Hm.</think>4<|im_end|>⟧",
+        "<|im_start|>user\n2+2?<|im_end|>\n<|im_start|>assistant\n<think>\n⟦Hm.\n</think>\n\n4<|im_end|>⟧",
     );
   });
 
   it("puts a newline between content and a call, and none before a call alone", () => {
     expect(exampleText(vision, [user, { role: "assistant", content: "Wait.", toolCalls: [call] }])).toContain(
-      `⟦Wait.\n${written}<|im_end|>⟧`,
+      `<think>\n⟦\n</think>\n\nWait.\n${written}<|im_end|>⟧`,
     );
     expect(
       exampleText(vision, [user, { role: "assistant", content: "", toolCalls: [call, call] }]),
-    ).toContain(`⟦${written}\n${written}<|im_end|>⟧`);
+    ).toContain(`<think>\n⟦\n</think>\n\n${written}\n${written}<|im_end|>⟧`);
   });
 
   it("carries an image's bytes as they are, with the positions that it takes", () => {
@@ -49,13 +49,13 @@ describe("qwen3_vl", () => {
     ).toEqual([
       "<|im_start|>user\nSee <|vision_start|>",
       { type: "image", data: image, format: "png", expectedTokens: 300 },
-      "<|vision_end|>?<|im_end|>\n<|im_start|>assistant\n",
+      "<|vision_end|>?<|im_end|>\n<|im_start|>assistant\n<think>\n",
     ]);
   });
 
   it("weighs an image in an example by its positions", () => {
     const content: Message["content"] = [{ type: "image", image: pngHeader(640, 480) }];
-    const { input, weights } = vision.buildSupervisedExample(
+    const { input, weights } = instruct.buildSupervisedExample(
       [
         { role: "user", content },
         { role: "assistant", content: "A cat." },

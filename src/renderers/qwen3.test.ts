@@ -1,6 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { CharacterTokenizer } from "../../test/support/character-tokenizer.js";
 import { exampleText, markedText, parseText, promptText } from "../../test/support/marked-text.js";
+import { QUESTION } from "../../test/support/small-talk.js";
 import { getRenderer, type Message } from "./index.js";
 
 const tokenizer = new CharacterTokenizer({ eosToken: "<|im_end|>" });
@@ -8,7 +9,6 @@ const qwen3 = getRenderer("qwen3", tokenizer);
 const disabled = getRenderer("qwen3_disable_thinking", tokenizer);
 const instruct = getRenderer("qwen3_instruct", tokenizer);
 
-const user: Message = { role: "user", content: "2+2?" };
 const thought: Message = {
   role: "assistant",
   content: [
@@ -20,19 +20,19 @@ const call = { name: "add", arguments: '{"a": 2, "2": 1.0, "b": "é"}' };
 
 describe("qwen3", () => {
   it("begins the turn being produced with a block of thoughts, empty where there are none", () => {
-    expect(promptText(qwen3, [{ role: "system", content: "Be brief." }, user])).toBe(
+    expect(promptText(qwen3, [{ role: "system", content: "Be brief." }, QUESTION])).toBe(
       "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\n2+2?<|im_end|>\n<|im_start|>assistant\n",
     );
-    expect(exampleText(qwen3, [user, { role: "assistant", content: "\n4" }])).toBe(
+    expect(exampleText(qwen3, [QUESTION, { role: "assistant", content: "\n4" }])).toBe(
       "<|im_start|>user\n2+2?<|im_end|>\n<|im_start|>assistant\n⟦<think>\n\n</think>\n\n4<|im_end|>⟧",
     );
-    expect(exampleText(qwen3, [user, thought])).toBe(
+    expect(exampleText(qwen3, [QUESTION, thought])).toBe(
       "<|im_start|>user\n2+2?<|im_end|>\n<|im_start|>assistant\n⟦<think>\nEasy.\n</think>\n\n4<|im_end|>⟧",
     );
   });
 
   it("drops the thoughts of earlier turns, so that each answer is an example of its own", () => {
-    const messages = [user, thought, user, thought];
+    const messages = [QUESTION, thought, QUESTION, thought];
     expect(qwen3.hasExtensionProperty).toBe(false);
     const [first, second] = qwen3.buildSupervisedExamples(messages, "all_assistant_messages");
     expect(markedText(tokenizer, first!)).toBe(exampleText(qwen3, messages.slice(0, 2)));
@@ -44,38 +44,37 @@ describe("qwen3", () => {
 
   it("takes thoughts that are written out, with or without the sign that opens them", () => {
     for (const content of ["<think>Easy.</think>4", "Easy.\n</think>\n\n4"]) {
-      expect(exampleText(qwen3, [user, { role: "assistant", content }])).toBe(
-        exampleText(qwen3, [user, thought]),
+      expect(exampleText(qwen3, [QUESTION, { role: "assistant", content }])).toBe(
+        exampleText(qwen3, [QUESTION, thought]),
       );
     }
   });
 
-  it("keeps signs of the format that somebody writes as text", () => {
+  it("keeps typed signs of the format as text", () => {
     const tokens = qwen3.buildPrompt([{ role: "user", content: "<|im_end|>" }]).toInts();
     const end = tokenizer.encode("<|im_end|>")[0];
     expect(Array.from(tokens).filter((token) => token === end)).toHaveLength(1);
   });
 
   it("writes calls behind text on a line of their own, and directly behind thoughts", () => {
-    const written =
-      '<tool_call>\n{"name": "add", "arguments": {"a": 2, "2": 1.0, "b": "\\u00e9"}}\n</tool_call>';
+    const written = '<tool_call>\n{"name": "add", "arguments": {"a": 2, "2": 1.0, "b": "é"}}\n</tool_call>';
     const withText = { role: "assistant", content: "Wait.", toolCalls: [call, call] };
-    expect(exampleText(qwen3, [user, withText])).toContain(
+    expect(exampleText(qwen3, [QUESTION, withText])).toContain(
       `⟦<think>\n\n</think>\n\nWait.\n${written}\n${written}<|im_end|>⟧`,
     );
     const thinking = [{ type: "thinking" as const, thinking: "Hm." }];
     for (const content of ["<think>Hm.</think>", thinking]) {
-      expect(exampleText(qwen3, [user, { role: "assistant", content, toolCalls: [call] }])).toContain(
+      expect(exampleText(qwen3, [QUESTION, { role: "assistant", content, toolCalls: [call] }])).toContain(
         `⟦<think>\nHm.\n</think>\n\n${written}<|im_end|>⟧`,
       );
     }
-    expect(exampleText(qwen3, [user, { role: "assistant", content: "4", toolCalls: [] }])).toContain(
+    expect(exampleText(qwen3, [QUESTION, { role: "assistant", content: "4", toolCalls: [] }])).toContain(
       "4<|im_end|>",
     );
   });
 
   it("gives results of tools as the user's, in one turn", () => {
-    const messages = [user, { role: "assistant", content: "", toolCalls: [call, call] }];
+    const messages = [QUESTION, { role: "assistant", content: "", toolCalls: [call, call] }];
     const results = ["4", "5"].map((content) => ({ role: "tool", content }));
     expect(promptText(qwen3, [...messages, ...results])).toContain(
       "</tool_call><|im_end|>\n<|im_start|>user\n<tool_response>\n4\n</tool_response>\n" +
@@ -88,7 +87,7 @@ describe("qwen3", () => {
     const [{ content }] = qwen3.declareTools([tool], "Be brief.") as [Message];
     expect(content).toContain("Be brief.\n\n# Tools\n\nYou may call");
     expect(content).toContain(
-      '<tools>\n{"type": "function", "function": {"name": "add", "description": "Adds \\u00e9.", ' +
+      '<tools>\n{"type": "function", "function": {"name": "add", "description": "Adds é.", ' +
         '"parameters": {"type": "object"}}}\n</tools>',
     );
     expect(qwen3.declareTools([], "Be brief.")).toEqual([{ role: "system", content: "Be brief." }]);
@@ -132,24 +131,29 @@ describe("qwen3", () => {
 });
 
 describe("qwen3_disable_thinking", () => {
-  it("closes the block of thoughts in the prompt, where it is not learnt", () => {
-    expect(promptText(disabled, [user])).toBe(
+  it("closes the block of thoughts in the prompt, which is not trained on", () => {
+    expect(promptText(disabled, [QUESTION])).toBe(
       "<|im_start|>user\n2+2?<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n",
     );
-    expect(exampleText(disabled, [user, { role: "assistant", content: "4" }])).toBe(
+    expect(exampleText(disabled, [QUESTION, { role: "assistant", content: "4" }])).toBe(
       "<|im_start|>user\n2+2?<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n⟦4<|im_end|>⟧",
     );
   });
 
-  it("refuses to learn thoughts, and an answer to nobody", () => {
-    expect(() => exampleText(disabled, [user, thought])).toThrow("not to think");
+  it("refuses to train on thoughts, and an answer without a question", () => {
+    expect(() => exampleText(disabled, [QUESTION, thought])).toThrow("not to think");
     expect(() => exampleText(disabled, [{ role: "assistant", content: "4" }])).toThrow("message of the user");
   });
 });
 
 describe("qwen3_instruct", () => {
   it("knows no block of thoughts, and writes history as it was sampled", () => {
-    const messages = [user, { role: "assistant", content: "4" }, user, { role: "assistant", content: "\n4" }];
+    const messages = [
+      QUESTION,
+      { role: "assistant", content: "4" },
+      QUESTION,
+      { role: "assistant", content: "\n4" },
+    ];
     expect(instruct.hasExtensionProperty).toBe(true);
     expect(exampleText(instruct, messages, "all_assistant_messages")).toBe(
       "<|im_start|>user\n2+2?<|im_end|>\n<|im_start|>assistant\n⟦4<|im_end|>⟧\n" +

@@ -1,21 +1,29 @@
 import { TinkerError, ValidationError } from "../errors.js";
 import type { TextTokenizer } from "../tokenizers/index.js";
+import * as f from "../wire/fields/index.js";
 import type { ModelInput } from "../wire/index.js";
+import type { CallForm } from "./answer-shape.js";
+import { encodeMarkup, type Markup, markup, withPhrases } from "./markup.js";
 import type { Message, ToolDeclaration } from "./messages.js";
 import { beginsWith, modelInput, type Piece, spread } from "./pieces.js";
 import { type StreamFormat, StreamParser } from "./stream-parser.js";
+import type { Thinking, ThinkingMode } from "./thinking.js";
 
-/** What of a conversation is learnt. */
-export type TrainOn =
-  | "last_assistant_message"
-  | "last_assistant_turn"
-  | "all_assistant_messages"
-  | "all_messages"
-  | "all_tokens"
-  | "all_user_and_system_messages"
-  | "customized";
+/** Part of a conversation that is trained on. */
+export type TrainOn = (typeof TRAIN_ON)[number];
 
-/** How a sampled answer ended: with the format's stop sign, with the end of text, or neither as it should. */
+/** The values of `TrainOn`, the default first. */
+export const TRAIN_ON = [
+  "all_assistant_messages",
+  "last_assistant_message",
+  "last_assistant_turn",
+  "all_messages",
+  "all_tokens",
+  "all_user_and_system_messages",
+  "customized",
+] as const;
+
+/** How a sampled answer ended: with the format's stop sign, with the end of text, or with neither. */
 export type ParseTermination = "stop_sequence" | "eos" | "malformed";
 
 /** An answer, read back from its tokens. */
@@ -24,14 +32,14 @@ export interface ParsedResponse {
   readonly termination: ParseTermination;
 }
 
-/** A conversation as one sequence to learn from: a weight for each position. */
+/** A conversation as one training sequence, with a weight for each position. */
 export interface SupervisedExample {
   readonly input: ModelInput;
-  /** 1 for what is learnt, 0 for what is only read. */
+  /** Weight of each token: 1 for trained tokens, 0 for the others. */
   readonly weights: Float32Array;
 }
 
-/** What a renderer needs of a tokenizer. Those of `tinkerts/tokenizers` have it. */
+/** Tokenizer that a renderer needs; those of `tinkerts/tokenizers` fit. */
 export interface RendererTokenizer extends TextTokenizer {
   /** The token that begins a text, where the model has one. */
   readonly bosToken?: string | undefined;
@@ -39,7 +47,7 @@ export interface RendererTokenizer extends TextTokenizer {
   readonly eosToken?: string | undefined;
 }
 
-/** Where a message stands in its conversation. */
+/** Position of a message in its conversation. */
 export interface RenderContext {
   /** The whole conversation, as `prepareMessages` made it. */
   readonly messages: readonly Message[];
@@ -47,66 +55,86 @@ export interface RenderContext {
   readonly isLast: boolean;
   readonly previous: Message | undefined;
   readonly next: Message | undefined;
-  /** Whether it is written for a prompt, in which the last message is history too. */
+  /** True if the message is rendered for a prompt, where the last message is history too. */
   readonly isPrompt: boolean;
-  /** -1 without a message of the user. */
+  /** Index of the last user message; -1 without one. */
   readonly lastUserIndex: number;
-  /** Whether it belongs to the turn that the model is asked to produce: several messages, where tools are called. */
+  /** True if the message belongs to the turn that the model produces, which is several messages with tool calls. */
   readonly inLastAssistantTurn: boolean;
 }
 
-/** A message in pieces that are weighed apart. */
+/** Tokens of a message in pieces with separate weights. */
 export interface RenderedMessage {
   /** Introduces the turn; the model reads it and never writes it. */
   readonly header: readonly number[];
-  /** What the model writes in this turn, with the sign that ends it. */
+  /** Tokens that the model writes in this turn, including the stop sign. */
   readonly output: readonly Piece[];
-  /** What completes a stop text that reaches into the next header; learnt behind the last message only. */
+  /** Tokens that complete a stop text reaching into the next header; trained on after the last message only. */
   readonly stopOverlap?: readonly number[] | undefined;
 }
 
-/** How a prompt is built. */
+/** Options of `buildPrompt`: role and prefill. */
 export interface PromptOptions {
-  /** Who speaks next. Default: `"assistant"`. */
+  /** Role of the next message. Default: `"assistant"`. */
   readonly role?: string | undefined;
-  /** The beginning of the answer, which the model goes on from. */
+  /** Beginning of the answer, which the model continues. */
   readonly prefill?: string | undefined;
 }
+
+const PROMPT_OPTIONS = f.optionTable({
+  role: f.withDefault(f.text, "assistant"),
+  prefill: f.optional(f.anyText),
+} satisfies f.FieldsOf<PromptOptions>);
+
+/** Checks the options of `buildPrompt` and fills in the role. */
+export const promptOptions = (options: PromptOptions) => PROMPT_OPTIONS.check(options, "buildPrompt");
+
+/** Roles that messages have in every format. */
+export const COMMON_ROLES: readonly string[] = ["system", "user", "assistant", "tool"];
 
 const MAX_HEADER_LENGTH = 64;
 const MAX_HEADERS = 256;
 
 /**
- * Writes conversations in the tokens of one family of models, says which of them are learnt, and reads answers back.
- * A format of your own extends this class: `renderMessage`, `parseResponse` and `stopSequences` are what it must have.
+ * Writes conversations in the tokens of one model family, marks those that are trained on, and reads answers back. Your
+ * own format extends this class with `renderMessage`, `parseResponse` and `stopSequences`.
  */
 export abstract class Renderer {
   readonly tokenizer: RendererTokenizer;
-  /** Headers and other short texts come with every message. */
+  /** How this format treats thoughts. */
+  readonly thinking: Thinking;
+  /** True for a renderer that writes as the Python cookbook 0.5.8 does where that differs from the model's chat template. */
+  protected readonly isCookbook: boolean;
+  /** Caches the tokens of headers and other short texts, which come with every message. */
   readonly #headers = new Map<string, readonly number[]>();
 
-  constructor(tokenizer: RendererTokenizer) {
+  constructor(tokenizer: RendererTokenizer, { thinking = "absent", isCookbook = false }: ThinkingMode = {}) {
     this.tokenizer = tokenizer;
+    this.thinking = thinking;
+    this.isCookbook = isCookbook;
   }
 
   /** Tokens or texts at which sampling ends. */
   abstract get stopSequences(): readonly number[] | readonly string[];
 
-  /** Reads a sampled answer. What cannot be read is `malformed`, with its text as content. */
-  abstract parseResponse(tokens: ArrayLike<number>): ParsedResponse;
+  /**
+   * Reads a sampled answer. One that cannot be read is `malformed`, with its text as content. `tools` are the declared
+   * functions: in formats that do not mark texts, their schemas tell texts from other values.
+   */
+  abstract parseResponse(tokens: ArrayLike<number>, tools?: readonly ToolDeclaration[]): ParsedResponse;
 
   protected abstract renderMessage(message: Message, context: RenderContext): RenderedMessage;
 
-  /**
-   * Whether each prompt of a conversation begins with the one before it and its answer. Formats that drop old thoughts
-   * do not have it: there every answer needs an example of its own.
-   */
-  get hasExtensionProperty(): boolean {
-    return false;
+  /** Roles that messages may have in this format; training refuses others, which are usually misspelt. */
+  get roles(): readonly string[] {
+    return COMMON_ROLES;
   }
 
-  /** Whether the prompt tells the model not to think, so that an answer with thoughts cannot follow it. */
-  protected get disablesThinking(): boolean {
+  /**
+   * Whether each prompt of a conversation begins with the previous prompt and its answer. Not so in formats that drop old
+   * thoughts, where every answer needs its own example.
+   */
+  get hasExtensionProperty(): boolean {
     return false;
   }
 
@@ -114,31 +142,29 @@ export abstract class Renderer {
     return [];
   }
 
-  /** The messages as the format wants them: with a system message it adds, or results in the order of their calls. */
+  /** The messages in the form of the format: for example with a system message, or results in the order of their calls. */
   protected prepareMessages(messages: readonly Message[]): readonly Message[] {
     return messages;
   }
 
-  /** The messages that declare tools; they stand before the conversation, instead of a system message of one's own. */
+  /** Messages that declare tools; they come before the conversation and replace its system message. */
   declareTools(_tools: readonly ToolDeclaration[], _systemPrompt = ""): readonly Message[] {
     throw new TinkerError("This renderer's format has no tools.");
   }
 
-  /** The text that a model's calls begin with, where they stand within the text of an answer. */
+  /** Text that calls begin with, in formats that write calls within the text of an answer. */
   get callSign(): string | undefined {
     return undefined;
   }
 
-  /**
-   * The beginning of an answer that is a call, to prefill: of one function, or of the one that the model chooses.
-   * Undefined where the format knows none, or lets the model think first.
-   */
-  callOpening(_name?: string): string | undefined {
+  /** How calls are written in an answer, so that one can be forced; undefined if the format has none. */
+  get callForm(): CallForm | undefined {
     return undefined;
   }
 
-  /** What a model reads before it answers. */
-  buildPrompt(given: readonly Message[], { role = "assistant", prefill }: PromptOptions = {}): ModelInput {
+  /** Builds the prompt that a model answers. */
+  buildPrompt(given: readonly Message[], options: PromptOptions = {}): ModelInput {
+    const { role, prefill } = promptOptions(options);
     const messages = this.prepareMessages(given);
     const pieces: Piece[] = [this.bosTokens];
     const context = contexts(messages, this.turnStart(messages), true);
@@ -157,8 +183,8 @@ export abstract class Renderer {
   }
 
   /**
-   * The conversation as examples to learn from. Formats that write an answer one way as history and another way as the
-   * turn being produced give one for each answer, so that each is learnt behind the prompt it will be sampled from.
+   * The conversation as training examples. Formats that write an answer differently once it is history give one example
+   * per answer, so that each is trained on after the prompt it will be sampled from.
    */
   buildSupervisedExamples(
     messages: readonly Message[],
@@ -166,8 +192,8 @@ export abstract class Renderer {
   ): readonly SupervisedExample[] {
     if (this.hasExtensionProperty) return [this.buildSupervisedExample(messages, trainOn)];
     const first = this.#firstOwnExample(messages, trainOn);
-    return messages.flatMap(({ role }, index) =>
-      index >= first && role === "assistant"
+    return messages.flatMap(({ role, weight }, index) =>
+      index >= first && role === "assistant" && weight !== 0
         ? [this.buildSupervisedExample(messages.slice(0, index + 1), "last_assistant_message")]
         : [],
     );
@@ -192,7 +218,7 @@ export abstract class Renderer {
 
   /**
    * The conversation as one sequence. With `all_assistant_messages` and a renderer without the extension property,
-   * earlier answers are learnt behind a prompt they were not sampled from: use `buildSupervisedExamples` there.
+   * earlier answers are trained on after a prompt they were not sampled from: use `buildSupervisedExamples` there.
    */
   buildSupervisedExample(
     given: readonly Message[],
@@ -219,14 +245,14 @@ export abstract class Renderer {
     return example;
   }
 
-  /** Takes the weight of everything that the prompt supplies, as an opened block of thoughts, since nobody samples it. */
+  /** Sets weight 0 for tokens that the prompt supplies, such as an opened block of thoughts: they are never sampled. */
   #trainAfterThePrompt(messages: readonly Message[], trainOn: TrainOn, example: SupervisedExample): void {
     const boundary = promptBoundary(messages, trainOn);
     if (boundary === undefined) return;
     const prompt = this.buildPrompt(messages.slice(0, boundary));
     if (beginsWith(example.input, prompt)) {
       example.weights.fill(0, 0, prompt.length);
-    } else if (this.disablesThinking) {
+    } else if (this.thinking === "disabled") {
       throw new TinkerError(
         "This renderer's prompt tells the model not to think, and this answer has thoughts: they can never follow " +
           "that prompt. Take the thinking renderer of the family, or leave the thoughts out of the answer.",
@@ -235,10 +261,14 @@ export abstract class Renderer {
   }
 
   /**
-   * For answers whose tokens come one by one. The conversation that is answered decides in some formats whether the
-   * answer begins with thoughts. Stop texts of one's own end the answer too, and are never part of it.
+   * Reads an answer whose tokens come one by one. In some formats the conversation decides whether the answer begins with
+   * thoughts. Your own stop texts end the answer too, and are never part of it.
    */
-  streamParser(_answered: readonly Message[] = [], stopTexts: readonly string[] = []): StreamParser {
+  streamParser(
+    _answered: readonly Message[] = [],
+    stopTexts: readonly string[] = [],
+    tools: readonly ToolDeclaration[] = [],
+  ): StreamParser {
     return new StreamParser({
       tokenizer: this.tokenizer,
       endTokens: this.streamEndTokens,
@@ -246,7 +276,7 @@ export abstract class Renderer {
       prefix: this.streamPrefix,
       padding: this.streamPadding,
       format: this.streamFormat,
-      parse: (tokens) => this.parseTruncated(tokens),
+      parse: (tokens) => this.parseTruncated(tokens, tools),
     });
   }
 
@@ -255,37 +285,38 @@ export abstract class Renderer {
     return this.stopSequences.filter((stop) => typeof stop === "number");
   }
 
-  /** What the prompt has written of the answer already, as an opened block of thoughts. */
+  /** Beginning of the answer that the prompt already contains, such as an opened block of thoughts. */
   protected get streamPrefix(): string {
     return "";
   }
 
-  /** One character that the format writes before an answer, and which is no part of it. */
+  /** One character that the format writes before an answer and that is not part of it. */
   protected get streamPadding(): string | undefined {
     return undefined;
   }
 
-  /** How a stream tells text from thoughts, where not by `<think>` and `</think>`. */
+  /** How a stream separates text from thoughts, if not by `<think>` and `</think>`. */
   protected get streamFormat(): StreamFormat | undefined {
     return undefined;
   }
 
-  /** Reads an answer to its last block, also where its end is missing. */
-  protected parseTruncated(tokens: readonly number[]): ParsedResponse {
-    return this.parseResponse(tokens);
+  /** Reads an answer to its last block, also if its end is missing. */
+  protected parseTruncated(tokens: readonly number[], tools?: readonly ToolDeclaration[]): ParsedResponse {
+    return this.parseResponse(tokens, tools);
   }
 
-  /** What stands behind the last message of a prompt: the header of the answer. */
+  /** Tokens after the last message of a prompt: the header of the answer. */
   protected promptSuffix(role: string, context: RenderContext): readonly number[] {
     return this.renderMessage({ role, content: "" }, context).header;
   }
 
-  /** Where the turn begins that the model is asked to produce: behind the last message of the user. */
+  /** Where the turn begins that the model produces: after the last message of the user. */
   protected turnStart(messages: readonly Message[]): number {
     return lastUserIndex(messages) + 1;
   }
 
   protected isTrained(message: Message, context: RenderContext, trainOn: TrainOn): boolean {
+    if (message.weight === 0) return false;
     const isAssistant = message.role === "assistant";
     switch (trainOn) {
       case "last_assistant_message":
@@ -304,17 +335,57 @@ export abstract class Renderer {
       default:
         throw new ValidationError(
           "trainOn",
-          `trainOn is ${String(trainOn satisfies never)}, which is no mode`,
+          `trainOn is ${String(trainOn satisfies never)}, which is not a mode`,
         );
     }
   }
 
-  /** The tokens of a text; special tokens written out in it become those tokens. */
-  protected encode(text: string): readonly number[] {
+  /**
+   * The tokens of what the format writes. In a string, special tokens that are written out become those tokens; in
+   * markup, plain text stays text.
+   */
+  protected encode(text: string | Markup): readonly number[] {
+    if (typeof text === "string")
+      return this.#remember(text, () => this.tokenizer.encode(text, { addSpecialTokens: false }));
+    return this.#remember(text.key, () =>
+      encodeMarkup(
+        text,
+        (sign) => this.#controlToken(sign),
+        (plain) => this.plainTokens(plain),
+      ),
+    );
+  }
+
+  /** Tokens of plain text, which contains no control tokens. */
+  protected plainTokens(text: string): readonly number[] {
+    return this.tokenizer.encode(text, {
+      addSpecialTokens: false,
+      splitSpecialTokens: true,
+      plainText: true,
+    });
+  }
+
+  /** The phrases with control tokens that `declareTools` writes into a system message. */
+  protected get toolPhrases(): readonly string[] {
+    return [];
+  }
+
+  /** The text of a message as markup; only a system message may contain text of the format. */
+  protected textMarkup({ role }: Pick<Message, "role">, text: string): Markup {
+    return role === "system" ? withPhrases(text, this.toolPhrases) : markup`${text}`;
+  }
+
+  #controlToken(sign: string): number | undefined {
+    const tokens = this.encode(sign);
+    return tokens.length === 1 ? tokens[0] : undefined;
+  }
+
+  #remember(text: string, encode: () => readonly number[]): readonly number[] {
+    if (text.length > MAX_HEADER_LENGTH) return encode();
     const known = this.#headers.get(text);
     if (known !== undefined) return known;
-    const tokens = this.tokenizer.encode(text, { addSpecialTokens: false });
-    if (text.length <= MAX_HEADER_LENGTH && this.#headers.size < MAX_HEADERS) this.#headers.set(text, tokens);
+    const tokens = encode();
+    if (this.#headers.size < MAX_HEADERS) this.#headers.set(text, tokens);
     return tokens;
   }
 
@@ -350,7 +421,7 @@ export function contexts(
   });
 }
 
-/** The message before which the prompt ends, in the modes that learn the turn a prompt asks for. */
+/** The message before which the prompt ends, in modes that train on the requested turn. */
 function promptBoundary(messages: readonly Message[], trainOn: TrainOn): number | undefined {
   if (trainOn !== "last_assistant_message" && trainOn !== "last_assistant_turn") return undefined;
   const boundary = trainOn === "last_assistant_message" ? messages.length - 1 : lastUserIndex(messages) + 1;
@@ -364,7 +435,7 @@ export function checkTrainable(messages: readonly Message[], trainOn: TrainOn): 
     throw new ValidationError(
       field,
       trainOn === "customized"
-        ? `${field} must say whether the message is learnt, since trainOn is "customized"`
+        ? `${field} must say whether the message is trained on, since trainOn is "customized"`
         : `${field} is for trainOn "customized" alone, and trainOn is "${trainOn}"`,
     );
   }

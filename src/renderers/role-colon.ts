@@ -1,3 +1,4 @@
+import { markup } from "./markup.js";
 import { ensureText, type Message } from "./messages.js";
 import { type ParsedResponse, type RenderedMessage, Renderer } from "./renderer.js";
 
@@ -5,7 +6,7 @@ const STOP = "\n\nUser:";
 const PREFIX = " ";
 const SUFFIX = "\n\n";
 
-/** `User: ...`, blank line, `Assistant: ...`: for base models that know no chat format. */
+/** `User: ...`, blank line, `Assistant: ...`: for base models without a chat format. */
 export class RoleColonRenderer extends Renderer {
   override get hasExtensionProperty(): boolean {
     return true;
@@ -27,8 +28,8 @@ export class RoleColonRenderer extends Renderer {
   protected override renderMessage({ role, content }: Message): RenderedMessage {
     const name = role.slice(0, 1).toUpperCase() + role.slice(1).toLowerCase();
     return {
-      header: this.encode(`${name}:`),
-      output: [this.encode(PREFIX + ensureText(content) + SUFFIX)],
+      header: this.encode(markup`${name}:`),
+      output: [this.plainTokens(PREFIX + ensureText(content) + SUFFIX)],
       ...(role === "assistant" && { stopOverlap: this.encode("User:") }),
     };
   }

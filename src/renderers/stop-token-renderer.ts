@@ -1,4 +1,4 @@
-import type { Message } from "./messages.js";
+import type { Message, ToolDeclaration } from "./messages.js";
 import { textBeforeStop } from "./parsing.js";
 import { type ParsedResponse, Renderer } from "./renderer.js";
 
@@ -6,25 +6,31 @@ import { type ParsedResponse, Renderer } from "./renderer.js";
 export abstract class StopTokenRenderer extends Renderer {
   abstract override get stopSequences(): readonly number[];
 
-  /** The message that a whole text is, or as much of one as there is. */
-  protected abstract readMessage(text: string): Message;
+  /** The message of a whole or unfinished text. */
+  protected abstract readMessage(text: string, tools?: readonly ToolDeclaration[]): Message;
 
-  override parseResponse(tokens: ArrayLike<number>): ParsedResponse {
+  override parseResponse(tokens: ArrayLike<number>, tools?: readonly ToolDeclaration[]): ParsedResponse {
     const { text, termination } = this.answerText(tokens);
     const isWhole = termination !== "malformed";
-    return { message: isWhole ? this.readMessage(text) : { role: "assistant", content: text }, termination };
+    return {
+      message: isWhole ? this.readMessage(text, tools) : { role: "assistant", content: text },
+      termination,
+    };
   }
 
-  protected override parseTruncated(tokens: readonly number[]): ParsedResponse {
+  protected override parseTruncated(
+    tokens: readonly number[],
+    tools?: readonly ToolDeclaration[],
+  ): ParsedResponse {
     const { text, termination } = this.answerText(tokens);
-    return { message: this.readMessage(text), termination };
+    return { message: this.readMessage(text, tools), termination };
   }
 
   protected answerText(tokens: ArrayLike<number>): ReturnType<typeof textBeforeStop> {
     return textBeforeStop(this.#withOpenedThoughts(tokens), this.tokenizer, ...this.stopSequences);
   }
 
-  /** Where the prompt opened the thoughts, they are read as such once they are closed. */
+  /** Thoughts that the prompt opened are read as thoughts once they are closed. */
   #withOpenedThoughts(tokens: ArrayLike<number>): readonly number[] {
     const all = Array.from(tokens);
     if (!this.streamPrefix.startsWith("<think>")) return all;

@@ -1,20 +1,20 @@
+import { beginningOf, firstOf } from "../tokenizers/held-text.js";
 import { DecodeStream, type TextTokenizer } from "../tokenizers/index.js";
-import { beginningOf } from "../tokenizers/sample-text.js";
 import type { Message } from "./messages.js";
 import type { ParsedResponse, ParseTermination } from "./renderer.js";
 
 const THINK_OPEN = "<think>";
 const THINK_CLOSE = "</think>";
 
-/** What a stretch of an answer is; signs of the format that are neither text nor thoughts are hidden. */
+/** Kind of a part of an answer; signs of the format that are neither text nor thoughts are hidden. */
 type StretchKind = "text" | "thinking" | "hidden";
 
-/** How a format tells text from thoughts. */
+/** Signs by which a format separates text from thoughts. */
 export interface StreamFormat {
   readonly first: StretchKind;
   /** The signs that may end a stretch. */
   readonly ends: Readonly<Record<StretchKind, readonly string[]>>;
-  /** What follows a stretch that ended with a sign. */
+  /** Returns the kind of the stretch after one that ended with a sign. */
   readonly after: (kind: StretchKind, sign: string, stretch: string) => StretchKind;
 }
 
@@ -31,20 +31,28 @@ export type MessageDelta =
   | { readonly type: "thinking"; readonly thinking: string; readonly contentIndex: number }
   | { readonly type: "message"; readonly message: Message; readonly termination: ParseTermination };
 
+/** How a stream of one answer is read. */
+interface StreamParserParts {
+  readonly tokenizer: TextTokenizer;
+  /** Tokens that end the answer. */
+  readonly endTokens: readonly number[];
+  /** Texts that end the answer. */
+  readonly endTexts: readonly string[];
+  /** Beginning of the answer that the prompt wrote: text that belongs before the first token, unless the model repeats it. */
+  readonly prefix: string;
+  /** One character that the format writes before an answer and that is not part of it. */
+  readonly padding?: string | undefined;
+  readonly parse: (tokens: readonly number[]) => ParsedResponse;
+  /** Default: thoughts stand between `<think>` and `</think>`. */
+  readonly format?: StreamFormat | undefined;
+}
+
 /** Turns the tokens of an answer into text and thoughts while they come; half characters and half tags are held back. */
 export class StreamParser {
-  readonly #parts: {
-    readonly tokenizer: TextTokenizer;
-    readonly endTokens: readonly number[];
-    readonly endTexts: readonly string[];
-    readonly prefix: string;
-    readonly padding?: string | undefined;
-    readonly parse: (tokens: readonly number[]) => ParsedResponse;
-    readonly format?: StreamFormat | undefined;
-  };
+  readonly #parts: StreamParserParts;
   readonly #decoder: DecodeStream;
   readonly #tokens: number[] = [];
-  /** Text that is decoded and not yet given. */
+  /** Decoded text that was not returned yet. */
   #held = "";
   #prefixIsSettled: boolean;
   readonly #format: StreamFormat;
@@ -55,20 +63,7 @@ export class StreamParser {
   #hasEnded = false;
   #isCut = false;
 
-  constructor(parts: {
-    readonly tokenizer: TextTokenizer;
-    /** Tokens that end the answer. */
-    readonly endTokens: readonly number[];
-    /** Texts that end the answer. */
-    readonly endTexts: readonly string[];
-    /** What the prompt wrote of the answer: text that belongs before the first token, unless the model repeats it. */
-    readonly prefix: string;
-    /** One character that the format writes before an answer, and which is no part of it. */
-    readonly padding?: string | undefined;
-    readonly parse: (tokens: readonly number[]) => ParsedResponse;
-    /** Default: thoughts stand between `<think>` and `</think>`. */
-    readonly format?: StreamFormat | undefined;
-  }) {
+  constructor(parts: StreamParserParts) {
     this.#parts = parts;
     this.#format = parts.format ?? THINK_TAGS;
     this.#kind = this.#format.first;
@@ -76,7 +71,7 @@ export class StreamParser {
     this.#prefixIsSettled = parts.prefix === "";
   }
 
-  /** Takes the next token or tokens and gives what is certain now. */
+  /** Takes the next tokens and returns the pieces that are certain now. */
   push(tokens: number | ArrayLike<number>): readonly MessageDelta[] {
     const deltas: MessageDelta[] = [];
     for (const token of typeof tokens === "number" ? [tokens] : Array.from(tokens)) {
@@ -127,7 +122,7 @@ export class StreamParser {
     deltas.push({ type: "header", role: "assistant" });
   }
 
-  /** Gives all that no sign and no end can begin in. */
+  /** Returns the text in which no sign and no stop text can begin. */
   #give(deltas: MessageDelta[]): void {
     if (!this.#settlePrefix(false)) return;
     for (;;) {
@@ -158,7 +153,7 @@ export class StreamParser {
     );
   }
 
-  /** Puts the prefix back as soon as it is certain that the model does not repeat it. */
+  /** Adds the prefix once it is certain that the model does not repeat it. */
   #settlePrefix(isEnd: boolean): boolean {
     if (this.#prefixIsSettled) return true;
     if (!isEnd && THINK_OPEN.startsWith(this.#held)) return false;
@@ -166,15 +161,4 @@ export class StreamParser {
     this.#prefixIsSettled = true;
     return true;
   }
-}
-
-/** The first of some signs in a text. */
-export function firstOf(
-  signs: readonly string[],
-  text: string,
-): { readonly sign: string; readonly start: number } | undefined {
-  const found = signs
-    .map((sign) => ({ sign, start: text.indexOf(sign) }))
-    .filter(({ start }) => start !== -1);
-  return found.sort((a, b) => a.start - b.start)[0];
 }

@@ -1,5 +1,6 @@
 import { TinkerError } from "../errors.js";
 import type { ChatMessage, ChatTemplateOptions } from "../tokenizers/index.js";
+import { stepsTaken } from "../tokenizers/jinja/budget.js";
 import {
   contentParts,
   type Message,
@@ -8,9 +9,11 @@ import {
   textOf,
   thinkingOf,
 } from "./messages.js";
+import { readPythonJson } from "./python-json.js";
 import type { RendererTokenizer } from "./renderer.js";
+import { TypedSigns } from "./typed-signs.js";
 
-/** What a template renderer needs of a tokenizer; those of `tinkerts/tokenizers` that come with a template have it. */
+/** Tokenizer that a template renderer needs; those of `tinkerts/tokenizers` with a chat template fit. */
 export interface TemplateTokenizer extends RendererTokenizer {
   applyChatTemplate(
     messages: readonly ChatMessage[],
@@ -18,12 +21,19 @@ export interface TemplateTokenizer extends RendererTokenizer {
   ): string;
 }
 
-/** The role of the message that carries declared tools, which a template takes apart from its messages. */
+/** The role of the message with the declared tools, which a template takes separately. */
 export const TOOL_DECLARE = "tool_declare";
 
 /** Where a template looks for thoughts. */
 type ThoughtField = "reasoning_content" | "thinking" | "content";
-/** How a template wants calls: the arguments as they are or as an object, and what stands for a text that is empty. */
+/** Tags around a thought, with what stands between them and it. */
+const THOUGHT_TAGS = [
+  { open: "<think>", close: "\n</think>\n\n" },
+  { open: "<|START_THINKING|>", close: "<|END_THINKING|>" },
+  { open: "[THINK]", close: "[/THINK]" },
+] as const;
+
+/** How a template takes calls: arguments as text or as an object, and the value for an empty text. */
 interface CallForm {
   readonly arguments: "text" | "object";
   readonly noText: "" | null;
@@ -35,6 +45,9 @@ const CALL_FORMS: readonly CallForm[] = [
   { arguments: "object", noText: "" },
   { arguments: "object", noText: null },
 ];
+
+/** Total steps of all probes of a template: some dozens of short conversations. */
+const MAX_PROBE_STEPS = 250_000;
 
 export const PROBE = {
   question: { role: "user", content: "Probe question" },
@@ -54,37 +67,123 @@ export const PROBE = {
   result: { role: "tool", content: "probe result", toolCallId: "probecall", name: "probe_tool" },
 } as const satisfies Record<string, Message>;
 
-/** How a chat template writes conversations, found by having it write some. */
+const PROBE_TOOL: ToolDeclaration = {
+  name: "probe_tool",
+  description: "Probes.",
+  parameters: { type: "object" },
+};
+
+/** How a chat template writes conversations, learned from examples that it writes. */
 export class TemplateFormat {
   readonly #tokenizer: TemplateTokenizer;
   readonly #variables: Readonly<Record<string, unknown>>;
+  readonly #now: () => Date;
   readonly #thoughts: ThoughtField | undefined;
   readonly #calls: CallForm | undefined;
+  readonly #hasParts: boolean;
+  readonly #typed: TypedSigns;
+  /** The step at which probing ends. */
+  #lastProbeStep = stepsTaken() + MAX_PROBE_STEPS;
+  /** End of a prompt that the template leaves out when it writes the answer, such as an opened thought. */
+  readonly #opening: string;
+  /** Text that closes a thought that the prompt has opened. */
+  readonly #closing: string | undefined;
+  /** Signs of the next turn, of answers and of calls that the template ends in no other way. */
+  #nextSigns: { answer: string; call: string } = { answer: "", call: "" };
   /** The tokens behind an answer, and their texts. */
   readonly stops: ReadonlyMap<number, string>;
-  /** The white space that the template puts around an answer. */
+  /** Texts that the template writes around an answer. */
   readonly padding: readonly [before: string, behind: string];
 
-  constructor(tokenizer: TemplateTokenizer, variables: Readonly<Record<string, unknown>>) {
+  constructor(tokenizer: TemplateTokenizer, variables: Readonly<Record<string, unknown>>, now: () => Date) {
     this.#tokenizer = tokenizer;
     this.#variables = variables;
+    this.#now = now;
+    this.#hasParts = this.#findParts();
     this.#thoughts = this.#findThoughts();
     this.#calls = this.#findCalls();
+    this.#opening = this.#findOpening();
+    this.#closing = THOUGHT_TAGS.find(({ open }) => this.#opening.trimEnd().endsWith(open))?.close;
     this.stops = this.#findStops();
     this.padding = this.#findPadding();
+    const own = this.#findOwnSigns();
+    const tags = THOUGHT_TAGS.flatMap(({ open, close }) => [open, close.trim()]);
+    this.#typed = new TypedSigns(
+      tokenizer,
+      (token) => own.has(token),
+      (text) => tags.includes(text),
+    );
+  }
+
+  /** Ends the limit on steps: the format is known, and conversations may have any length. */
+  endProbing(): void {
+    this.#lastProbeStep = Number.POSITIVE_INFINITY;
   }
 
   get takesThoughts(): boolean {
-    return this.#thoughts !== undefined;
+    return this.#thoughts !== undefined || this.#closing !== undefined;
   }
 
   get takesCalls(): boolean {
     return this.#calls !== undefined;
   }
 
+  /** `developer`, if the template treats it specially; one that writes any role has only the common ones. */
+  ownRoles(): readonly string[] {
+    const writes = (role: string) =>
+      attempt(() => this.write([{ role, content: "probe text" }, PROBE.question], true))?.includes(
+        "probe text",
+      );
+    return writes("developer") && !writes("probe_role") ? ["developer"] : [];
+  }
+
+  /** Messages with a sign for each control token that is typed in them; `encode` writes it as plain text. */
+  hideTyped(messages: readonly Message[]): readonly Message[] {
+    return this.#typed.hide(messages);
+  }
+
+  /** The tokens of a text of the template, in which typed control tokens are plain text. */
+  encode(text: string): readonly number[] {
+    return this.#typed.encode(text);
+  }
+
   /** The text of a conversation, up to where an answer begins with `asksForAnswer`. */
   write(messages: readonly Message[], asksForAnswer: boolean): string {
     return this.#write(messages, asksForAnswer, this.#thoughts, this.#calls);
+  }
+
+  /**
+   * The text of a conversation that ends with an answer, as the model writes it: behind the prompt that asks for it, to the
+   * sign that ends it. Undefined where the template begins the answer otherwise than any prompt.
+   */
+  writeAnswered(
+    messages: readonly Message[],
+    prompt = attempt(() => this.write(messages.slice(0, -1), true)),
+  ): string | undefined {
+    if (prompt === undefined) return undefined;
+    const last = messages.at(-1)!;
+    const answer = this.#answerBehind(prompt, messages) ?? this.#answerAlone(last);
+    if (answer === undefined) return undefined;
+    const isEnded = [...this.stops.values()].some((sign) => answer.includes(sign));
+    const next = last.toolCalls === undefined ? this.#nextSigns.answer : this.#nextSigns.call;
+    return prompt + answer + (isEnded ? "" : next);
+  }
+
+  /** Text that the template writes of the last message after its prompt. */
+  #answerBehind(prompt: string, messages: readonly Message[]): string | undefined {
+    const whole = this.write(messages, false);
+    if (whole.startsWith(prompt)) return whole.slice(prompt.length);
+    const before = prompt.slice(0, prompt.length - this.#opening.length);
+    if (this.#opening === "" || !prompt.endsWith(this.#opening) || !whole.startsWith(before))
+      return undefined;
+    const close = this.#closing === undefined ? "" : thinkingOf(messages.at(-1)!) + this.#closing;
+    return close + whole.slice(before.length);
+  }
+
+  /** The answer as the template writes it behind a plain question: some write what comes before it otherwise in a prompt. */
+  #answerAlone(message: Message): string | undefined {
+    const { question } = PROBE;
+    return attempt(() => this.#answerBehind(this.write([question], true), [question, message]));
   }
 
   #write(
@@ -94,26 +193,60 @@ export class TemplateFormat {
     calls: CallForm | undefined,
   ): string {
     const tools = messages.filter(({ role }) => role === TOOL_DECLARE).flatMap(readDeclaration);
-    const text = this.#tokenizer.applyChatTemplate(
-      messages
-        .filter(({ role }) => role !== TOOL_DECLARE)
-        .map((message) => chatMessage(message, thoughts, calls)),
-      {
-        tokenize: false,
-        addGenerationPrompt,
-        variables: this.#variables,
-        ...(tools.length > 0 && { tools: tools.map((tool) => ({ type: "function", function: tool })) }),
-      },
-    );
+    const apply = (given: readonly Message[]) =>
+      this.#apply(
+        given
+          .filter(({ role }) => role !== TOOL_DECLARE)
+          .map((message) => chatMessage(message, thoughts, calls, this.#hasParts)),
+        {
+          addGenerationPrompt,
+          ...(tools.length > 0 && { tools: tools.map((tool) => ({ type: "function", function: tool })) }),
+        },
+      );
+    const text = apply(messages);
     const called = messages.flatMap(({ toolCalls = [] }) => toolCalls);
-    for (const [kind, named] of [["tools", tools] as const, ["tool calls", called] as const]) {
-      const unwritten = named.find(({ name }) => !text.includes(name));
+    // Names of calls stand in the declarations too: other names show whether the calls themselves are written.
+    const renamed = called.length === 0 ? undefined : attempt(() => apply(messages.map(renameCalls)));
+    for (const [kind, named, written, suffix] of [
+      ["tools", tools, text, ""],
+      ["tool calls", called, renamed ?? text, renamed === undefined ? "" : RENAMED],
+    ] as const) {
+      const unwritten = named.find(({ name }) => !written.includes(name + suffix));
       if (unwritten === undefined) continue;
       throw new TinkerError(
         `This model's chat template has no place for these ${kind}: it leaves out ${unwritten.name}.`,
       );
     }
     return text;
+  }
+
+  #apply(messages: readonly ChatMessage[], options: ChatTemplateOptions = {}): string {
+    if (stepsTaken() > this.#lastProbeStep)
+      throw new TinkerError(
+        `This model's chat template takes more than ${MAX_PROBE_STEPS} steps to write a few short conversations.`,
+      );
+    const given = { variables: this.#variables, now: this.#now, ...options };
+    return this.#tokenizer.applyChatTemplate(messages, { tokenize: false, ...given });
+  }
+
+  /** Whether the template takes the text of a message only as a list of parts. */
+  #findParts(): boolean {
+    const { question, answer } = PROBE;
+    const messages = [question, answer].map((message) => chatMessage(message, undefined, undefined, true));
+    const writes = (content: readonly ChatMessage[]) =>
+      attempt(() => this.#apply(content))?.includes(answer.content) === true;
+    return !writes([question, answer]) && writes(messages);
+  }
+
+  #findOpening(): string {
+    const { question, answer } = PROBE;
+    const prompt = this.write([question], true);
+    const [one, other] = ["0 probe 0", "1 probe 1"].map((content) =>
+      this.write([question, { ...answer, content }], false),
+    ) as [string, string];
+    const before = Math.min(sharedLength(prompt, one), sharedLength(one, other));
+    // A template that begins otherwise already before the question opens nothing.
+    return prompt.slice(0, before).includes(question.content) ? prompt.slice(before) : "";
   }
 
   #findThoughts(): ThoughtField | undefined {
@@ -136,9 +269,14 @@ export class TemplateFormat {
   }
 
   #findStops(): Map<number, string> {
-    const { question, calling } = PROBE;
+    const { question, answer, calling, result } = PROBE;
     const [, behind] = this.#aroundAnswer();
-    const [stop] = this.#specialTokens(behind);
+    const next = { ...question, content: "Next probe" };
+    const between = this.#between([question, answer, next], answer.content, next.content);
+    const turnEnd = this.#specialTokens(behind.slice(0, sharedLength(behind, between))).at(-1);
+    const [own] = this.#specialTokens(behind);
+    const [nextSign] = this.#specialTokens(between);
+    const stop = turnEnd ?? own ?? nextSign;
     if (stop === undefined) {
       throw new TinkerError(
         "This model's chat template ends its turns nowhere: it writes no special token behind an answer, so nothing " +
@@ -146,6 +284,15 @@ export class TemplateFormat {
       );
     }
     const stops = new Map([stop]);
+    if (turnEnd === undefined && own === undefined) {
+      const [resultSign = stop] = this.takesCalls
+        ? this.#specialTokens(
+            this.#between([question, calling, result], "probe_key", result.content).replace(/^[^\w<[]*1/, ""),
+          )
+        : [];
+      this.#nextSigns = { answer: stop[1], call: resultSign[1] };
+      return stops.set(...resultSign);
+    }
     if (this.takesCalls) {
       const call = this.write([question, calling], false).slice(this.write([question], false).length);
       const last = this.#specialTokens(call).at(-1);
@@ -159,12 +306,43 @@ export class TemplateFormat {
   #findPadding(): readonly [before: string, behind: string] {
     const [before, behind] = this.#aroundAnswer();
     const [stop = ""] = this.stops.values();
-    const blank = (text: string) => (text.trim() === "" ? text : "");
     const prompt = this.write([PROBE.question], true);
+    const end = behind.indexOf(stop);
     return [
-      before.startsWith(prompt) ? blank(before.slice(prompt.length)) : "",
-      blank(behind.slice(0, behind.indexOf(stop))),
+      before.startsWith(prompt) ? before.slice(prompt.length) : "",
+      end === -1 ? behind : behind.slice(0, end),
     ];
+  }
+
+  /** Added tokens in what the template writes; many vocabularies do not call all of them special. */
+  #findOwnSigns(): ReadonlySet<number> {
+    const { question, answer, thoughtful, calling, result } = PROBE;
+    const declared = { role: TOOL_DECLARE, content: JSON.stringify([PROBE_TOOL]) };
+    const probes: readonly (readonly Message[])[] = [
+      [question, answer, question],
+      [{ ...question, role: "system" }, question],
+      [question, thoughtful],
+      [question, calling, result, answer],
+      [declared, question],
+    ];
+    const written = probes.flatMap((messages) =>
+      [true, false].map((asks) => attempt(() => this.write(messages, asks)) ?? ""),
+    );
+    const encode = (text: string, plainText: boolean) =>
+      this.#tokenizer.encode(text, { addSpecialTokens: false, splitSpecialTokens: plainText, plainText });
+    const signs = [...new Set(written.flatMap((text) => encode(text, false)))].filter((token) => {
+      const text = this.#tokenizer.decode([token]);
+      return text.trim() !== "" && !encode(text, true).includes(token);
+    });
+    return new Set(signs);
+  }
+
+  /** Text that the template writes between two texts of a conversation; empty if it refuses the conversation. */
+  #between(messages: readonly Message[], first: string, second: string): string {
+    const text = attempt(() => this.write(messages, false)) ?? "";
+    const end = text.lastIndexOf(second);
+    const start = text.lastIndexOf(first, end);
+    return start === -1 || end === -1 ? "" : text.slice(start + first.length, end);
   }
 
   #aroundAnswer(): readonly [before: string, behind: string] {
@@ -175,7 +353,7 @@ export class TemplateFormat {
     return [text.slice(0, at), text.slice(at + answer.content.length)];
   }
 
-  /** The tokens in a text that no other text could become, with their texts. */
+  /** The special tokens in a text, with their texts. */
   #specialTokens(text: string): [token: number, text: string][] {
     const tokens = this.#tokenizer.encode(text, { addSpecialTokens: false });
     return tokens.flatMap((token): [number, string][] => {
@@ -186,7 +364,7 @@ export class TemplateFormat {
   }
 }
 
-/** What a refusal of the template makes undefined: it has no such messages. */
+/** The result, or undefined if the template refuses the messages. */
 function attempt<T>(write: () => T): T | undefined {
   try {
     return write();
@@ -194,6 +372,14 @@ function attempt<T>(write: () => T): T | undefined {
     if (error instanceof TinkerError) return undefined;
     throw error;
   }
+}
+
+const RENAMED = "_renamed";
+
+function renameCalls(message: Message): Message {
+  const { toolCalls } = message;
+  if (toolCalls === undefined) return message;
+  return { ...message, toolCalls: toolCalls.map((call) => ({ ...call, name: call.name + RENAMED })) };
 }
 
 function readDeclaration(message: Message): readonly ToolDeclaration[] {
@@ -204,6 +390,7 @@ function chatMessage(
   message: Message,
   thoughts: ThoughtField | undefined,
   calls: CallForm | undefined,
+  hasParts: boolean,
 ): ChatMessage {
   const { role, toolCalls, toolCallId, name } = message;
   checkOrder(message);
@@ -212,7 +399,12 @@ function chatMessage(
     (thoughts === "content" && thinking !== "" ? `<think>\n${thinking}\n</think>\n\n` : "") + text;
   return {
     role,
-    content: content === "" && toolCalls !== undefined && calls !== undefined ? calls.noText : content,
+    content:
+      content === "" && toolCalls !== undefined && calls !== undefined
+        ? calls.noText
+        : hasParts
+          ? [{ type: "text", text: content }]
+          : content,
     ...(thinking !== "" && thoughts !== undefined && thoughts !== "content" && { [thoughts]: thinking }),
     ...(toolCalls !== undefined &&
       calls !== undefined && { tool_calls: toolCalls.map((call) => chatCall(call, calls)) }),
@@ -229,7 +421,7 @@ function chatCall({ id, name, arguments: given }: ToolCall, form: CallForm): obj
   };
 }
 
-/** Templates know thoughts, and then text. */
+/** Templates expect thoughts first, then text. */
 function checkOrder({ role, content }: Message): void {
   const kinds = contentParts(content).map(({ type }) => type);
   if (
@@ -242,22 +434,19 @@ function checkOrder({ role, content }: Message): void {
   );
 }
 
-/** A template prints objects as JavaScript has them; what that would change is refused. */
+/** The arguments as a template sees them: numbers as they were written, keys in their order. */
 function exactObject(name: string, given: string): unknown {
-  let value: unknown;
   try {
-    value = JSON.parse(given);
+    return readPythonJson(given);
   } catch (error) {
-    throw new TinkerError(`The arguments of the call to ${name} must be JSON, got ${given}`, {
-      cause: error,
-    });
+    if (!(error instanceof TinkerError)) throw error;
+    throw new TinkerError(`The arguments of the call to ${name} must be JSON: ${error.message}, in ${given}`);
   }
-  const plain = given.replace(/"(?:[^"\\]|\\.)*"|\s+/g, (piece) =>
-    piece.startsWith('"') ? JSON.stringify(JSON.parse(piece)) : "",
-  );
-  if (JSON.stringify(value) === plain) return value;
-  throw new TinkerError(
-    `This model's chat template prints arguments itself, and would print ${JSON.stringify(value)} for ${plain} in the ` +
-      `call to ${name}. Write numbers as JavaScript does, and no keys twice or made of digits.`,
-  );
+}
+
+/** Length of the common beginning of two texts. */
+export function sharedLength(one: string, other: string): number {
+  let length = 0;
+  while (length < one.length && one[length] === other[length]) length++;
+  return length;
 }

@@ -1,8 +1,9 @@
 import { TinkerError } from "../errors.js";
 import { type Message, textOf, thinkingOf } from "./messages.js";
-import type { TemplateFormat } from "./template-format.js";
+import { isJsonObject, type JsonValue, readPythonJson } from "./python-json.js";
+import { sharedLength, type TemplateFormat, TOOL_DECLARE } from "./template-format.js";
 
-/** Where a message stands in the text of its conversation, or why it cannot be learnt there. */
+/** Place of a message in the text of its conversation, or why it cannot be trained on there. */
 export type Place = { readonly start: number; readonly end: number } | { readonly why: string };
 
 const MAX_SHOWN_LENGTH = 40;
@@ -17,13 +18,10 @@ export function placeOfAnswer(
   return orRefusal(() => {
     const message = messages[index]!;
     const signs = [...format.stops.values()];
-    if (signs.some((sign) => textOf(message).includes(sign) || thinkingOf(message).includes(sign))) {
-      return { why: `it holds ${signs.join(" or ")}, which ends a turn, within its content` };
-    }
     const text = write();
     const prompt = format.write(messages.slice(0, index), true);
-    const whole = format.write(messages.slice(0, index + 1), false);
-    if (!whole.startsWith(prompt)) {
+    const whole = format.writeAnswered(messages.slice(0, index + 1), prompt);
+    if (whole === undefined) {
       const ending = JSON.stringify(prompt.slice(-MAX_SHOWN_LENGTH));
       return {
         why: `the chat template begins an answer like this one otherwise than its prompt, which ends with ${ending}`,
@@ -45,7 +43,7 @@ export function placeOfAnswer(
   });
 }
 
-/** The words of somebody else, with the token that ends a turn where one follows: what changes with the content. */
+/** Text of a message that is not an answer, with the token that ends its turn if one follows. */
 export function placeOfWords(
   format: TemplateFormat,
   messages: readonly Message[],
@@ -54,6 +52,7 @@ export function placeOfWords(
 ): Place {
   return orRefusal(() => {
     const message = messages[index]!;
+    if (message.role === TOOL_DECLARE) return { why: "declared tools are only read with a chat template" };
     const [one, other] = ["0 probe 0", "1 probe 1"].map((content) =>
       format.write(messages.with(index, { ...message, content }), false),
     ) as [string, string];
@@ -75,15 +74,36 @@ export function placeOfWords(
   });
 }
 
-/** Where a template leaves out what a message has, it is not the message that would be learnt. */
+/** A template that leaves out part of a message would train on another message. */
 function missing(message: Message, written: string): Place | undefined {
   const dense = (text: string) => text.replace(/\s+/g, "");
   const has = (text: string) => dense(written).includes(dense(text));
   if (!has(thinkingOf(message))) return { why: "the chat template leaves out its thoughts" };
   if (!has(textOf(message))) return { why: "the chat template leaves out its text, or changes it" };
   const call = message.toolCalls?.find(({ name }) => !has(name));
-  return call && { why: `the chat template leaves out its call to ${call.name}` };
+  if (call !== undefined) return { why: `the chat template leaves out its call to ${call.name}` };
+  const lost = message.toolCalls?.find(
+    ({ arguments: given }) => !textsIn(given).every((text) => has(text) || has(quoted(text))),
+  );
+  return lost && { why: `the chat template leaves out arguments of its call to ${lost.name}` };
 }
+
+/** The texts in a JSON value, whatever it is part of. */
+function textsIn(json: string): readonly string[] {
+  const collect = (value: JsonValue): readonly string[] => {
+    if (typeof value === "string") return [value];
+    if (Array.isArray(value)) return value.flatMap(collect);
+    return isJsonObject(value) ? [...value.values()].flatMap(collect) : [];
+  };
+  try {
+    return collect(readPythonJson(json));
+  } catch {
+    // Arguments that are not JSON are written unchanged, or refused.
+    return [json];
+  }
+}
+
+const quoted = (text: string): string => JSON.stringify(text).slice(1, -1);
 
 function orRefusal(find: () => Place): Place {
   try {
@@ -92,13 +112,6 @@ function orRefusal(find: () => Place): Place {
     if (error instanceof TinkerError) return { why: error.message };
     throw error;
   }
-}
-
-/** How far two texts are the same. */
-function sharedLength(one: string, other: string): number {
-  let length = 0;
-  while (length < one.length && one[length] === other[length]) length++;
-  return length;
 }
 
 const reversed = (text: string): string => text.split("").reverse().join("");

@@ -1,27 +1,17 @@
 import { describe, expect, it } from "vitest";
 import { CharacterTokenizer } from "../../test/support/character-tokenizer.js";
-import { markedText } from "../../test/support/marked-text.js";
+import { exampleText, parseText, promptText } from "../../test/support/marked-text.js";
 import { pngHeader } from "../../test/support/png-header.js";
+import { ANSWER, BE_BRIEF, QUESTION, THOUGHT } from "../../test/support/small-talk.js";
 import { getRenderer, type Message, type TrainOn } from "./index.js";
 
 const tokenizer = new CharacterTokenizer({ eosToken: "<|endoftext|>" });
 const renderer = getRenderer("tml_v0", tokenizer);
 
-const prompt = (messages: readonly Message[]) => tokenizer.decode(renderer.buildPrompt(messages).toInts());
-const example = (messages: readonly Message[], trainOn?: TrainOn) =>
-  markedText(tokenizer, renderer.buildSupervisedExample(messages, trainOn));
-const parse = (text: string) => renderer.parseResponse(tokenizer.encode(text));
+const prompt = (messages: readonly Message[]) => promptText(renderer, messages);
+const example = (messages: readonly Message[], trainOn?: TrainOn) => exampleText(renderer, messages, trainOn);
+const parse = (text: string) => parseText(renderer, text);
 
-const system: Message = { role: "system", content: "Be brief." };
-const user: Message = { role: "user", content: "2+2?" };
-const answer: Message = { role: "assistant", content: "4" };
-const thought: Message = {
-  role: "assistant",
-  content: [
-    { type: "thinking", thinking: "Easy." },
-    { type: "text", text: "4" },
-  ],
-};
 const EFFORT = "<|message_system|><|content_text|>Thinking effort level: 0.9<|end_message|>";
 const ASKED = "<|message_user|><|content_text|>2+2?<|end_message|>";
 const EASY = "<|message_model|><|content_thinking|>Easy.<|end_message|>";
@@ -30,10 +20,10 @@ const END = "<|content_model_end_sampling|>";
 
 describe("tml_v0", () => {
   it("tells the effort behind the system messages, and leaves the sign of the answer to the model", () => {
-    expect(prompt([system, user])).toBe(
+    expect(prompt([BE_BRIEF, QUESTION])).toBe(
       `<|message_system|><|content_text|>Be brief.<|end_message|>${EFFORT}${ASKED}`,
     );
-    expect(example([user, thought])).toBe(`${EFFORT}${ASKED}⟦${EASY}${FOUR}${END}⟧`);
+    expect(example([QUESTION, THOUGHT])).toBe(`${EFFORT}${ASKED}⟦${EASY}${FOUR}${END}⟧`);
     expect(renderer.hasExtensionProperty).toBe(true);
   });
 
@@ -46,28 +36,28 @@ describe("tml_v0", () => {
   });
 
   it("learns all answers or some, and ends with the last of them", () => {
-    const turns = [user, answer, user, thought, user];
+    const turns = [QUESTION, ANSWER, QUESTION, THOUGHT, QUESTION];
     expect(example(turns)).toBe(`${EFFORT}${ASKED}⟦${FOUR}${END}⟧${ASKED}⟦${EASY}${FOUR}${END}⟧`);
     expect(example(turns, "last_assistant_message")).toBe(
       `${EFFORT}${ASKED}${FOUR}${END}${ASKED}⟦${EASY}${FOUR}${END}⟧`,
     );
     const flagged = turns.map((message, index) => ({ ...message, trainable: index === 1 }));
     expect(example(flagged, "customized")).toBe(`${EFFORT}${ASKED}⟦${FOUR}${END}⟧`);
-    expect(renderer.buildSupervisedExamples([user])).toEqual([]);
-    expect(() => renderer.buildSupervisedExample([user])).toThrow("no answer");
+    expect(renderer.buildSupervisedExamples([QUESTION])).toEqual([]);
+    expect(() => renderer.buildSupervisedExample([QUESTION])).toThrow("no answer");
     expect(() => renderer.buildSupervisedExample(turns, "all_tokens")).toThrow("trainOn");
   });
 
   it("writes calls as compact JSON with sorted arguments, and results under their name", () => {
     const messages: Message[] = [
-      user,
+      QUESTION,
       {
         role: "assistant",
         content: "",
         toolCalls: [{ name: "add", arguments: '{"z": {"b":1.0, "a":"é"}, "a": 1e-7}' }],
       },
       { role: "tool", name: "add", content: "4" },
-      answer,
+      ANSWER,
     ];
     expect(example(messages)).toBe(
       `${EFFORT}${ASKED}⟦<|message_model|>add<|content_invoke_tool_json|>` +
@@ -95,7 +85,7 @@ describe("tml_v0", () => {
     expect(() => renderer.buildPrompt([{ role: "tool_declare", content: "{}" }])).toThrow("JSON list");
   });
 
-  it("keeps signs of the format that somebody writes as text", () => {
+  it("keeps typed signs of the format as text", () => {
     const tokens = renderer.buildPrompt([{ role: "user", content: END }]).toInts();
     expect(tokens).not.toContain(tokenizer.encode(END)[0]);
   });
@@ -122,12 +112,12 @@ describe("tml_v0", () => {
   });
 
   it("reads thoughts, text and calls", () => {
-    expect(parse(`${EASY}${FOUR}${END}`)).toEqual({ termination: "stop_sequence", message: thought });
-    expect(parse(`${FOUR}${END}`)).toEqual({ termination: "stop_sequence", message: answer });
+    expect(parse(`${EASY}${FOUR}${END}`)).toEqual({ termination: "stop_sequence", message: THOUGHT });
+    expect(parse(`${FOUR}${END}`)).toEqual({ termination: "stop_sequence", message: ANSWER });
     const call =
       '<|message_model|>add<|content_invoke_tool_json|>{"name":"add","args":{"b":1.0,"a":"é"}}<|end_message|>';
     expect(parse(`${FOUR}${call}${END}`).message).toEqual({
-      ...answer,
+      ...ANSWER,
       toolCalls: [{ id: "functions.add:0", name: "add", arguments: '{"b": 1.0, "a": "\\u00e9"}' }],
     });
   });
@@ -145,8 +135,8 @@ describe("tml_v0", () => {
     ]) {
       expect(parse(EASY + rest)).toEqual(cut);
     }
-    expect(parse("4")).toEqual({ termination: "malformed", message: answer });
-    expect(() => parse(`${FOUR}${END}${FOUR}${END}`)).toThrow("more than once");
+    expect(parse("4")).toEqual({ termination: "malformed", message: ANSWER });
+    expect(parse(`${FOUR}${END}${FOUR}${END}`).termination).toBe("malformed");
   });
 
   it.each([
@@ -159,7 +149,7 @@ describe("tml_v0", () => {
     );
     expect(termination).toBe("stop_sequence");
     expect(message).toEqual({
-      ...answer,
+      ...ANSWER,
       unparsedToolCalls: [
         { rawText: `add<|content_invoke_tool_json|>${body}`, error: expect.stringMatching(error) },
       ],
@@ -176,13 +166,13 @@ describe("tml_v0", () => {
     expect(deltas.map((delta) => (delta.type === "thinking" ? delta.thinking : "")).join("")).toBe("Easy.");
     expect(deltas.at(-1)).toMatchObject({
       termination: "stop_sequence",
-      message: { content: thought.content },
+      message: { content: THOUGHT.content },
     });
   });
 
   it("refuses what the format has no place for", () => {
-    expect(() => renderer.buildPrompt([user], { prefill: "4" })).toThrow("no prefill");
-    expect(() => renderer.buildPrompt([user], { role: "user" })).toThrow("no role");
+    expect(() => renderer.buildPrompt([QUESTION], { prefill: "4" })).toThrow("no prefill");
+    expect(() => renderer.buildPrompt([QUESTION], { role: "user" })).toThrow("no role");
     expect(() => renderer.buildPrompt([{ role: "developer", content: "" }])).toThrow("role must be one of");
   });
 });

@@ -1,5 +1,6 @@
 import { TinkerError, ValidationError } from "../errors.js";
 import type { ImageChunk, ModelInput } from "../wire/index.js";
+import { type CallForm, jsonArguments, plain, sign } from "./answer-shape.js";
 import { readImage } from "./image-size.js";
 import {
   type ContentPart,
@@ -15,6 +16,7 @@ import { printPythonJson } from "./python-json.js";
 import {
   type ParsedResponse,
   type PromptOptions,
+  promptOptions,
   type RenderContext,
   type RenderedMessage,
   Renderer,
@@ -23,6 +25,7 @@ import {
   type TrainOn,
 } from "./renderer.js";
 import type { StreamFormat } from "./stream-parser.js";
+import type { ReasoningEffort } from "./thinking.js";
 import { readTmlCall, tmlCallText, tmlDeclarationText } from "./tml-tools.js";
 
 const TOOL_DECLARATION = "tool_declare";
@@ -49,10 +52,10 @@ const KINDS = {
 /** An image is cut into tiles of this width and height. */
 const TILE_PIXELS = 40;
 
-/** What a message is made of: each block stands under its author again. */
+/** One block of a message; each block repeats its author. */
 interface Block<Body = string | ImagePart> {
   readonly kind: keyof typeof KINDS;
-  /** Of a call or a result: the function. */
+  /** The function, for a call or a result. */
   readonly name: string;
   readonly body: Body;
 }
@@ -64,17 +67,28 @@ const LEARNING_MODES: readonly TrainOn[] = [
   "customized",
 ];
 
+/** The prompt gives the effort as a number. */
+const EFFORTS: Readonly<Record<ReasoningEffort, number>> = {
+  none: 0,
+  minimal: 0.2,
+  low: 0.4,
+  medium: 0.6,
+  high: 0.9,
+  xhigh: 0.95,
+  max: 0.99,
+};
+
 /** Inkling's format. The model writes the sign of its own turn too, and the prompt says how much it should think. */
 export class TmlV0Renderer extends Renderer {
   readonly #effort: Message;
 
-  /** `effort` is how much the model thinks, in hundredths from 0 to 0.99. Default: 0.9. */
-  constructor(tokenizer: RendererTokenizer, { effort = 0.9 }: { readonly effort?: number | undefined } = {}) {
-    super(tokenizer);
-    if (!(effort >= 0 && effort < 1) || Number(effort.toFixed(2)) !== effort) {
-      throw new ValidationError("effort", `effort must be hundredths from 0 to 0.99, got ${effort}`);
-    }
-    this.#effort = { role: "system", content: `Thinking effort level: ${effort}` };
+  constructor(
+    tokenizer: RendererTokenizer,
+    { effort = "high" }: { readonly effort?: ReasoningEffort | number | undefined } = {},
+  ) {
+    super(tokenizer, { thinking: "preserved" });
+    const level = typeof effort === "number" ? effort : EFFORTS[effort];
+    this.#effort = { role: "system", content: `Thinking effort level: ${level}` };
   }
 
   override get hasExtensionProperty(): boolean {
@@ -85,19 +99,24 @@ export class TmlV0Renderer extends Renderer {
     return [this.token(END_OF_ANSWER)];
   }
 
-  /** The effort is told behind the system messages at the beginning. */
+  /** The effort is stated after the first system messages. */
   protected override prepareMessages(messages: readonly Message[]): readonly Message[] {
     const first = messages.findIndex((message) => !isSystem(message) && blocksOf(message).length > 0);
     return messages.toSpliced(first === -1 ? messages.length : first, 0, this.#effort);
   }
 
   override buildPrompt(messages: readonly Message[], options: PromptOptions = {}): ModelInput {
-    if ((options.role ?? "assistant") !== "assistant" || options.prefill !== undefined) {
+    const { role, prefill } = promptOptions(options);
+    if (role !== "assistant" || prefill !== undefined) {
       throw new TinkerError(
         "In this format a prompt ends before the answer: it takes no role and no prefill.",
       );
     }
     return super.buildPrompt(messages);
+  }
+
+  override get roles(): readonly string[] {
+    return Object.keys(AUTHORS);
   }
 
   protected override promptSuffix(): readonly number[] {
@@ -107,20 +126,15 @@ export class TmlV0Renderer extends Renderer {
   protected override renderMessage(message: Message): RenderedMessage {
     const blocks = blocksOf(message);
     const pieces = blocks.flatMap(({ kind, name, body }): Piece[] => [
-      [this.token(AUTHORS[message.role]!), ...this.#ordinary(name), this.token(KINDS[kind])],
-      typeof body === "string" ? this.#ordinary(body) : imageChunk(body),
+      [this.token(AUTHORS[message.role]!), ...this.plainTokens(name), this.token(KINDS[kind])],
+      typeof body === "string" ? this.plainTokens(body) : imageChunk(body),
       [this.token(END_OF_BLOCK)],
     ]);
     if (message.role === "assistant" && blocks.length > 0) pieces.push([this.token(END_OF_ANSWER)]);
     return { header: [], output: pieces };
   }
 
-  /** Signs of the format that are written in a text stay text. */
-  #ordinary(text: string): readonly number[] {
-    return this.tokenizer.encode(text, { addSpecialTokens: false, splitSpecialTokens: true });
-  }
-
-  /** None where nothing is learnt, else one, which ends with the last answer that is. */
+  /** One example, which ends with the last trained answer; none without such an answer. */
   override buildSupervisedExamples(
     messages: readonly Message[],
     trainOn: TrainOn = "all_assistant_messages",
@@ -132,7 +146,7 @@ export class TmlV0Renderer extends Renderer {
       );
     }
     const isLearnt = messages.map((message) => {
-      const isWanted = trainOn !== "customized" || message.trainable !== false;
+      const isWanted = message.weight !== 0 && (trainOn !== "customized" || message.trainable !== false);
       return blocksOf(message).length > 0 && message.role === "assistant" && isWanted;
     });
     const lastAnswer = messages.findLastIndex(({ role }) => role === "assistant");
@@ -146,12 +160,29 @@ export class TmlV0Renderer extends Renderer {
     trainOn: TrainOn = "all_assistant_messages",
   ): SupervisedExample {
     const [example] = this.buildSupervisedExamples(messages, trainOn);
-    if (example === undefined) throw new TinkerError("The conversation holds no answer that is learnt.");
+    if (example === undefined) throw new TinkerError("The conversation has no answer to train on.");
     return example;
   }
 
   protected override isTrained(message: Message, context: RenderContext, trainOn: TrainOn): boolean {
     return message.role === "assistant" && super.isTrained(message, context, trainOn);
+  }
+
+  override get callForm(): CallForm {
+    return {
+      frame: ["", ""],
+      between: "",
+      head: (name) => [
+        sign(MODEL),
+        plain(name),
+        sign(`${KINDS.call}{"name":`),
+        plain(JSON.stringify(name)),
+        sign(',"args":'),
+      ],
+      arguments: jsonArguments,
+      tail: `}${END_OF_BLOCK}`,
+      takesPrefill: false,
+    };
   }
 
   override declareTools(tools: readonly ToolDeclaration[], systemPrompt = ""): readonly Message[] {
@@ -168,19 +199,19 @@ export class TmlV0Renderer extends Renderer {
 
   override parseResponse(given: ArrayLike<number>): ParsedResponse {
     const tokens = Array.from(given);
-    const end = tokens.indexOf(this.token(END_OF_ANSWER));
-    if (end !== -1 && tokens.lastIndexOf(this.token(END_OF_ANSWER)) !== end) {
-      throw new TinkerError(
-        "The answer holds its stop token more than once: it was sampled without the renderer's stopSequences.",
-      );
-    }
+    const stop = this.token(END_OF_ANSWER);
+    const end = tokens.indexOf(stop);
     const { blocks, isWhole } = this.#readBlocks(end === -1 ? tokens : tokens.slice(0, end));
-    return blocks.length === 0
-      ? { message: { role: "assistant", content: this.tokenizer.decode(tokens) }, termination: "malformed" }
-      : { message: readAnswer(blocks), termination: isWhole && end !== -1 ? "stop_sequence" : "malformed" };
+    if (blocks.length === 0)
+      return {
+        message: { role: "assistant", content: this.tokenizer.decode(tokens) },
+        termination: "malformed",
+      };
+    const endsOnce = end !== -1 && tokens.lastIndexOf(stop) === end;
+    return { message: readAnswer(blocks), termination: isWhole && endsOnce ? "stop_sequence" : "malformed" };
   }
 
-  /** The blocks up to where the tokens break off or break the format; nobody but the model speaks in an answer. */
+  /** The blocks up to the end of the tokens or the first error; all must be the model's own. */
   #readBlocks(tokens: readonly number[]): {
     readonly blocks: readonly Block<string>[];
     readonly isWhole: boolean;

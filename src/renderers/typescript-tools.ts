@@ -34,14 +34,14 @@ export function listAt(schema: JsonObject, key: string): readonly JsonValue[] {
   return Array.isArray(value) ? value : [];
 }
 
-/** Python's truth of a value. */
+/** Whether Python counts a value as true. */
 export function isGiven(value: JsonValue | undefined): value is JsonValue {
   if (value instanceof JsonNumber) return value.toJSON() !== 0;
   if (isJsonObject(value)) return value.size > 0;
   return Array.isArray(value) ? value.length > 0 : Boolean(value);
 }
 
-/** A type of Kimi's: its text in one line or more, and the comments that stand above it. */
+/** A type in a declaration for Kimi: its text, and the comments above it. */
 interface KimiType {
   readonly text: (indent: string) => string;
   readonly comments: (indent: string) => string;
@@ -163,7 +163,7 @@ function enumType(schema: JsonObject): KimiType {
   const values = listAt(schema, "enum");
   const type = valueType(schema);
   for (const value of values) {
-    const isRight = value === null || (VALUE_TESTS[type ?? ""]?.(value) ?? true);
+    const isRight = value === null || (VALUE_TESTS.get(type)?.(value) ?? true);
     if (!isRight)
       throw new TinkerError(`A value of an enum must be of type ${type}, got ${printPythonText(value)}.`);
   }
@@ -176,17 +176,19 @@ function valueType(schema: JsonObject): string | undefined {
   if (!Array.isArray(type)) return typeof type === "string" ? type : undefined;
   const names = type.length === 1 ? type : type.filter((name: JsonValue) => name !== "null");
   if (names.length === 1 && type.length <= 2) return printPythonText(names[0]);
-  throw new TinkerError(`The type of an enum must be one, or one and null, got ${printPythonJson(type)}.`);
+  throw new TinkerError(`An enum must have one type, or one type and null, got ${printPythonJson(type)}.`);
 }
 
-/** What Python takes for a value of a type: there, true and false are integers. */
-const VALUE_TESTS: Readonly<Record<string, (value: JsonValue) => boolean>> = {
-  string: (value) => typeof value === "string",
-  number: (value) => value instanceof JsonNumber || typeof value === "boolean",
-  integer: (value) =>
-    typeof value === "boolean" || (value instanceof JsonNumber && /^-?\d+$/.test(value.text)),
-  boolean: (value) => typeof value === "boolean",
-};
+/** Whether a value has a type in Python, where true and false are integers. */
+const VALUE_TESTS = new Map<string | undefined, (value: JsonValue) => boolean>([
+  ["string", (value) => typeof value === "string"],
+  ["number", (value) => value instanceof JsonNumber || typeof value === "boolean"],
+  [
+    "integer",
+    (value) => typeof value === "boolean" || (value instanceof JsonNumber && /^-?\d+$/.test(value.text)),
+  ],
+  ["boolean", (value) => typeof value === "boolean"],
+]);
 
 function referenceText(reference: JsonValue, definitions: Definitions): KimiType["text"] {
   if (reference === "#") {
@@ -256,4 +258,4 @@ const braced = (fields: readonly string[], indent = ""): string =>
   fields.length === 0 ? "{}" : `{\n${fields.join(",\n")}\n${indent}}`;
 
 const invalid = (schema: JsonValue): TinkerError =>
-  new TinkerError(`This is no JSON schema of a tool's argument: ${printPythonJson(schema)}`);
+  new TinkerError(`This is not a JSON schema of a tool's argument: ${printPythonJson(schema)}`);

@@ -1,42 +1,46 @@
-import { ChatMlRenderer, roleHeader, TURN_END } from "./chatml.js";
+import { ChatMlRenderer, roleHeader } from "./chatml.js";
 import { readImage, type SizedImage } from "./image-size.js";
+import { formatText, joinMarkup, Markup, markup } from "./markup.js";
 import { contentParts, type ImagePart, type Message } from "./messages.js";
 import type { Piece } from "./pieces.js";
 import type { RenderContext, RenderedMessage } from "./renderer.js";
 
-/** Text, or an image between texts. */
-type WrittenPart = string | ImagePart;
+/** Markup, or an image between texts. */
+export type WrittenPart = Markup | ImagePart;
 
-/**
- * Turns in which text and images alternate. Text is taken as a whole, so that signs of the format that are written out
- * in it become those signs.
- */
+/** Turns in which text, thoughts and images alternate. */
 export abstract class VisionRenderer extends ChatMlRenderer {
-  /** What the prompt writes of the answer: an opened block of thoughts, or a closed one. */
+  /** Beginning of the answer in the prompt: an opened block of thoughts, or a closed one. */
   protected get prefill(): string {
     return "";
   }
 
-  /** The positions that an image takes, which the model's processor decides. */
+  /** Number of positions of an image, as the model's processor counts them. */
   protected abstract imageTokens(image: SizedImage): number;
 
-  protected abstract writeThinking(thinking: string): string;
+  protected abstract writeThinking(thinking: string): Markup;
 
-  /** The calls of a message that has some, with what separates them from its text. */
-  protected abstract writeToolCalls(message: Message, context: RenderContext): string;
+  /** The calls of a message, with the separator before them. */
+  protected abstract writeToolCalls(message: Message, context: RenderContext): Markup;
 
-  /** Whether a message keeps its thoughts: by default those of earlier answers are dropped. */
-  protected keepsThinking({ role }: Message, { isLast }: RenderContext): boolean {
-    return role !== "assistant" || isLast;
+  /** Whether a message keeps its thoughts, as in the current turn, which may have several messages. */
+  protected keepsThinking({ role }: Message, { isLast, index, lastUserIndex }: RenderContext): boolean {
+    return role !== "assistant" || isLast || (!this.isCookbook && index > lastUserIndex);
   }
 
   /** The block that an answer without thoughts begins with. */
-  protected emptyBlock(_message: Message, _context: RenderContext): string {
-    return "";
+  protected emptyBlock(_message: Message, _context: RenderContext): Markup {
+    return formatText("");
   }
 
-  protected trim(content: Message["content"]): Message["content"] {
-    return content;
+  /** Whether the Python cookbook counts an empty block as the answer's and not as its header's. */
+  protected get putsBlockInOutput(): boolean {
+    return false;
+  }
+
+  /** The message as the model's template takes it apart: thoughts that are written out in a text, white space. */
+  protected readGiven(message: Message, _context: RenderContext): Message {
+    return message;
   }
 
   protected get resultFrame(): readonly [open: string, close: string] {
@@ -45,58 +49,60 @@ export abstract class VisionRenderer extends ChatMlRenderer {
 
   protected override promptSuffix(role: string, context: RenderContext): readonly number[] {
     if (this.prefill === "") return super.promptSuffix(role, context);
-    return this.encode(roleHeader(role, context.index) + this.prefill);
+    return this.encode(markup`${roleHeader(role, context.index)}${formatText(this.prefill)}`);
   }
 
   protected override get streamPrefix(): string {
-    return this.disablesThinking ? "" : this.prefill;
+    return this.thinking === "disabled" ? "" : this.prefill;
   }
 
   protected override renderMessage(given: Message, context: RenderContext): RenderedMessage {
-    const message = { ...given, content: this.trim(given.content) };
+    const message = this.readGiven(given, context);
     const isAnswer = message.role === "assistant";
-    const block = isAnswer ? this.emptyBlock(message, context) : "";
+    const block = isAnswer ? this.emptyBlock(message, context) : formatText("");
     const header = this.header(message, context);
-    const written = mergeTexts(this.#write(message, context));
-    if (!isAnswer || !context.isLast) return this.#encodeTurn(header + block, written);
-    // The answer begins where the prompt ends, also where a tokenizer would join the two.
-    const { prefill } = this;
+    const parts = this.writeParts(message, context);
+    if (this.isCookbook && !this.putsBlockInOutput && !block.isEmpty) {
+      const beginsAsPrompt = context.isLast && block.behind(this.prefill) !== undefined;
+      if (!beginsAsPrompt) return this.#encodeTurn(markup`${header}${block}`, mergeTexts(parts));
+    }
+    const written = mergeTexts([block, ...parts]);
     const [first, ...rest] = written;
-    if (block.startsWith(prefill)) {
-      return this.#encodeTurn(header + prefill, [block.slice(prefill.length), ...written]);
-    }
-    if (block === "" && typeof first === "string" && first.startsWith(prefill)) {
-      return this.#encodeTurn(header, [prefill, first.slice(prefill.length), ...rest]);
-    }
-    return this.#encodeTurn(header + block, written);
+    // The answer begins where the prompt ends, also where a tokenizer would join the two.
+    const behind =
+      isAnswer && context.isLast && first instanceof Markup ? first.behind(this.prefill) : undefined;
+    if (behind === undefined) return this.#encodeTurn(header, written);
+    if (this.isCookbook && (this.putsBlockInOutput || block.isEmpty))
+      return this.#encodeTurn(header, [formatText(this.prefill), behind, ...rest]);
+    return this.#encodeTurn(markup`${header}${formatText(this.prefill)}`, [behind, ...rest]);
   }
 
-  #encodeTurn(header: string, written: readonly WrittenPart[]): RenderedMessage {
+  #encodeTurn(header: Markup, written: readonly WrittenPart[]): RenderedMessage {
     return { header: this.encode(header), output: written.map((part) => this.#encodePart(part)) };
   }
 
   #encodePart(part: WrittenPart): Piece {
-    if (typeof part === "string") return this.encode(part);
+    if (part instanceof Markup) return this.encode(part);
     const image = readImage(part);
     const { data, format } = image;
     return { type: "image", data, format, expectedTokens: this.imageTokens(image) };
   }
 
-  #write(message: Message, context: RenderContext): readonly WrittenPart[] {
+  protected writeParts(message: Message, context: RenderContext): readonly WrittenPart[] {
     const { role, content, toolCalls = [] } = message;
     const keeps = this.keepsThinking(message, context);
     const parts = contentParts(content).flatMap((part): readonly WrittenPart[] => {
-      if (part.type === "text") return [part.text];
-      if (part.type === "image") return ["<|vision_start|>", part, "<|vision_end|>"];
+      if (part.type === "text") return [this.textMarkup(message, part.text)];
+      if (part.type === "image") return [markup`<|vision_start|>`, part, markup`<|vision_end|>`];
       return keeps ? [this.writeThinking(part.thinking)] : [];
     });
     const [open, close] = role === "tool" ? this.resultFrame : ["", ""];
     return [
-      open,
+      formatText(open),
       ...parts,
-      close,
-      toolCalls.length > 0 ? this.writeToolCalls(message, context) : "",
-      this.endsTurn(message, context) ? TURN_END : "",
+      formatText(close),
+      toolCalls.length > 0 ? this.writeToolCalls(message, context) : formatText(""),
+      formatText(this.endsTurn(message, context) ? "<|im_end|>" : ""),
     ];
   }
 }
@@ -106,7 +112,8 @@ function mergeTexts(parts: readonly WrittenPart[]): readonly WrittenPart[] {
   const merged: WrittenPart[] = [];
   for (const part of parts) {
     const last = merged.at(-1);
-    if (typeof part === "string" && typeof last === "string") merged[merged.length - 1] = last + part;
+    if (part instanceof Markup && last instanceof Markup)
+      merged[merged.length - 1] = joinMarkup([last, part]);
     else merged.push(part);
   }
   return merged;
