@@ -1,13 +1,11 @@
-import type { SampleResponse } from "../wire/index.js";
+import type { Answers, AnswerUsage } from "../renderers/answer-events.js";
+import type { PreparedAnswer } from "../renderers/prepare-answer.js";
 import { type AnswerMetadata, PROVIDER } from "./answer-metadata.js";
-import type { AnswerParts } from "./answer-parts.js";
-import type { PreparedCall } from "./prepare-call.js";
-import type { Ending, FinishReason, Usage } from "./specification.js";
+import type { AnswerEnding, FinishReason, Usage } from "./specification.js";
 
-/** What is known once an answer is whole: why it ended, what it cost, and what was sampled. */
-export function endingOf(call: PreparedCall, response: SampleResponse, parts: AnswerParts): Ending {
-  const { tokens, logprobs, stopReason } = response.sequences[0]!;
-  const { prompt } = call;
+/** The end of a whole answer: why it ended, its usage, and the sampled tokens. */
+export function endingOf({ prompt }: PreparedAnswer, answers: Answers, hasCalls: boolean): AnswerEnding {
+  const { tokens, logprobs, stopReason } = answers.response!.sequences[0]!;
   const metadata = {
     ...(prompt.isText && { promptTokens: Array.from(prompt.toInts()) }),
     tokens: Array.from(tokens),
@@ -15,8 +13,8 @@ export function endingOf(call: PreparedCall, response: SampleResponse, parts: An
     stopReason,
   } satisfies AnswerMetadata;
   return {
-    finishReason: finishReasonOf(stopReason, parts.hasCalls),
-    usage: usageOf(prompt.length, response, parts.reasoningTokens),
+    finishReason: finishReasonOf(stopReason, hasCalls),
+    usage: usageOf(answers.usage),
     providerMetadata: { [PROVIDER]: metadata },
   };
 }
@@ -27,9 +25,9 @@ function finishReasonOf(raw: string, hasCalls: boolean): FinishReason {
   return { unified: hasCalls ? "tool-calls" : "stop", raw };
 }
 
-function usageOf(read: number, response: SampleResponse, reasoning: number): Usage {
-  const { promptCacheHitTokens: cacheRead, sequences } = response;
-  const total = sequences[0]!.tokens.length;
+function usageOf(usage: AnswerUsage): Usage {
+  const { promptTokens: read, cachedTokens: cacheRead } = usage;
+  const { completionTokens: total, reasoningTokens: reasoning } = usage;
   return {
     inputTokens: { total: read, noCache: read - cacheRead, cacheRead, cacheWrite: undefined },
     outputTokens: { total, text: total - reasoning, reasoning },

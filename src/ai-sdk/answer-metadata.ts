@@ -4,23 +4,23 @@ import type { ProviderMetadata } from "./specification.js";
 /** The name under which answers carry what this provider adds. */
 export const PROVIDER = "tinkerts";
 
-/** What was read and sampled for an answer: `providerMetadata.tinkerts` of a result and of each of its steps. */
+/** Tokens read and sampled for an answer: `providerMetadata.tinkerts` of a result and of each of its steps. */
 export interface AnswerMetadata {
-  /** The tokens of the prompt; undefined where it has images. */
+  /** Tokens of the prompt; undefined if it has images. */
   readonly promptTokens?: readonly number[] | undefined;
   readonly tokens: readonly number[];
-  /** Of each token as it was sampled; undefined where the server gave none. */
+  /** Logprob of each token when it was sampled; undefined if the server sent none. */
   readonly logprobs?: readonly number[] | undefined;
   readonly stopReason: string;
 }
 
-/** Reads what this provider adds to an answer; undefined for answers of others. */
+/** Reads the metadata that this provider added to an answer; undefined for answers of other providers. */
 export function readAnswerMetadata(providerMetadata: unknown): AnswerMetadata | undefined {
   const found = isRecord(providerMetadata) ? providerMetadata[PROVIDER] : undefined;
   return isRecord(found) && Array.isArray(found["tokens"]) ? (found as unknown as AnswerMetadata) : undefined;
 }
 
-/** What a call of a tool keeps of how the model wrote it, so that the next prompt repeats it token for token. */
+/** A tool call as the model wrote it, so that the next prompt repeats it token for token. */
 export interface WrittenCall {
   /** The format's own id of the call. */
   readonly id?: string | undefined;

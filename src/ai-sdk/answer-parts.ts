@@ -1,58 +1,25 @@
-import { type AnswerPiece, AnswerReader } from "../renderers/answer-reader.js";
+import type { AnswerPiece } from "../renderers/answer-reader.js";
 import { randomUuid } from "../transport/ids.js";
 import { callMetadata } from "./answer-metadata.js";
-import type { PreparedCall } from "./prepare-call.js";
-import type { StreamPart } from "./specification.js";
+import type { Content, StreamPart } from "./specification.js";
 
-/** Reads an answer as the parts of a stream, while its tokens come. */
+/** Writes the pieces of an answer as the parts of a stream. */
 export class AnswerParts {
-  readonly #reader: AnswerReader;
   #open: { readonly type: "text" | "reasoning"; readonly id: string } | undefined;
   #blocks = 0;
-  #hasCalls = false;
 
-  constructor({ renderer, offersTools, messages, stopTexts, prefillTokens }: PreparedCall) {
-    this.#reader = new AnswerReader({
-      parser: renderer.streamParser(messages, stopTexts),
-      readsCalls: offersTools,
-      callSign: renderer.callSign,
-      prefill: prefillTokens,
-    });
-  }
-
-  /** Whether the answer calls tools; known at its end. */
-  get hasCalls(): boolean {
-    return this.#hasCalls;
-  }
-
-  /** How many tokens the thoughts took. */
-  get reasoningTokens(): number {
-    return this.#reader.reasoningTokens;
-  }
-
-  push(token: number): StreamPart[] {
-    return this.#reader.push(token).flatMap((piece) => this.#write(piece));
-  }
-
-  /** After the last token: what was held back, calls, and the end of what is open. */
-  end(): StreamPart[] {
-    return [...this.#reader.end().flatMap((piece) => this.#write(piece)), ...this.#close()];
-  }
-
-  #write(piece: AnswerPiece): StreamPart[] {
-    if (piece.type === "calls") {
-      this.#hasCalls = true;
-      return [...this.#close(), ...piece.calls.flatMap(partsOfCall)];
-    }
+  next(piece: AnswerPiece): StreamPart[] {
+    if (piece.type === "calls") return [...this.end(), ...piece.calls.flatMap(partsOfCall)];
     const { type, text: delta } = piece;
     if (this.#open?.type === type) return [{ type: `${type}-delta`, id: this.#open.id, delta }];
-    const closed = this.#close();
+    const closed = this.end();
     const id = String(this.#blocks++);
     this.#open = { type, id };
     return [...closed, { type: `${type}-start`, id }, { type: `${type}-delta`, id, delta }];
   }
 
-  #close(): StreamPart[] {
+  /** Closes the part of the stream that is open. */
+  end(): StreamPart[] {
     if (this.#open === undefined) return [];
     const { type, id } = this.#open;
     this.#open = undefined;
@@ -60,14 +27,27 @@ export class AnswerParts {
   }
 }
 
-/** The id is one of our own: those of formats begin anew with each answer. */
-function partsOfCall(call: Extract<AnswerPiece, { type: "calls" }>["calls"][number]): StreamPart[] {
-  const id = `call_${randomUuid()}`;
-  const { name: toolName, arguments: input } = call;
+/** Writes one piece of a complete answer. */
+export function contentOf(piece: AnswerPiece): Content[] {
+  return piece.type === "calls" ? piece.calls.map(toolCall) : [piece];
+}
+
+function partsOfCall(call: Call): StreamPart[] {
+  const part = toolCall(call);
+  const { toolCallId: id, toolName, input } = part;
   return [
     { type: "tool-input-start", id, toolName },
     { type: "tool-input-delta", id, delta: input },
     { type: "tool-input-end", id },
-    { type: "tool-call", toolCallId: id, toolName, input, providerMetadata: callMetadata(call) },
+    part,
   ];
+}
+
+type Call = Extract<AnswerPiece, { type: "calls" }>["calls"][number];
+
+/** The id is our own: the ids that formats write start again with each answer. */
+function toolCall(call: Call) {
+  const { name: toolName, arguments: input } = call;
+  const toolCallId = `call_${randomUuid()}`;
+  return { type: "tool-call" as const, toolCallId, toolName, input, providerMetadata: callMetadata(call) };
 }

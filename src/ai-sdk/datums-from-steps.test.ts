@@ -30,7 +30,7 @@ describe("datumsFromSteps", () => {
     ]);
   });
 
-  it("begins another where a prompt was written anew, and takes an advantage for each step", () => {
+  it("begins another datum if the prompt was written again, and takes an advantage for each step", () => {
     const steps = [step([1, 2], [3, 4]), step([1, 2, 3, 5], [6]), step([1, 2, 3, 5, 6], [7])];
     expect(listed(...datumsFromSteps(steps, { advantage: [1, 2, -3] }))).toEqual([
       {

@@ -1,23 +1,35 @@
 import { TinkerError, ValidationError } from "../errors.js";
-import { checkKeys, wrongValue } from "../wire/fields/check-keys.js";
-import { Datum, ModelInput } from "../wire/index.js";
+import {
+  Datum,
+  eitherOf,
+  type FieldsOf,
+  list,
+  ModelInput,
+  number,
+  optionTable,
+  wrongValue,
+} from "../wire/index.js";
 import { type AnswerMetadata, readAnswerMetadata } from "./answer-metadata.js";
 
-/** What is needed of a step of `generateText` or `streamText`. */
+/** Part of a step of `generateText` or `streamText` that datums are made from. */
 export interface StepLike {
   readonly providerMetadata?: unknown;
   readonly model?: { readonly provider: string; readonly modelId: string } | undefined;
 }
 
-/** How good the steps were. */
+/** Reward of the steps. */
 export interface DatumsFromStepsOptions {
-  /** By how much the answers were better than expected: one number for all steps, or one for each. */
+  /** Advantage of the answers: one number for all steps, or one for each. */
   readonly advantage: number | readonly number[];
 }
 
-const OPTION_KEYS: ReadonlySet<string> = new Set(["advantage"]);
+const DATUMS_OPTIONS = optionTable({
+  advantage: eitherOf<readonly number[], number>(Array.isArray, list(number), number),
+} satisfies FieldsOf<DatumsFromStepsOptions>);
 
-/** A conversation as one sequence of tokens, with what each was sampled with. Zeros for what was only read. */
+/**
+ * A conversation as one sequence of tokens, with the logprob and advantage of each; 0 for tokens that were only read.
+ */
 interface Sequence {
   readonly tokens: number[];
   readonly logprobs: number[];
@@ -25,8 +37,8 @@ interface Sequence {
 }
 
 /**
- * The steps of an agent as datums for `importance_sampling`, `ppo` and their like. A step whose prompt begins with all
- * that was read and sampled before goes on in the same datum; any other begins one of its own.
+ * Turns the steps of an agent into datums for `importance_sampling`, `ppo` and similar losses. A step whose prompt
+ * begins with everything that was read and sampled before continues the same datum; any other step begins a new one.
  */
 export function datumsFromSteps(
   result: { readonly steps: readonly StepLike[] } | readonly StepLike[],
@@ -36,8 +48,13 @@ export function datumsFromSteps(
   if (!Array.isArray(steps) || steps.length === 0) {
     throw wrongValue("steps", "the steps of generateText, or the awaited steps of streamText", steps);
   }
-  checkKeys(options, OPTION_KEYS, "");
-  const advantages = checkAdvantages(options.advantage, steps.length);
+  const { advantage } = DATUMS_OPTIONS.check(options, "datumsFromSteps");
+  const advantages = typeof advantage === "number" ? steps.map(() => advantage) : advantage;
+  if (advantages.length !== steps.length)
+    throw new ValidationError(
+      "advantage",
+      `advantage must be a number, or one number for each of the ${steps.length} steps, got ${advantages.length}`,
+    );
   const sequences: Sequence[] = [];
   for (const [index, step] of (steps as readonly StepLike[]).entries()) {
     const { promptTokens, tokens, logprobs } = sampledIn(step, index);
@@ -53,23 +70,6 @@ export function datumsFromSteps(
     sequence.advantages.push(...zeros, ...tokens.map(() => advantages[index]!));
   }
   return sequences.map(datumOf);
-}
-
-function checkAdvantages(advantage: unknown, steps: number): readonly number[] {
-  const all: readonly unknown[] = Array.isArray(advantage) ? advantage : new Array(steps).fill(advantage);
-  if (all.length !== steps) {
-    throw new ValidationError(
-      "advantage",
-      `advantage must be a number, or one number for each of the ${steps} steps, got ${all.length}`,
-    );
-  }
-  const wrong = all.findIndex((value) => !Number.isFinite(value));
-  if (wrong === -1) return all as readonly number[];
-  throw wrongValue(
-    Array.isArray(advantage) ? `advantage[${wrong}]` : "advantage",
-    "a finite number",
-    all[wrong],
-  );
 }
 
 function sampledIn(
@@ -89,7 +89,7 @@ function sampledIn(
   }
   const { promptTokens, tokens, logprobs } = metadata;
   if (promptTokens === undefined) {
-    throw new TinkerError(`steps[${index}] has images in its prompt, of which no datum can be made here.`);
+    throw new TinkerError(`steps[${index}] has images in its prompt; datums cannot be made from them here.`);
   }
   if (logprobs?.length !== tokens.length) {
     throw new TinkerError(`steps[${index}] has no logprobs of its tokens: the server gave none.`);
@@ -101,7 +101,7 @@ function beginsWith(tokens: readonly number[], beginning: readonly number[]): bo
   return tokens.length >= beginning.length && beginning.every((token, index) => token === tokens[index]);
 }
 
-/** Each position is judged for the token behind it. */
+/** Each position holds the values of the token after it. */
 function datumOf({ tokens, logprobs, advantages }: Sequence): Datum {
   return new Datum({
     modelInput: ModelInput.fromInts(tokens.slice(0, -1)),

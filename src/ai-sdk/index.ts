@@ -1,4 +1,4 @@
-/** A language model for the Vercel AI SDK over a sampler, and its answers as data to train on. */
+/** A language model for the Vercel AI SDK over a sampler, and training data from its answers. */
 export { type AnswerMetadata, readAnswerMetadata } from "./answer-metadata.js";
 export { type DatumsFromStepsOptions, datumsFromSteps, type StepLike } from "./datums-from-steps.js";
 export {
@@ -10,10 +10,10 @@ export {
 export type { ModelSettings } from "./prepare-call.js";
 export { createTinkerts, type TinkertsProvider } from "./provider.js";
 export type {
+  AnswerEnding,
   CallOptions,
   CallWarning,
   Content,
-  Ending,
   FinishReason,
   GenerateResult,
   Prompt,
@@ -22,7 +22,7 @@ export type {
   ResponseMetadata,
   StreamPart,
   StreamResult,
-  Tool,
+  ToolDefinition,
   ToolResultOutput,
   Usage,
 } from "./specification.js";

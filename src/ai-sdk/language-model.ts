@@ -1,29 +1,31 @@
 import type { SamplingClient } from "../clients/index.js";
+import { Answers } from "../renderers/answer-events.js";
+import { samplerSource } from "../renderers/token-source.js";
 import { randomUuid } from "../transport/ids.js";
 import { linkSignals } from "../transport/link-signals.js";
-import { checkKeys } from "../wire/fields/check-keys.js";
+import { anyText, type FieldsOf, optional, optionTable } from "../wire/index.js";
 import { endingOf } from "./answer-ending.js";
 import { PROVIDER } from "./answer-metadata.js";
-import { AnswerParts } from "./answer-parts.js";
-import { type ModelSettings, prepareCall } from "./prepare-call.js";
-import type { CallOptions, Content, GenerateResult, StreamPart, StreamResult } from "./specification.js";
+import { AnswerParts, contentOf } from "./answer-parts.js";
+import { MODEL_SETTINGS, type ModelSettings, prepareCall } from "./prepare-call.js";
+import type { CallOptions, GenerateResult, StreamPart, StreamResult } from "./specification.js";
 
-/** What a model needs of a sampler: a SamplingClient has it. */
+/** Sampler that a language model needs; a SamplingClient fits. */
 export type ModelSampler = Pick<
   SamplingClient,
   "sample" | "stream" | "getBaseModel" | "getTokenizer" | "samplingSessionId"
 >;
 
-/** How a model is used. */
+/** Settings of a model for all its calls. */
 export interface TinkertsModelOptions extends ModelSettings {
-  /** The name that results carry. Default: the id of the sampling session. */
+  /** Model name in results. Default: the id of the sampling session. */
   readonly modelId?: string | undefined;
 }
 
-const SETTING_KEYS: ReadonlySet<string> = new Set([
-  "renderer",
-  "declareTools",
-] satisfies (keyof ModelSettings)[]);
+const MODEL_OPTIONS = optionTable({
+  ...MODEL_SETTINGS,
+  modelId: optional(anyText),
+} satisfies FieldsOf<TinkertsModelOptions>);
 
 /** A language model of the AI SDK 6 and 7. */
 export interface TinkertsModel {
@@ -37,52 +39,48 @@ export interface TinkertsModel {
 
 /** A language model for the AI SDK that answers with a sampler. */
 export function tinkertsModel(sampler: ModelSampler, options: TinkertsModelOptions = {}): TinkertsModel {
-  const { modelId = sampler.samplingSessionId, ...settings } = options;
+  const { modelId = sampler.samplingSessionId, ...settings } = MODEL_OPTIONS.check(options, "tinkertsModel");
   return modelOver(async () => sampler, modelId, settings);
 }
 
-/** The same with a sampler that is made when the model is first asked. */
+/** Makes a language model whose sampler is created when the model is first used. */
 export function modelOver(
   getSampler: () => Promise<ModelSampler>,
   modelId: string,
   settings: ModelSettings,
 ): TinkertsModel {
-  checkKeys(settings, SETTING_KEYS, "");
-
-  async function prepare(call: CallOptions, signal: AbortSignal | undefined) {
+  async function prepare(call: CallOptions) {
     const sampler = await getSampler();
-    const prepared = await prepareCall(sampler, settings, call);
-    const { prompt, samplingParams } = prepared;
-    // The name of the AI SDK would take the place of ours.
+    // The AI SDK's user agent would replace ours.
     const { "user-agent": _, ...headers } = call.headers ?? {};
-    return { sampler, prepared, request: { prompt, samplingParams }, requestOptions: { signal, headers } };
+    return { ...(await prepareCall(sampler, settings, call)), source: samplerSource(sampler, headers) };
   }
 
   const newResponse = () => ({ id: randomUuid(), timestamp: new Date(), modelId });
 
   async function generate(call: CallOptions): Promise<GenerateResult> {
-    const { sampler, prepared, request, requestOptions } = await prepare(call, call.abortSignal);
-    const response = await sampler.sample(request, requestOptions);
-    const parts = new AnswerParts(prepared);
-    const pushed = [...response.sequences[0]!.tokens].flatMap((token) => parts.push(token));
-    const content = contentOf([...pushed, ...parts.end()]);
-    const { warnings } = prepared;
-    return { content, ...endingOf(prepared, response, parts), warnings, response: newResponse() };
+    const { source, prepared, settings: sampling, warnings } = await prepare(call);
+    const answers = new Answers(source, prepared, { ...sampling, isLive: false, signal: call.abortSignal });
+    const [answer] = await answers.whole();
+    const content = answer!.pieces.flatMap(contentOf);
+    return { content, ...endingOf(prepared, answers, answer!.hasCalls), warnings, response: newResponse() };
   }
 
-  async function* stream({
-    sampler,
-    prepared,
-    request,
-    requestOptions,
-  }: Awaited<ReturnType<typeof prepare>>): AsyncGenerator<StreamPart, void, undefined> {
-    yield { type: "stream-start", warnings: prepared.warnings };
+  async function* stream(
+    { source, prepared, settings: sampling, warnings }: Awaited<ReturnType<typeof prepare>>,
+    signal: AbortSignal | undefined,
+  ): AsyncGenerator<StreamPart, void, undefined> {
+    yield { type: "stream-start", warnings };
     yield { type: "response-metadata", ...newResponse() };
-    const parts = new AnswerParts(prepared);
-    const sampled = sampler.stream(request, requestOptions);
-    for await (const { token } of sampled) yield* parts.push(token);
+    const answers = new Answers(source, prepared, { ...sampling, isLive: true, signal });
+    const parts = new AnswerParts();
+    let calls = false;
+    for await (const { piece, hasCalls = false } of answers) {
+      if (piece !== undefined) yield* parts.next(piece);
+      calls ||= hasCalls;
+    }
     yield* parts.end();
-    yield { type: "finish", ...endingOf(prepared, await sampled.result, parts) };
+    yield { type: "finish", ...endingOf(prepared, answers, calls) };
   }
 
   return {
@@ -102,7 +100,7 @@ export function modelOver(
         release();
       };
       try {
-        return { stream: streamOf(stream(await prepare(call, signal)), call, leave) };
+        return { stream: streamOf(stream(await prepare(call), signal), call, leave) };
       } catch (error) {
         leave();
         throw abortReason(call) ?? error;
@@ -111,12 +109,12 @@ export function modelOver(
   };
 }
 
-/** The AI SDK knows an abort by the error of its own signal. */
+/** The AI SDK reports an abort with the error of its own signal. */
 function abortReason({ abortSignal }: CallOptions): unknown {
   return abortSignal?.aborted ? abortSignal.reason : undefined;
 }
 
-/** `leave` is called once nothing more is wanted, and makes the server stop. */
+/** Calls `leave` when the reader stops, so that the server stops sampling. */
 function streamOf(
   parts: AsyncGenerator<StreamPart, void, undefined>,
   call: CallOptions,
@@ -140,19 +138,4 @@ function streamOf(
     },
     cancel: leave,
   });
-}
-
-/** The blocks of a stream as whole parts. */
-function contentOf(parts: readonly StreamPart[]): Content[] {
-  const content: Content[] = [];
-  for (const part of parts) {
-    const last = content.at(-1);
-    if (part.type === "tool-call") content.push(part);
-    else if (part.type === "text-start") content.push({ type: "text", text: "" });
-    else if (part.type === "reasoning-start") content.push({ type: "reasoning", text: "" });
-    else if (part.type === "text-delta" || part.type === "reasoning-delta") {
-      if (last !== undefined && "text" in last) last.text += part.delta;
-    }
-  }
-  return content;
 }

@@ -96,7 +96,7 @@ describe("a prompt of the AI SDK", () => {
     );
   });
 
-  it("refuses files that are no images, and what nobody knows", () => {
+  it("refuses files that are not images, and unknown parts", () => {
     const file = (mediaType: string, data: unknown) =>
       messagesOf([{ role: "user", content: [{ type: "file", mediaType, data }] }]);
     expect(() => file("text/plain", PNG)).toThrow("The prompt has a file (text/plain).");

@@ -7,7 +7,7 @@ import type { Prompt, PromptPart, ToolResultOutput } from "./specification.js";
 
 type PartOf<Type extends PromptPart["type"]> = Extract<PromptPart, { readonly type: Type }>;
 
-/** A prompt of the AI SDK as the messages that renderers write. */
+/** Turns a prompt of the AI SDK into the messages that renderers write. */
 export function messagesOf(prompt: Prompt): readonly Message[] {
   const formatIds = new Map<string, string>();
   return prompt.flatMap((message): Message[] => {
@@ -56,7 +56,7 @@ export function messagesOf(prompt: Prompt): readonly Message[] {
   });
 }
 
-/** Some formats take text alone: several texts are one, and without anything else it is a string. */
+/** Some formats accept only text: several texts are joined, and a message of text alone becomes a string. */
 function mergeTexts(parts: readonly ContentPart[]): Message["content"] {
   const merged: ContentPart[] = [];
   for (const part of parts) {
@@ -70,7 +70,7 @@ function mergeTexts(parts: readonly ContentPart[]): Message["content"] {
   return merged.length === 1 && first.type === "text" ? first.text : merged;
 }
 
-/** The call as its model wrote it, unless somebody has changed its arguments since. */
+/** The tool call as the model wrote it, unless its arguments were changed since. */
 function callOf(part: PartOf<"tool-call">): ToolCall {
   const { id = part.toolCallId, arguments: written } = readCallMetadata(part.providerOptions);
   const given = JSON.stringify(part.input ?? {});
@@ -116,7 +116,7 @@ function resultPart(part: { readonly type: string }): ContentPart {
   );
 }
 
-/** Whether a format takes images is for its renderer to say. */
+/** The renderer decides whether its format takes images. */
 function imageOf(mediaType: string, data: unknown): ContentPart {
   const isImage = mediaType.startsWith("image/");
   if (isImage && data instanceof Uint8Array) return { type: "image", image: data };

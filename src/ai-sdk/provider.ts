@@ -1,30 +1,33 @@
 import type { SamplingClient, ServiceClient } from "../clients/index.js";
 import { TinkerError } from "../errors.js";
-import { checkKeys, wrongValue } from "../wire/fields/check-keys.js";
+import { having, optionTable, wrongValue } from "../wire/index.js";
 import { modelOver, type TinkertsModel } from "./language-model.js";
-import type { ModelSettings } from "./prepare-call.js";
+import { MODEL_SETTINGS, type ModelSettings } from "./prepare-call.js";
 
-/** Models by the name of a base model, or by the `tinker://` path of weights that were saved for sampling. */
+/** Makes models by the name of a base model, or by the `tinker://` path of weights saved for sampling. */
 export interface TinkertsProvider {
   (modelId: string, settings?: ModelSettings): TinkertsModel;
   readonly specificationVersion: "v3";
   languageModel(modelId: string, settings?: ModelSettings): TinkertsModel;
-  /** Tinker has none: throws. */
+  /** Throws: Tinker has no embedding models. */
   embeddingModel(modelId: string): never;
-  /** Tinker has none: throws. */
+  /** Throws: Tinker has no image models. */
   imageModel(modelId: string): never;
 }
 
-const OPTION_KEYS: ReadonlySet<string> = new Set(["service"]);
+const PROVIDER_OPTIONS = optionTable({
+  service: having<Pick<ServiceClient, "createSamplingClient">>("a ServiceClient", "createSamplingClient"),
+});
+const MODEL_OPTIONS = optionTable(MODEL_SETTINGS);
 
-/** A provider for the AI SDK: `tinkerts("Qwen/Qwen3-8B")` is a model. Samplers are made when first asked, and kept. */
+/**
+ * Makes a provider for the AI SDK: `tinkerts("Qwen/Qwen3-8B")` is a model. Each sampler is created at first use and
+ * kept.
+ */
 export function createTinkerts(options: {
   readonly service: Pick<ServiceClient, "createSamplingClient">;
 }): TinkertsProvider {
-  checkKeys(options, OPTION_KEYS, "");
-  const { service } = options;
-  if (typeof service?.createSamplingClient !== "function")
-    throw wrongValue("service", "a ServiceClient", service);
+  const { service } = PROVIDER_OPTIONS.check(options, "createTinkerts");
   const samplers = new Map<string, Promise<SamplingClient>>();
 
   function samplerOf(modelId: string): Promise<SamplingClient> {
@@ -41,7 +44,7 @@ export function createTinkerts(options: {
     if (typeof modelId !== "string" || modelId === "") {
       throw wrongValue("modelId", "the name of a base model or a tinker:// path", modelId);
     }
-    return modelOver(() => samplerOf(modelId), modelId, settings);
+    return modelOver(() => samplerOf(modelId), modelId, MODEL_OPTIONS.check(settings, "the model"));
   }
 
   const none = (kind: string) => (modelId: string) => {

@@ -1,18 +1,18 @@
-/*
- * The AI SDK's language model, specification v3, as far as this model takes and gives it. Written down here, so that
- * nobody needs the AI SDK's packages to compile; a test keeps it assignable to theirs.
+/**
+ * The AI SDK's language model, specification v3, as far as this model uses it. It is declared here so that compiling
+ * does not need the AI SDK's packages; a test keeps it assignable to theirs.
  */
 
 type JsonValue = null | string | number | boolean | JsonValue[] | { [key: string]: JsonValue | undefined };
 
-/** What a provider adds to answers, by the provider's name. */
+/** Metadata that a provider adds to answers, by provider name. */
 export type ProviderMetadata = Record<string, { [key: string]: JsonValue | undefined }>;
 
 interface WithOptions {
   readonly providerOptions?: Readonly<Record<string, Readonly<Record<string, unknown>>>> | undefined;
 }
 
-/** What a tool gave back, as the model is told. */
+/** Result of a tool, as the model reads it. */
 export type ToolResultOutput =
   | { readonly type: "text" | "error-text"; readonly value: string }
   | { readonly type: "json" | "error-json"; readonly value: unknown }
@@ -39,14 +39,14 @@ export type PromptPart = WithOptions &
     | { readonly type: "tool-approval-response" }
   );
 
-/** The conversation that is to be answered. */
+/** Conversation that the model continues. */
 export type Prompt = readonly (
   | { readonly role: "system"; readonly content: string }
   | { readonly role: "user" | "assistant" | "tool"; readonly content: readonly PromptPart[] }
 )[];
 
-/** A function of the caller's, or a tool of some provider's own. */
-export type Tool =
+/** A function of the caller, or a tool defined by a provider. */
+export type ToolDefinition =
   | {
       readonly type: "function";
       readonly name: string;
@@ -55,7 +55,7 @@ export type Tool =
     }
   | { readonly type: "provider"; readonly id: string; readonly name: string };
 
-/** What the AI SDK asks of a model. */
+/** Options of a call from the AI SDK to a model. */
 export interface CallOptions extends WithOptions {
   readonly prompt: Prompt;
   readonly maxOutputTokens?: number | undefined;
@@ -75,18 +75,18 @@ export interface CallOptions extends WithOptions {
       }
     | undefined;
   readonly seed?: number | undefined;
-  readonly tools?: readonly Tool[] | undefined;
+  readonly tools?: readonly ToolDefinition[] | undefined;
   readonly toolChoice?:
     | { readonly type: "auto" | "none" | "required" }
     | { readonly type: "tool"; readonly toolName: string }
     | undefined;
   readonly abortSignal?: AbortSignal | undefined;
   readonly headers?: Readonly<Record<string, string | undefined>> | undefined;
-  /** How much the model is to think; AI SDK 7 passes it on, specification v3 does not know it. */
+  /** Reasoning effort; AI SDK 7 passes it, specification v3 does not define it. */
   readonly reasoning?: string | undefined;
 }
 
-/** What of a call was not done as it was asked for. */
+/** Part of a call that was not carried out as requested. */
 export type CallWarning =
   | { type: "unsupported"; feature: string; details?: string }
   | { type: "other"; message: string };
@@ -109,7 +109,7 @@ export interface FinishReason {
   raw: string | undefined;
 }
 
-/** How many tokens were read and written. */
+/** Token counts of a call: read and written. */
 export interface Usage {
   inputTokens: {
     total: number;
@@ -120,28 +120,28 @@ export interface Usage {
   outputTokens: { total: number; text: number; reasoning: number };
 }
 
-/** What is known once an answer is whole. */
-export interface Ending {
+/** Facts known once an answer is complete. */
+export interface AnswerEnding {
   finishReason: FinishReason;
   usage: Usage;
   providerMetadata: ProviderMetadata;
 }
 
-/** Which answer it is. */
+/** Id, time and model name of an answer. */
 export interface ResponseMetadata {
   id: string;
   timestamp: Date;
   modelId: string;
 }
 
-/** A whole answer. */
-export interface GenerateResult extends Ending {
+/** A complete answer to a call. */
+export interface GenerateResult extends AnswerEnding {
   content: Content[];
   warnings: CallWarning[];
   response: ResponseMetadata;
 }
 
-/** A piece of an answer as it comes. */
+/** A piece of an answer while it streams. */
 export type StreamPart =
   | { type: "stream-start"; warnings: CallWarning[] }
   | ({ type: "response-metadata" } & ResponseMetadata)
@@ -151,10 +151,10 @@ export type StreamPart =
   | { type: "tool-input-delta"; id: string; delta: string }
   | { type: "tool-input-end"; id: string }
   | ToolCallContent
-  | ({ type: "finish" } & Ending)
+  | ({ type: "finish" } & AnswerEnding)
   | { type: "error"; error: unknown };
 
-/** An answer in pieces. */
+/** An answer as a stream of its pieces. */
 export interface StreamResult {
   stream: ReadableStream<StreamPart>;
 }
