@@ -9,7 +9,7 @@ export class ByteReader {
     this.#chunks = chunks[Symbol.asyncIterator]();
   }
 
-  /** The next `length` bytes; undefined when the stream has ended before the first of them. */
+  /** The next `length` bytes; undefined if the stream ended before the first of them. */
   async read(length: number): Promise<Uint8Array | undefined> {
     const bytes = new Uint8Array(length);
     let filled = 0;
@@ -25,7 +25,7 @@ export class ByteReader {
     return bytes;
   }
 
-  /** The next `length` bytes in pieces, each valid until the next is asked for. */
+  /** The next `length` bytes in pieces; each piece is valid until the next is read. */
   async *pieces(length: number): AsyncGenerator<Uint8Array> {
     for (let left = length; left > 0; ) {
       const piece = await this.#next(left);

@@ -3,43 +3,52 @@ import { lstat, mkdir, readFile, rename, rm, stat } from "node:fs/promises";
 import { join, resolve } from "node:path";
 import { TinkerError, ValidationError } from "../errors.js";
 import { cannotWrite, errorCode, writeFileAtomic } from "../files.node.js";
-import { type Clock, type RequestOptions, systemClock } from "../transport/index.js";
+import { type Clock, clockField, type RequestOptions, systemClock } from "../transport/index.js";
 import {
+  abortSignal,
+  boolean,
   type CheckpointArchiveUrl,
   type ExternalWeightsUrls,
+  type FieldsOf,
+  functionOf,
+  optional,
+  optionTable,
   parseTinkerPath,
+  positive,
   type TinkerPath,
+  text,
+  withDefault,
 } from "../wire/index.js";
 import { extractArchive } from "./extract.node.js";
 import { ArchiveError, safePath } from "./safe-path.js";
 import { type TransferState, transferFile } from "./transfer.node.js";
 
-/** What a download asks of the server; a `RestClient` is one. */
+/** Server calls that a download needs; a `RestClient` fits. */
 export interface CheckpointUrls {
   getCheckpointArchiveUrl(path: string, options?: RequestOptions): Promise<CheckpointArchiveUrl>;
   getExternalWeightsUrls(path: string, options?: RequestOptions): Promise<ExternalWeightsUrls>;
 }
 
-/** How far a download is. */
+/** Progress of a download, for `onProgress`. */
 export interface DownloadProgress {
   /** Bytes of this file that are on disk. */
   readonly bytes: number;
-  /** Undefined when the server does not say. */
+  /** Size of the file; undefined if the server does not report it. */
   readonly totalBytes: number | undefined;
   readonly file: string;
 }
 
-/** Options of `downloadCheckpoint`. */
+/** Options of `downloadCheckpoint`: folder, progress, resuming and limits. */
 export interface DownloadOptions {
   /** The folder in which the checkpoint's own folder is made. Default: the working directory. */
   outputDir?: string | undefined;
   onProgress?: ((progress: DownloadProgress) => void) | undefined;
   signal?: AbortSignal | undefined;
-  /** Go on from what an earlier download left, and leave what is there when this one fails. Default true. */
+  /** Resume an earlier download, and keep partial files if this one fails. Default true. */
   resume?: boolean | undefined;
   /** Replace the checkpoint's folder if it exists. Default false. */
   force?: boolean | undefined;
-  /** Ask for the URLs of single files, also of a checkpoint that usually comes as an archive. Default false. */
+  /** Download single files even if the checkpoint is available as an archive. Default false. */
   fileByFile?: boolean | undefined;
   /** Most bytes the archive may unpack to. Default: 200 times its own size, but at least 64 MiB. */
   maxUnpackedBytes?: number | undefined;
@@ -47,31 +56,43 @@ export interface DownloadOptions {
   clock?: Clock | undefined;
 }
 
-/** Where a checkpoint lies now, and what it holds. */
+const DOWNLOAD_OPTIONS = optionTable({
+  outputDir: withDefault(text, "."),
+  onProgress: optional(functionOf<(progress: DownloadProgress) => void>()),
+  signal: optional(abortSignal),
+  resume: withDefault(boolean, true),
+  force: withDefault(boolean, false),
+  fileByFile: withDefault(boolean, false),
+  maxUnpackedBytes: optional(positive),
+  fetch: withDefault(functionOf<typeof fetch>(), (input, init) => fetch(input, init)),
+  clock: withDefault(clockField, systemClock),
+} satisfies FieldsOf<DownloadOptions>);
+
+type FilledDownloadOptions = ReturnType<(typeof DOWNLOAD_OPTIONS)["check"]>;
+
+/** Folder and files of a downloaded checkpoint. */
 export interface DownloadedCheckpoint {
   /** Absolute path of the checkpoint's folder. */
   readonly folder: string;
   /** Paths of its files below it, with `/`. */
   readonly files: readonly string[];
-  /** The size of these files together. */
+  /** Total size of these files. */
   readonly bytes: number;
 }
 
 interface Job {
   readonly path: string;
   readonly name: string;
-  /** Where everything stays until it is whole; hidden, beside the final folder. */
+  /** Hidden folder beside the final one, which holds everything until the download is complete. */
   readonly work: string;
   readonly state: { path: string; files: Record<string, TransferState> };
-  readonly fetch: typeof fetch;
-  readonly clock: Clock;
-  readonly options: DownloadOptions;
+  readonly options: FilledDownloadOptions;
 }
 
 const PROGRESS_STEP_BYTES = 1 << 20;
 const MIN_UNPACKED_LIMIT_BYTES = 64 << 20;
 const MAX_EXPANSION = 200;
-/** A URL this close to its end is not used any more. */
+/** A URL that expires within this time is not used. */
 const EXPIRY_MARGIN_MS = 60_000;
 const ARCHIVE = "archive.tar.gz";
 const STATE = "state.json";
@@ -79,36 +100,37 @@ const STATE = "state.json";
 const active = new Set<string>();
 
 /**
- * Fetches a checkpoint into `<outputDir>/<run>_<kind>_<name>`. The folder appears when it is whole; memory does not
- * grow with its size; a download that was cut off goes on where it stopped, in another process too.
+ * Downloads a checkpoint to `<outputDir>/<run>_<kind>_<name>`. The folder appears when it is complete; memory does not
+ * grow with the size; an interrupted download resumes, also from another process.
  */
 export async function downloadCheckpoint(
   rest: CheckpointUrls,
   path: string,
   options: DownloadOptions = {},
 ): Promise<DownloadedCheckpoint> {
+  const settings = DOWNLOAD_OPTIONS.check(options, "downloadCheckpoint");
   const parsed = parseTinkerPath(path);
-  const outputDir = resolve(options.outputDir ?? ".");
+  const outputDir = resolve(settings.outputDir);
   const name = folderName(parsed);
   const folder = join(outputDir, name);
-  if (options.force !== true && (await exists(folder))) {
-    throw new ValidationError("outputDir", `${folder} exists already; pass force: true to replace it.`);
-  }
+  // Before anything is awaited, so that the first of two calls wins.
   if (active.has(folder)) {
     throw new ValidationError("path", `${path} is already being downloaded to ${folder}.`);
   }
   active.add(folder);
   try {
-    const job = await openJob(path, name, join(outputDir, `.${name}.download`), options);
+    if (!settings.force && (await exists(folder)))
+      throw new ValidationError("outputDir", `${folder} exists already; pass force: true to replace it.`);
+    const job = await openJob(path, name, join(outputDir, `.${name}.download`), settings);
     try {
-      const isExternal = parsed.checkpointType === "external" || options.fileByFile === true;
+      const isExternal = parsed.checkpointType === "external" || settings.fileByFile;
       const result = isExternal ? await fetchFiles(rest, job) : await fetchArchive(rest, job);
-      await moveIntoPlace(result.from, folder, job.work, options.force === true);
+      await moveIntoPlace(result.from, folder, job.work, settings.force);
       return { folder, files: result.files, bytes: result.bytes };
     } catch (error) {
-      // What is no good, and what has no record, is not worth going on from.
+      // A damaged download, or one without a record, cannot be resumed.
       const isLost = error instanceof ArchiveError || !(await exists(join(job.work, STATE)));
-      if (options.resume === false || isLost) await remove(job.work);
+      if (!settings.resume || isLost) await remove(job.work);
       throw error;
     }
   } catch (error) {
@@ -123,15 +145,20 @@ function folderName({ trainingRunId, kind, name: checkpoint }: TinkerPath): stri
   return process.platform === "win32" ? name.replaceAll(/[<>:"|?*]/g, "-") : name;
 }
 
-async function openJob(path: string, name: string, work: string, options: DownloadOptions): Promise<Job> {
-  if (options.resume === false) await remove(work);
+async function openJob(
+  path: string,
+  name: string,
+  work: string,
+  options: FilledDownloadOptions,
+): Promise<Job> {
+  if (!options.resume) await remove(work);
   let state: Job["state"] = { path, files: {} };
   try {
     const found = JSON.parse(await readFile(join(work, STATE), "utf8")) as Job["state"];
     if (found.path === path && typeof found.files === "object") state = found;
     else await remove(work);
   } catch {
-    // Without its record, a left-over cannot be trusted.
+    // Without its record, a partial file cannot be trusted.
     await remove(work);
   }
   await mkdir(join(work, "files"), { recursive: true });
@@ -141,8 +168,6 @@ async function openJob(path: string, name: string, work: string, options: Downlo
     work,
     state,
     options,
-    fetch: options.fetch ?? globalThis.fetch,
-    clock: options.clock ?? systemClock,
   };
 }
 
@@ -156,7 +181,7 @@ async function fetchArchive(rest: CheckpointUrls, job: Job): Promise<Fetched> {
   const { options, path } = job;
   const archive = join(job.work, "files", ARCHIVE);
   const unpacked = join(job.work, "unpacked");
-  const url = signedUrl(job.clock, () =>
+  const url = signedUrl(job.options.clock, () =>
     rest.getCheckpointArchiveUrl(path, options.signal === undefined ? {} : { signal: options.signal }),
   );
   const get = async (fresh: boolean) => (await url(fresh)).url;
@@ -176,7 +201,7 @@ async function fetchArchive(rest: CheckpointUrls, job: Job): Promise<Fetched> {
     } catch (error) {
       await remove(unpacked);
       if (!resumed || !(error instanceof ArchiveError) || error.reason !== "damaged") throw error;
-      // The archive was built anew between two halves: once more, whole.
+      // The archive was rebuilt during the download: download all of it again.
       job.state.files = {};
       await remove(archive);
     }
@@ -185,7 +210,7 @@ async function fetchArchive(rest: CheckpointUrls, job: Job): Promise<Fetched> {
 
 async function fetchFiles(rest: CheckpointUrls, job: Job): Promise<Fetched> {
   const { options, path } = job;
-  const urls = signedUrl(job.clock, () =>
+  const urls = signedUrl(job.options.clock, () =>
     rest.getExternalWeightsUrls(path, options.signal === undefined ? {} : { signal: options.signal }),
   );
   const names = Object.keys((await urls(false)).urls).sort();
@@ -213,7 +238,7 @@ async function fetchFiles(rest: CheckpointUrls, job: Job): Promise<Fetched> {
   return fetched;
 }
 
-/** Asks for URLs when there are none, when they are about to expire, or when they were refused. */
+/** Requests URLs when there are none, when they are about to expire, or when they were refused. */
 function signedUrl<T extends { readonly expires: string }>(
   clock: Clock,
   sign: () => Promise<T>,
@@ -251,8 +276,8 @@ function fetchOne(
       reported = bytes;
       job.options.onProgress?.({ bytes, totalBytes, file });
     },
-    fetch: job.fetch,
-    clock: job.clock,
+    fetch: job.options.fetch,
+    clock: job.options.clock,
     signal: job.options.signal,
   });
 }
@@ -268,7 +293,7 @@ async function moveIntoPlace(from: string, folder: string, work: string, force: 
   await remove(work);
 }
 
-/** Also where it is a link that leads nowhere. */
+/** Also for a link that leads nowhere. */
 async function exists(path: string): Promise<boolean> {
   return lstat(path).then(
     () => true,

@@ -8,7 +8,7 @@ import { throwIfAborted } from "../transport/index.js";
 import { ArchiveError, safePath } from "./safe-path.js";
 import { readTar, type TarEntry } from "./tar-reader.js";
 
-/** What an archive may unpack to. */
+/** Limits on what an archive unpacks to. */
 export interface ExtractLimits {
   /** Most bytes the archive may unpack to. */
   maxUnpackedBytes: number;
@@ -17,7 +17,7 @@ export interface ExtractLimits {
   signal?: AbortSignal | undefined;
 }
 
-/** What was unpacked. */
+/** The unpacked files and their size. */
 export interface Extracted {
   /** Paths below the folder, with `/`, in the order of the archive. */
   files: string[];
@@ -28,8 +28,8 @@ const CHUNK_BYTES = 1 << 18;
 const DEFAULT_MAX_ENTRIES = 10_000;
 
 /**
- * Unpacks a tar or tar.gz into a folder of its own, piece by piece, every file synced to disk. Whatever could
- * write outside that folder is refused; the caller removes the folder when this throws.
+ * Unpacks a tar or tar.gz into a new folder, piece by piece, and syncs every file to disk. Refuses any entry that could
+ * write outside the folder; the caller removes the folder if this throws.
  */
 export async function extractArchive(
   archive: string,
@@ -69,7 +69,7 @@ async function extractEntry(
   let handle: FileHandle | undefined;
   try {
     await mkdir(join(folder, ...parents), { recursive: true });
-    // `wx` neither follows nor replaces what is there already.
+    // `wx` neither follows nor replaces an existing file.
     if (entry.kind === "file" && segments.length > 0) handle = await open(target, "wx", 0o644);
   } catch (error) {
     const code = errorCode(error);
@@ -112,7 +112,7 @@ async function isGzip(archive: string): Promise<boolean> {
 
 async function* unpackedBytes(archive: string, gzip: boolean): AsyncGenerator<Uint8Array> {
   const source = createReadStream(archive, { highWaterMark: CHUNK_BYTES });
-  // `pipeline`, so that an error on the reading side ends the other.
+  // `pipeline`, so that an error of the reader also ends the writer.
   const stream = gzip ? pipeline(source, createGunzip({ chunkSize: CHUNK_BYTES }), () => undefined) : source;
   try {
     for await (const chunk of stream) yield chunk as Buffer;

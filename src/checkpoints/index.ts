@@ -7,6 +7,8 @@ export {
   type DownloadProgress,
   downloadCheckpoint,
 } from "./download.node.js";
+export { type ExportedModel, exportModel } from "./export/export-model.node.js";
+export type { ExportOptions, ExportProgress, ExportTargetName, GgufType } from "./export/options.js";
 export type { AdapterSettings } from "./lora.js";
 export { type MergeOptions, mergeAdapter } from "./merge.node.js";
 export { type Adapter, readAdapter, writeAdapter } from "./peft.node.js";

@@ -1,6 +1,6 @@
 import type { WeightsInfo } from "../wire/index.js";
 
-/** The README.md of a pushed adapter. `tinker_path` is what later pushes recognise the checkpoint by. */
+/** Writes the README.md of a pushed adapter. Later pushes recognise the checkpoint by `tinker_path`. */
 export function modelCard(card: { path: string; repo: string; weights: WeightsInfo | undefined }): string {
   const { path, repo, weights } = card;
   const baseModel = weights?.baseModel;
@@ -38,7 +38,7 @@ export function modelCard(card: { path: string; repo: string; weights: WeightsIn
   ].join("\n");
 }
 
-/** The README.md of a merged model. */
+/** Writes the README.md of a merged model. */
 export function mergedModelCard(card: {
   name: string;
   baseModel: string;
@@ -65,12 +65,12 @@ export function mergedModelCard(card: {
     `- Adapter: ${card.adapter}`,
     `- LoRA rank ${card.rank}, alpha ${card.alpha}; ${card.modules} weight matrices changed`,
     "",
-    "The base model's own card tells its license, its data and its limits.",
+    "The base model's card states its license, data and limitations.",
     "",
   ].join("\n");
 }
 
-/** The checkpoint that a model card says it belongs to: by its own entry, else by the first path in the text. */
+/** The checkpoint that a model card names: by its own entry, else by the first path in the text. */
 export function pathInCard(card: string): string | undefined {
   const entry = /^tinker_path:[ \t]*(\S.*?)[ \t\r]*$/m.exec(card)?.[1];
   if (entry?.startsWith('"')) {
@@ -83,7 +83,7 @@ export function pathInCard(card: string): string | undefined {
   return entry ?? /tinker:\/\/[^\s`"']+/.exec(card)?.[0];
 }
 
-/** Plain where YAML reads that as the same text, else quoted. */
+/** Plain if YAML reads it as the same text, else quoted. */
 function scalar(text: string): string {
   return /^[A-Za-z][\w./-]*(?::[\w./-]+)*$/.test(text) ? text : JSON.stringify(text);
 }

@@ -7,7 +7,7 @@ import { decodeSafetensors, encodeSafetensors, type FloatDtype, type FloatTensor
 
 /** A PEFT LoRA adapter in memory. */
 export interface Adapter extends AdapterSettings {
-  /** By their PEFT names: `base_model.model.<module>.lora_A.weight` and `lora_B`. */
+  /** Tensors by their PEFT names: `base_model.model.<module>.lora_A.weight` and `lora_B`. */
   tensors: Record<string, FloatTensor>;
 }
 
@@ -23,16 +23,16 @@ const DEFAULT_SETTINGS = {
   inference_mode: true,
 };
 
-/** Reads a PEFT folder; weights of any float dtype come as float32. */
+/** Reads a PEFT folder; weights of any float dtype become float32. */
 export async function readAdapter(folder: string): Promise<Adapter> {
   const settings = await readAdapterSettings(folder);
   const bytes = await readFile(join(folder, ADAPTER_WEIGHTS)).catch((error: unknown) => {
-    throw notFound(folder, ADAPTER_WEIGHTS, error);
+    throw notAnAdapter(folder, ADAPTER_WEIGHTS, error);
   });
   return { ...settings, tensors: { ...decodeSafetensors(bytes).tensors } };
 }
 
-/** Writes a PEFT folder, each file whole or not at all; other files of the folder stay. */
+/** Writes a PEFT folder, each file completely or not at all; other files of the folder stay. */
 export async function writeAdapter(
   folder: string,
   adapter: Adapter,
@@ -44,7 +44,7 @@ export async function writeAdapter(
   await writeFileAtomic(join(folder, ADAPTER_CONFIG), config);
 }
 
-/** What stands in the two files of a PEFT folder. */
+/** The contents of the two files of a PEFT folder. */
 export function encodeAdapter(
   { baseModel, rank, alpha, targetModules, otherSettings, tensors }: Adapter,
   dtype: FloatDtype = "F32",
@@ -64,11 +64,11 @@ export function encodeAdapter(
   };
 }
 
-/** Reads an adapter's `adapter_config.json` alone. */
+/** Reads only the `adapter_config.json` of an adapter. */
 export async function readAdapterSettings(folder: string): Promise<AdapterSettings> {
   const file = join(folder, ADAPTER_CONFIG);
   const text = await readFile(file, "utf8").catch((error: unknown) => {
-    throw notFound(folder, ADAPTER_CONFIG, error);
+    throw notAnAdapter(folder, ADAPTER_CONFIG, error);
   });
   const {
     base_model_name_or_path: baseModel,
@@ -95,7 +95,7 @@ export async function readAdapterSettings(folder: string): Promise<AdapterSettin
   };
 }
 
-/** Writes the base model's name into a config that lacks it: PEFT cannot load an adapter without. */
+/** Writes the base model's name into a config without one: PEFT cannot load an adapter without it. */
 export async function nameBaseModel(folder: string, baseModel: string): Promise<void> {
   const file = join(folder, ADAPTER_CONFIG);
   const config = parseObject(await readFile(file, "utf8"), file);
@@ -124,8 +124,9 @@ function isModuleList(value: unknown): value is string[] | string {
   );
 }
 
-function notFound(folder: string, file: string, error: unknown): unknown {
-  // ENOTDIR: the folder is a file.
+/** What to throw if a file of an adapter cannot be read. */
+export function notAnAdapter(folder: string, file: string, error: unknown): unknown {
+  // ENOTDIR: the path is a file.
   if (!["ENOENT", "ENOTDIR"].includes(errorCode(error) ?? "")) return error;
   return new TinkerError(`${folder} is not a PEFT adapter: it has no ${file}.`, { cause: error });
 }

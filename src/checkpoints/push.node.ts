@@ -4,22 +4,37 @@ import { join } from "node:path";
 import { pathToFileURL } from "node:url";
 import { APIUserAbortError, TinkerError, ValidationError } from "../errors.js";
 import { networkReason, platform, type RequestOptions, throwIfAborted } from "../transport/index.js";
-import { parseTinkerPath, type TinkerPath, type WeightsInfo } from "../wire/index.js";
+import {
+  abortSignal,
+  anyText,
+  boolean,
+  eitherOf,
+  type FieldsOf,
+  functionOf,
+  list,
+  optional,
+  optionTable,
+  parseTinkerPath,
+  type TinkerPath,
+  text,
+  type WeightsInfo,
+  withDefault,
+} from "../wire/index.js";
 import { type CheckpointUrls, type DownloadOptions, downloadCheckpoint } from "./download.node.js";
 import { matchesAny } from "./file-patterns.js";
 import { modelCard, pathInCard } from "./model-card.js";
 import { ADAPTER_CONFIG, ADAPTER_WEIGHTS, nameBaseModel } from "./peft.node.js";
 
-/** What a push asks of the server; a `RestClient` is one. */
+/** Server calls that a push needs; a `RestClient` fits. */
 export interface CheckpointSource extends CheckpointUrls {
   getWeightsInfo(path: string, options?: RequestOptions): Promise<WeightsInfo>;
 }
 
-/** Options of `pushToHub`. */
+/** Options of `pushToHub`: repository, branch, files and model card. */
 export interface PushOptions {
-  /** `owner/name`, or a name under the token's own account. Default: made from base model and run. */
+  /** Repository on the Hub: `owner/name`, or a name under the token's own account. Default: made from base model and run. */
   repo?: string | undefined;
-  /** Default true. An existing public repository is only pushed to with `false`. */
+  /** Makes the repository private. Default true. An existing public repository is only pushed to with `false`. */
   private?: boolean | undefined;
   /** Branch, made if missing. Default: the main one; with no `repo`, one named for the checkpoint. */
   revision?: string | undefined;
@@ -32,21 +47,42 @@ export interface PushOptions {
   ignorePatterns?: readonly string[] | undefined;
   /** A README.md of your own; false for none. By default one is written unless the checkpoint has it. */
   modelCard?: boolean | string | undefined;
-  /** Default: HF_TOKEN, else what `hf auth login` stored. */
+  /** Access token of the Hub. Default: HF_TOKEN, else the one that `hf auth login` stored. */
   token?: string | undefined;
-  /** Default: HF_ENDPOINT, else https://huggingface.co. */
+  /** URL of the Hub. Default: HF_ENDPOINT, else https://huggingface.co. */
   hubUrl?: string | undefined;
   signal?: AbortSignal | undefined;
   onProgress?: DownloadOptions["onProgress"];
   fileByFile?: DownloadOptions["fileByFile"];
 }
 
-/** Where a checkpoint can be found on the Hub. */
+const PUSH_OPTIONS = optionTable({
+  repo: optional(anyText),
+  private: withDefault(boolean, true),
+  revision: optional(text),
+  commitMessage: optional(text),
+  createPr: withDefault(boolean, false),
+  allowPatterns: optional(list(text)),
+  ignorePatterns: withDefault(list(text), []),
+  modelCard: withDefault(
+    eitherOf<boolean, string>((given) => typeof given === "boolean", boolean, anyText),
+    true,
+  ),
+  token: optional(text),
+  hubUrl: optional(text),
+  signal: optional(abortSignal),
+  onProgress: optional(functionOf<NonNullable<PushOptions["onProgress"]>>()),
+  fileByFile: withDefault(boolean, false),
+} satisfies FieldsOf<PushOptions>);
+
+type FilledPushOptions = ReturnType<(typeof PUSH_OPTIONS)["check"]>;
+
+/** Location of a pushed checkpoint on the Hub. */
 export interface PushedCheckpoint {
-  /** `owner/name` */
+  /** Repository on the Hub, as `owner/name`. */
   readonly repo: string;
   readonly revision: string;
-  /** Where to see it. */
+  /** URL of the checkpoint's page. */
   readonly url: string;
   readonly commit: string | undefined;
   readonly pullRequestUrl: string | undefined;
@@ -54,7 +90,7 @@ export interface PushedCheckpoint {
 
 const DEFAULT_HUB = "https://huggingface.co";
 const MAIN = "main";
-/** Nobody who loads the adapter needs these. */
+/** Files that loading the adapter does not need. */
 const IGNORED_BY_DEFAULT = ["checkpoint_complete", "optimizer.safetensors"];
 const MAX_CARD_BYTES = 1 << 20;
 
@@ -63,21 +99,26 @@ interface Hub {
   readonly access: { readonly accessToken: string; readonly hubUrl: string; readonly fetch: typeof fetch };
 }
 
-/** Publishes a checkpoint on the Hugging Face Hub as a PEFT adapter; private unless told otherwise. */
+/** Publishes a checkpoint on the Hugging Face Hub as a PEFT adapter; private by default. */
 export async function pushToHub(
   rest: CheckpointSource,
   path: string,
   options: PushOptions = {},
 ): Promise<PushedCheckpoint> {
+  const settings = PUSH_OPTIONS.check(options, "pushToHub");
   try {
-    return await push(rest, path, options);
+    return await push(rest, path, settings);
   } catch (error) {
-    throwIfAborted(options.signal, "The push");
+    throwIfAborted(settings.signal, "The push");
     throw error;
   }
 }
 
-async function push(rest: CheckpointSource, path: string, options: PushOptions): Promise<PushedCheckpoint> {
+async function push(
+  rest: CheckpointSource,
+  path: string,
+  options: FilledPushOptions,
+): Promise<PushedCheckpoint> {
   const parsed = parseTinkerPath(path);
   const hub: Hub = {
     library: await import("@huggingface/hub"),
@@ -90,8 +131,8 @@ async function push(rest: CheckpointSource, path: string, options: PushOptions):
   const owner = await ownName(hub);
   const weights = await weightsInfo(rest, path, options.signal);
   const { repo, revision } = destination(parsed, weights, owner, options);
-  // Before the download, because it may be long.
-  const isThere = await checkExisting(hub, repo, revision, path, options.private ?? true);
+  // Checked before the download, which may take long.
+  const isThere = await checkExisting(hub, repo, revision, path, options.private);
   const temporary = await mkdtemp(join(tmpdir(), "tinkerts-push-"));
   try {
     const { folder, files } = await downloadCheckpoint(rest, path, {
@@ -103,7 +144,7 @@ async function push(rest: CheckpointSource, path: string, options: PushOptions):
     });
     const prepared = await prepare(folder, files, { path, repo, weights, options });
     throwIfAborted(options.signal, "The push");
-    if (!isThere) await createRepository(hub, repo, options.private ?? true);
+    if (!isThere) await createRepository(hub, repo, options.private);
     if (revision !== MAIN) await createRevision(hub, repo, revision);
     const output = await hub.library
       .uploadFiles({
@@ -115,7 +156,7 @@ async function push(rest: CheckpointSource, path: string, options: PushOptions):
           content: pathToFileURL(join(folder, ...file.split("/"))),
         })),
         commitTitle: options.commitMessage ?? `Upload ${path}`,
-        isPullRequest: options.createPr ?? false,
+        isPullRequest: options.createPr,
         useXet: false,
         ...(options.signal === undefined ? {} : { abortSignal: options.signal }),
       })
@@ -134,7 +175,7 @@ async function push(rest: CheckpointSource, path: string, options: PushOptions):
   }
 }
 
-/** Most of the Hub's functions take no signal, but all take a fetch. */
+/** Most of the Hub's functions take no signal, but all take a fetch function. */
 function abortableFetch(signal: AbortSignal | undefined): typeof fetch {
   if (signal === undefined) return fetch;
   return (input, init) => {
@@ -168,7 +209,7 @@ async function ownName({ library, access }: Hub): Promise<string> {
   }
 }
 
-/** Servers that do not tell are no reason not to push. */
+/** Asks for the base model; a server that cannot answer does not stop the push. */
 async function weightsInfo(
   rest: CheckpointSource,
   path: string,
@@ -186,7 +227,7 @@ function destination(
   { trainingRunId, checkpointId }: TinkerPath,
   weights: WeightsInfo | undefined,
   owner: string,
-  options: PushOptions,
+  options: FilledPushOptions,
 ): { repo: string; revision: string } {
   const base = weights?.baseModel.split("/").at(-1) ?? "adapter";
   const name = options.repo ?? safeName(`tinker-${base}-${trainingRunId}`);
@@ -205,7 +246,7 @@ function safeName(text: string): string {
     .replaceAll(/^[-_. ]+|[-_. ]+$/g, "");
 }
 
-/** Whether the repository exists; throws when it must not be pushed to. */
+/** Whether the repository exists; throws if it must not be pushed to. */
 async function checkExisting(
   { library, access }: Hub,
   repo: string,
@@ -259,11 +300,11 @@ async function createRevision({ library, access }: Hub, repo: string, branch: st
   });
 }
 
-/** Completes the downloaded folder and says which of its files are pushed. */
+/** Completes the downloaded folder and returns which of its files are pushed. */
 async function prepare(
   folder: string,
   downloaded: readonly string[],
-  push: { path: string; repo: string; weights: WeightsInfo | undefined; options: PushOptions },
+  push: { path: string; repo: string; weights: WeightsInfo | undefined; options: FilledPushOptions },
 ): Promise<string[]> {
   const { weights, options } = push;
   const hasWeights = downloaded.includes(ADAPTER_WEIGHTS) || downloaded.includes("adapter_model.bin");
@@ -274,12 +315,11 @@ async function prepare(
   }
   if (weights !== undefined) await nameBaseModel(folder, weights.baseModel);
   const files = new Set(downloaded);
-  const card = options.modelCard ?? true;
+  const { modelCard: card, allowPatterns, ignorePatterns } = options;
   if (card !== false && (typeof card === "string" || !files.has("README.md"))) {
     await writeFile(join(folder, "README.md"), typeof card === "string" ? card : modelCard(push));
     files.add("README.md");
   }
-  const { allowPatterns, ignorePatterns = [] } = options;
   const ignored = allowPatterns === undefined ? [...ignorePatterns, ...IGNORED_BY_DEFAULT] : ignorePatterns;
   const chosen = [...files].filter(
     (file) => (allowPatterns === undefined || matchesAny(file, allowPatterns)) && !matchesAny(file, ignored),

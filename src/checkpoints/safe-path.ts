@@ -3,7 +3,7 @@ import { TinkerError } from "../errors.js";
 const MAX_SEGMENTS = 32;
 const MAX_CHARACTERS = 1024;
 
-/** An archive was not unpacked: `damaged` on its way, or `refused` because of what it would have done. */
+/** An archive was not unpacked: `damaged` in transfer, or `refused` because of what it contains. */
 export class ArchiveError extends TinkerError {
   override readonly name = "ArchiveError";
   readonly reason: "damaged" | "refused";
@@ -15,8 +15,8 @@ export class ArchiveError extends TinkerError {
 }
 
 /**
- * A path that came from outside, as segments below the folder it belongs to; empty for the folder itself.
- * Refuses whatever could lead out of that folder, on any operating system.
+ * Splits a path from outside into segments below its folder; empty for the folder itself. Refuses anything that could
+ * lead out of that folder, on any operating system.
  */
 export function safePath(name: string): string[] {
   const refuse = (why: string) =>

@@ -1,4 +1,5 @@
 import { closeSync, fstatSync, openSync, readSync } from "node:fs";
+import { TinkerError } from "../errors.js";
 import {
   type FloatTensor,
   parseHeader,
@@ -21,7 +22,9 @@ export class SafetensorsFile {
       this.header = parseHeader(this.#read(0, 8), size, (length) => this.#read(8, length));
     } catch (error) {
       closeSync(this.#descriptor);
-      throw new Error(`${path}: ${error instanceof Error ? error.message : String(error)}`);
+      throw new TinkerError(`${path}: ${error instanceof Error ? error.message : String(error)}`, {
+        cause: error,
+      });
     }
   }
 
@@ -39,7 +42,7 @@ export class SafetensorsFile {
     };
   }
 
-  /** Some of a tensor's bytes, as they stand in the file. */
+  /** Reads part of a tensor's bytes, as they are in the file. */
   readBytes(name: string, start: number, length: number): Uint8Array {
     const entry = this.entry(name);
     if (start < 0 || start + length > entry.end - entry.start) {

@@ -109,7 +109,7 @@ describe("safetensors", () => {
     ],
     [
       file({ x: { dtype: "F32", shape: [2], data_offsets: [0, 8] } }, new Uint8Array(4)),
-      /data_offsets are 0..8/,
+      /cut short: tensor x ends at byte \d+, the file has \d+/,
     ],
     [
       file({ x: { dtype: "F8", shape: [2], data_offsets: [0, 2] } }, new Uint8Array(2)),

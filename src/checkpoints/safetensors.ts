@@ -1,10 +1,12 @@
+import { elementCount } from "../wire/tensors/element-count.js";
+
 /** The dtypes that a safetensors file may hold. */
-export type SafetensorsDtype = "F64" | "F32" | "F16" | "BF16" | "I64" | "I32" | "I16" | "I8" | "U8" | "BOOL";
+export type SafetensorsDtype = keyof typeof DTYPE_BYTES;
 
 /** The dtypes that weights are written in. */
 export type FloatDtype = "F32" | "F16" | "BF16";
 
-/** Where a tensor lies in its file, and what it is. */
+/** Position, dtype and shape of a tensor in its file. */
 export interface SafetensorsEntry {
   dtype: SafetensorsDtype;
   shape: number[];
@@ -13,7 +15,7 @@ export interface SafetensorsEntry {
   end: number;
 }
 
-/** What a file says of itself: a JSON header, before the raw little-endian tensors. */
+/** The JSON header of a file; the raw little-endian tensors follow it. */
 export interface SafetensorsHeader {
   tensors: Map<string, SafetensorsEntry>;
   metadata: Record<string, string>;
@@ -26,21 +28,26 @@ export interface FloatTensor {
 }
 
 /** Bytes of one value. */
-export const DTYPE_BYTES: Record<SafetensorsDtype, number> = {
+export const DTYPE_BYTES = {
   F64: 8,
   F32: 4,
   F16: 2,
   BF16: 2,
+  F8_E4M3: 1,
+  F8_E5M2: 1,
   I64: 8,
   I32: 4,
   I16: 2,
   I8: 1,
+  U64: 8,
+  U32: 4,
+  U16: 2,
   U8: 1,
   BOOL: 1,
-};
+} as const;
 const MAX_HEADER_BYTES = 100_000_000;
 
-/** The whole file in memory, every tensor widened to float32. */
+/** Builds a whole file of float tensors, sorted by name; rounded to nearest even if the dtype is narrower. */
 export function decodeSafetensors(bytes: Uint8Array): {
   tensors: Record<string, FloatTensor>;
   metadata: Record<string, string>;
@@ -87,7 +94,7 @@ export function encodeSafetensors(
   return out;
 }
 
-/** The beginning of a file whose tensors follow in the given order, and how many bytes they will take. */
+/** The beginning of a file whose tensors follow in the given order, and the size of the tensors. */
 export function encodeHeader(
   tensors: readonly { name: string; dtype: SafetensorsDtype; shape: readonly number[] }[],
   metadata: Record<string, string>,
@@ -105,11 +112,6 @@ export function encodeHeader(
   new DataView(header.buffer).setBigUint64(0, BigInt(headerBytes), true);
   header.set(json, 8);
   return { header, dataBytes: offset };
-}
-
-/** How many values a shape has. */
-export function elementCount(shape: readonly number[]): number {
-  return shape.reduce((product, size) => product * size, 1);
 }
 
 /** Whether weights are written in this dtype. */
@@ -151,8 +153,13 @@ function parseEntry(name: string, value: unknown, dataStart: number, fileBytes: 
   const known = dtype as SafetensorsDtype;
   const [from, to] = range as [number, number];
   const bytes = elementCount(sizes) * DTYPE_BYTES[known];
-  if (to - from !== bytes || dataStart + to > fileBytes) {
+  if (to - from !== bytes) {
     throw new Error(`tensor ${name}: ${bytes} bytes by its shape, but data_offsets are ${from}..${to}`);
+  }
+  if (dataStart + to > fileBytes) {
+    throw new Error(
+      `the file is cut short: tensor ${name} ends at byte ${dataStart + to}, the file has ${fileBytes}`,
+    );
   }
   return { dtype: known, shape: sizes, start: dataStart + from, end: dataStart + to };
 }
@@ -166,7 +173,7 @@ function wholeNumbers(value: unknown): number[] | undefined {
 
 /** Tensor bytes as float32; throws for dtypes that cannot hold weights. */
 export function toFloat32(bytes: Uint8Array, dtype: SafetensorsDtype, name: string): Float32Array {
-  // A copy, because a tensor need not start at a multiple of its element size (and slice() of a Buffer is no copy).
+  // A copy, because a tensor need not start at a multiple of its element size (and slice() of a Buffer does not copy).
   const buffer = new Uint8Array(bytes).buffer;
   switch (dtype) {
     case "F32":
@@ -185,8 +192,13 @@ export function toFloat32(bytes: Uint8Array, dtype: SafetensorsDtype, name: stri
       return Float32Array.from(new BigInt64Array(buffer), Number);
     case "I32":
       return new Float32Array(new Int32Array(buffer));
+    case "F8_E4M3":
+    case "F8_E5M2":
     case "I16":
     case "I8":
+    case "U64":
+    case "U32":
+    case "U16":
     case "U8":
     case "BOOL":
       throw new Error(`tensor ${name}: dtype ${dtype} cannot hold weights`);
@@ -265,4 +277,9 @@ export function toBfloat16(source: Float32Array): Uint8Array {
     out[i] = isNan ? (bits >>> 16) | 0x40 : (bits + 0x7fff + ((bits >>> 16) & 1)) >>> 16;
   }
   return new Uint8Array(out.buffer);
+}
+
+/** The values as bfloat16 would hold them. */
+export function roundToBfloat16(values: Float32Array): Float32Array {
+  return toFloat32(toBfloat16(values), "BF16", "");
 }

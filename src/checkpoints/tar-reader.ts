@@ -1,13 +1,13 @@
 import { ByteReader } from "./byte-reader.js";
 import { ArchiveError } from "./safe-path.js";
 
-/** One file or folder of an archive, as its header says. */
+/** One file or folder of an archive, from its header. */
 export interface TarEntry {
-  /** As it stands in the archive: not yet checked. */
+  /** Path as it is in the archive: not yet checked. */
   readonly name: string;
   readonly kind: "file" | "folder";
   readonly size: number;
-  /** The file's bytes, to be read before the next entry is asked for; what is left is skipped. */
+  /** The file's bytes; read them before the next entry. What is not read is skipped. */
   readonly body: AsyncIterable<Uint8Array>;
 }
 
@@ -15,7 +15,7 @@ const BLOCK_BYTES = 512;
 const LONGEST_EXTENSION_BYTES = 1 << 20;
 const MAX_EXTENSIONS_IN_A_ROW = 8;
 
-/** The kinds of entry that are no file and no folder. */
+/** Kinds of entries that are neither files nor folders. */
 const REFUSED_KINDS: Readonly<Record<string, string>> = {
   "1": "a hard link",
   "2": "a symbolic link",
@@ -134,7 +134,7 @@ function paxRecords(content: Uint8Array): Record<string, string> {
 
 function checkSum(header: Uint8Array): void {
   let sum = 0;
-  // The field of the sum itself counts as spaces.
+  // The checksum's own field counts as spaces.
   for (let i = 0; i < BLOCK_BYTES; i++) sum += i >= 148 && i < 156 ? 0x20 : header[i]!;
   if (sum !== numberAt(header, 148, 8)) {
     throw new ArchiveError(

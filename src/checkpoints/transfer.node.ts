@@ -13,17 +13,17 @@ import {
   throwIfAborted,
 } from "../transport/index.js";
 
-/** What is known about a file that is being fetched; kept on disk beside its bytes. */
+/** State of a download, kept on disk beside its bytes. */
 /** One file on its way from a URL to the disk. */
 export interface TransferState {
-  /** Strong ETag or date: the bytes on disk belong to this version of the file. */
+  /** Strong ETag or date: identifies the version of the file that the bytes on disk belong to. */
   validator?: string;
   totalBytes?: number;
   complete?: boolean;
 }
 
 export interface Transfer {
-  /** What the file is called in messages and progress. */
+  /** Name of the file in messages and progress. */
   readonly file: string;
   readonly target: string;
   readonly state: TransferState;
@@ -38,18 +38,20 @@ export interface Transfer {
 
 type Outcome =
   | { kind: "complete" }
-  /** The connection failed or broke, or the file changed: asked again after a pause. */
+  /** The connection failed or broke, or the file changed: the download tries again after a pause. */
   | { kind: "broken"; error: TinkerError; headers?: Headers }
-  /** The URL is not (or no longer) good. */
+  /** The URL is invalid or expired. */
   | { kind: "refused"; error: APIError };
 
 const STALL_MS = 60_000;
 const MAX_FAILURES = 6;
 const MAX_REFUSALS = 2;
-/** Less than this between two cuts is no progress. */
+/** A connection that delivers fewer bytes than this before it breaks counts as no progress. */
 const PROGRESS_BYTES = 1 << 16;
+/** Most bytes that wait to be written to disk. */
+const READ_AHEAD_BYTES = 4 << 20;
 
-/** Fetches a file to disk, from where an earlier attempt left it; true when bytes of that attempt were kept. */
+/** Downloads a file, continuing where an earlier attempt stopped; returns true if bytes of that attempt were kept. */
 export async function transferFile(transfer: Transfer): Promise<boolean> {
   const { file, state, clock, signal } = transfer;
   const handle = await open(transfer.target, constants.O_RDWR | constants.O_CREAT, 0o644);
@@ -111,9 +113,10 @@ async function attempt(transfer: Transfer, handle: FileHandle, freshUrl: boolean
       });
     const refusal = await refusalOf(response, file);
     if (refusal !== undefined) return refusal;
+    const chunks = new ReadAhead(response.body, watch.alive);
     const start = await startOf(response, offset, transfer, handle);
     if (typeof start !== "number") return start;
-    return await receive(response, start, transfer, handle, watch.alive);
+    return await receive(chunks, start, transfer, handle);
   } catch (error) {
     if (signal?.aborted) throw abortError(signal, `The download of ${file}`);
     if (!(error instanceof NetworkFailure)) throw error;
@@ -126,7 +129,7 @@ async function attempt(transfer: Transfer, handle: FileHandle, freshUrl: boolean
 }
 
 function rangeHeaders(offset: number, state: TransferState): Record<string, string> {
-  // Compressed on the way, neither sizes nor ranges would be those of the file.
+  // With transfer compression, sizes and ranges would not be those of the file.
   const headers: Record<string, string> = { "accept-encoding": "identity" };
   if (offset === 0) return headers;
   headers["range"] = `bytes=${offset}-`;
@@ -140,12 +143,12 @@ async function refusalOf(response: Response, file: string): Promise<Outcome | un
   const body = (await response.text().catch(() => "")).slice(0, 500);
   const error = APIError.from(status, headers, body, { method: "GET", path: file });
   if (isRetryableStatus(status)) return { kind: "broken", error, headers };
-  // An expired signature is a 403 at most stores, a 400 at one, and a 401, 404 or 410 at servers of their own making.
+  // An expired signature is a 403 at most stores, a 400 at one, and a 401, 404 or 410 at other servers.
   if ([400, 401, 403, 404, 410].includes(status)) return { kind: "refused", error };
   throw error;
 }
 
-/** The position at which the answer's bytes belong; the file is emptied when they are not those it waits for. */
+/** The position at which the answer's bytes belong; empties the file if the answer does not continue it. */
 async function startOf(
   response: Response,
   offset: number,
@@ -156,7 +159,6 @@ async function startOf(
   const range = /^bytes (?:(\d+)-\d+|\*)\/(\d+|\*)$/.exec(response.headers.get("content-range") ?? "");
   const totalBytes = range?.[2] === undefined || range[2] === "*" ? undefined : Number(range[2]);
   if (response.status === 416) {
-    await response.body?.cancel();
     if (totalBytes === offset && (state.totalBytes ?? offset) === offset) return { kind: "complete" };
     return startAgain(transfer, handle, "The file has another size than before.");
   }
@@ -167,7 +169,6 @@ async function startOf(
       (state.totalBytes === undefined || totalBytes === undefined || totalBytes === state.totalBytes) &&
       (state.validator === undefined || validator === undefined || validator === state.validator);
     if (!same) {
-      await response.body?.cancel();
       return startAgain(
         transfer,
         handle,
@@ -204,27 +205,24 @@ function validatorOf(headers: Headers): string | undefined {
 }
 
 async function receive(
-  response: Response,
+  chunks: ReadAhead,
   start: number,
   transfer: Transfer,
   handle: FileHandle,
-  alive: () => void,
 ): Promise<Outcome> {
   const { totalBytes } = transfer.state;
   let position = start;
   transfer.onBytes(position, totalBytes);
-  if (response.body !== null) {
-    for await (const chunk of networkChunks(response.body)) {
-      alive();
-      await writeFully(handle, chunk, position).catch((error: unknown) => {
-        throw cannotWrite(transfer.target, error);
-      });
-      position += chunk.length;
-      transfer.onBytes(position, totalBytes);
-    }
+  for (let chunk = await chunks.next(); chunk !== undefined; chunk = await chunks.next()) {
+    throwIfAborted(transfer.signal, `The download of ${transfer.file}`);
+    await writeFully(handle, chunk, position).catch((error: unknown) => {
+      throw cannotWrite(transfer.target, error);
+    });
+    position += chunk.length;
+    transfer.onBytes(position, totalBytes);
   }
   if (totalBytes === undefined || position === totalBytes) {
-    // Where the server did not announce a size, it is known by now.
+    // If the server did not announce the size, it is known now.
     transfer.onBytes(position, position);
     return { kind: "complete" };
   }
@@ -247,7 +245,7 @@ function watchForStall({ clock, signal }: Transfer) {
   let stalled = false;
   let lastByteAt = clock.now();
   let cancel: () => void;
-  // One timer that looks at the time of the last byte, rather than a new one for each chunk.
+  // One timer that compares the time of the last byte, instead of a new timer for each chunk.
   const check = () => {
     const left = lastByteAt + STALL_MS - clock.now();
     if (left > 0) cancel = clock.setTimer(check, left);
@@ -266,23 +264,60 @@ function watchForStall({ clock, signal }: Transfer) {
     end: () => {
       cancel();
       unsubscribe();
-      // Also ends a body that was not read to its end.
+      // Also ends a body that was not read completely.
       controller.abort();
     },
   };
 }
 
-/** Tells what the network did from what the disk or the caller's own code did. */
+/** Distinguishes network errors from errors of the disk or of the caller's code. */
 class NetworkFailure extends Error {
   constructor(error: unknown) {
     super(`The connection broke: ${networkReason(error).text}.`, { cause: error });
   }
 }
 
-async function* networkChunks(body: ReadableStream<Uint8Array>): AsyncGenerator<Uint8Array> {
-  try {
-    for await (const chunk of body) yield chunk;
-  } catch (error) {
-    throw new NetworkFailure(error);
+/**
+ * Reads a body ahead while the disk is busy. A stream that breaks drops the chunks that were not read yet, so a
+ * download at the disk's pace would fetch them again, or never get past a break soon after its start.
+ */
+class ReadAhead {
+  readonly #chunks: Uint8Array[] = [];
+  #waitingBytes = 0;
+  #isDone = false;
+  #failure: NetworkFailure | undefined;
+  #wakeReader = () => {};
+  #wakeNetwork = () => {};
+
+  constructor(body: ReadableStream<Uint8Array> | null, alive: () => void) {
+    void this.#read(body, alive);
+  }
+
+  /** The next chunk, or undefined at the end; after the last chunk that arrived, throws how the connection broke. */
+  async next(): Promise<Uint8Array | undefined> {
+    while (this.#chunks.length === 0 && !this.#isDone)
+      await new Promise<void>((resolve) => (this.#wakeReader = resolve));
+    const chunk = this.#chunks.shift();
+    if (chunk === undefined && this.#failure !== undefined) throw this.#failure;
+    this.#waitingBytes -= chunk?.length ?? 0;
+    this.#wakeNetwork();
+    return chunk;
+  }
+
+  async #read(body: ReadableStream<Uint8Array> | null, alive: () => void): Promise<void> {
+    try {
+      for await (const chunk of body ?? []) {
+        alive();
+        this.#chunks.push(chunk);
+        this.#waitingBytes += chunk.length;
+        this.#wakeReader();
+        while (this.#waitingBytes > READ_AHEAD_BYTES)
+          await new Promise<void>((resolve) => (this.#wakeNetwork = resolve));
+      }
+    } catch (error) {
+      this.#failure = new NetworkFailure(error);
+    }
+    this.#isDone = true;
+    this.#wakeReader();
   }
 }
