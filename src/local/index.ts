@@ -2,5 +2,7 @@
 export { defaultModel, type LocalModel } from "./default-model.js";
 export type { GpuPrecision } from "./engine/engine.js";
 export type { ModelSource } from "./model-source.js";
-export { defaultLimits, type Limits } from "./server/index.js";
-export { type LocalBackend, type LocalBackendOptions, startLocalBackend } from "./start.js";
+export type { LocalBackendOptions } from "./options.js";
+export { defaultLimits, type ImportAdapterOptions, type Limits } from "./server/index.js";
+export { type LocalBackend, startLocalBackend } from "./start.js";
+export type { ImportedAdapter } from "./store/index.js";

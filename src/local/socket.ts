@@ -13,15 +13,17 @@ export function listen(http: HttpServer, port: number, host: string): Promise<nu
 }
 
 /** Stops listening, and ends what is still connected after a last word. */
-export function closeHttp(http: HttpServer): Promise<void> {
+export function closeHttp(http: HttpServer, lastAnswersMs = 250): Promise<void> {
   return new Promise((resolve) => {
     // A last answer may still be on its way out.
-    const lastCall = setTimeout(() => http.closeAllConnections(), 250);
+    const lastCall = setTimeout(() => http.closeAllConnections(), lastAnswersMs);
+    // Clients keep idle connections open for their next request, which is not coming.
+    const idle = setInterval(() => http.closeIdleConnections(), 25);
     http.close(() => {
       clearTimeout(lastCall);
+      clearInterval(idle);
       resolve();
     });
-    // Clients keep idle connections open for their next request, which is not coming.
     http.closeIdleConnections();
   });
 }

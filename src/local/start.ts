@@ -1,72 +1,33 @@
 import { rmSync } from "node:fs";
 import { mkdtemp, rm } from "node:fs/promises";
-import type { Server as HttpServer } from "node:http";
+import type { Server as HttpServer, ServerResponse } from "node:http";
+import type { Socket } from "node:net";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { join, resolve } from "node:path";
 import { createAdaptorServer } from "@hono/node-server";
-import { TinkerError } from "../errors.js";
+import type { HubModelOptions } from "../checkpoints/hub-model.node.js";
+import type { RunData } from "../clients/index.js";
+import { messageOf, TinkerError } from "../errors.js";
 import { type Clock, systemClock } from "../transport/clock.js";
-import type { Logger } from "../transport/logger.js";
-import type { ClientConfig } from "../wire/records/session-types.js";
-import { defaultModel } from "./default-model.js";
-import type { DeviceSetting, Engine, EngineDevice, GpuPrecision } from "./engine/engine.js";
+import { isLoopbackHost } from "../transport/request-encoding.js";
+import type { Engine, EngineDevice } from "./engine/engine.js";
 import { modelCheck, startEngine } from "./engine/start-engine.node.js";
-import type { HubModelOptions } from "./hub-model.js";
-import { type ModelSource, resolveModel } from "./model-source.js";
-import { createServer, type Limits, refuseForeignHost, type ServerActivity } from "./server/index.js";
+import { resolveModel } from "./model-source.js";
+import { BACKEND_OPTIONS, type FilledBackendOptions, type LocalBackendOptions } from "./options.js";
+import {
+  createServer,
+  type ImportAdapterOptions,
+  refuseForeignHost,
+  type ServerActivity,
+} from "./server/index.js";
 import { closeHttp, listen } from "./socket.js";
-import { openStore } from "./store/index.js";
+import { type ImportedAdapter, openStore, type Store } from "./store/index.js";
+import { WorkUnderWay } from "./work-under-way.js";
 
-/** What a built-in backend serves, where, and to whom. */
-export interface LocalBackendOptions {
-  /** 0, the default, takes a free one. */
-  readonly port?: number;
-  /** 127.0.0.1 by default; any address that other machines can reach needs `apiKeys`. */
-  readonly host?: string;
-  /** false: no socket at all, `fetch` only. */
-  readonly listen?: boolean;
-  /** Where runs and checkpoints are kept; without it a temporary folder that `close` removes. */
-  readonly dataDir?: string;
-  /** Folders or Hugging Face ids; the package's own `tinkerts/nano` by default. */
-  readonly models?: readonly ModelSource[];
-  /** Keys (`tml-...`) that clients must send. Each sees only its own sessions, runs and checkpoints, and published ones. */
-  readonly apiKeys?: readonly string[];
-  /** Clients exchange their key for tokens (JWT) that end after an hour, as on the hosted service. */
-  readonly tokens?: boolean;
-  /**
-   * Where to compute. `auto`, the default, takes a graphics card where `webgpu` is installed, there is a card and the
-   * models are large enough to gain from it.
-   */
-  readonly device?: DeviceSetting;
-  /** Of products on a graphics card: `exact`, the default, in float32, or `fast`, on tensor cores in float16. */
-  readonly precision?: GpuPrecision;
-  /** Threads for matrix work on the CPU. */
-  readonly threads?: number;
-  /** Fused multiply-add: faster, but results then differ between kinds of machines in their last bits. */
-  readonly relaxedSimd?: boolean;
-  /** A session whose client is silent for this long is over, and its models are freed; 5 minutes. */
-  readonly sessionTimeoutMs?: number;
-  /** Web origins whose pages may use the server without a key, besides pages of this machine. */
-  readonly corsOrigins?: readonly string[];
-  readonly limits?: Partial<Limits>;
-  /** Flags of `POST /api/v1/client/config`, over the defaults. */
-  readonly clientConfig?: Partial<ClientConfig>;
-  readonly logger?: Pick<Logger, "error" | "warn">;
-  readonly clock?: Clock;
-  readonly random?: () => number;
-  /**
-   * For tests of the server: an engine of their own instead of one made from `models`; `close` closes it too.
-   * @internal
-   */
-  readonly engine?: Engine;
-  /**
-   * Answers some requests itself, before they are taken for the API's: a page that is served beside it.
-   * @internal
-   */
-  readonly beside?: (request: Request) => Response | Promise<Response> | undefined;
-}
-
-/** A running server; `new ServiceClient(backend)` uses it. */
+/**
+ * A running server. `new ServiceClient(backend)` uses it, and the last such client closes it with itself; with
+ * `new ServiceClient({ ...backend })` it stays open.
+ */
 export interface LocalBackend extends AsyncDisposable {
   readonly baseURL: string;
   /** The first of `apiKeys`, or a placeholder where none is needed. */
@@ -74,32 +35,39 @@ export interface LocalBackend extends AsyncDisposable {
   /** Answers a request without a socket. */
   readonly fetch: typeof fetch;
   readonly dataDir: string;
-  /** Where it computes. */
+  /** Device that the backend computes on. */
   readonly device: EngineDevice;
   /**
-   * What happens in it, for those who show it.
+   * Activity of the server, for the dashboard.
    * @internal
    */
   readonly activity: ServerActivity;
+  /**
+   * Runs whose weights are in their run folders; undefined with keys, which have owners.
+   * @internal
+   */
+  readonly runData: RunData | undefined;
+  /**
+   * Makes a checkpoint of a PEFT adapter that another program trained, to sample from and to train on. Importing the same
+   * files again gives the same checkpoint. With `apiKeys`, it belongs to the first key.
+   */
+  importAdapter(folder: string, options?: ImportAdapterOptions): Promise<ImportedAdapter>;
+  /** Stops the server and abandons running work. */
   close(): Promise<void>;
 }
 
 const PLACEHOLDER_KEY = "tml-local";
-const SESSION_TIMEOUT_MS = 5 * 60_000;
+const CLOSED =
+  "The backend is closed. The last client that was handed a backend closes it with itself; clients of a copy do not: new ServiceClient({ ...backend }).";
 const MAX_UPLOAD_MS = 15 * 60_000;
-const LOOPBACK_HOST = /^(localhost|127(\.\d{1,3}){3}|::1)$/;
 
-/** Whether a server that listens on this host can be reached from this machine alone. */
-export function isLoopback(host: string): boolean {
-  return LOOPBACK_HOST.test(host);
-}
-
-/** Starts a Tinker server in this process: real training, real checkpoints, on this machine alone unless told otherwise. */
+/**
+ * Starts a Tinker server in this process: real training, real checkpoints, reachable from this machine alone by default. A program may end without closing it: an unused server keeps no process alive.
+ */
 export async function startLocalBackend(options: LocalBackendOptions = {}): Promise<LocalBackend> {
-  const host = options.host ?? "127.0.0.1";
-  const apiKeys = options.apiKeys ?? [];
-  const listens = options.listen ?? true;
-  if (listens && apiKeys.length === 0 && !isLoopback(host)) {
+  const settings = BACKEND_OPTIONS.check(options, "startLocalBackend");
+  const { host, apiKeys, logger, corsOrigins, sessionTimeoutMs, limits } = settings;
+  if (settings.listen && apiKeys.length === 0 && !isLoopbackHost(host)) {
     throw new TinkerError(
       `Listening on ${host} lets other machines in, which needs an API key: give apiKeys, or leave host out to stay on this machine.`,
     );
@@ -112,68 +80,102 @@ export async function startLocalBackend(options: LocalBackendOptions = {}): Prom
     if (failures.length > 0) throw failures[0];
   };
   try {
-    const clock = options.clock ?? systemClock;
-    const dataDir = options.dataDir ?? (await temporaryFolder(closers));
+    const clock = settings.clock ?? systemClock;
+    const dataDir = settings.dataDir ?? (await temporaryFolder(closers));
     const store = await openStore(dataDir, { wallNow: () => clock.wallNow() });
     closers.push(() => store.close());
-    const engine = options.engine ?? (await engineFor(options, clock));
+    const engine = settings.engine ?? (await engineFor(settings, clock));
     closers.push(() => engine.close());
     const server = await createServer({
       engine,
       store,
       clock,
-      random: options.random ?? Math.random,
-      logger: options.logger ?? console,
+      random: settings.random ?? Math.random,
+      logger,
       apiKeys,
-      origins: options.corsOrigins ?? [],
-      sessionTimeoutMs: options.sessionTimeoutMs ?? SESSION_TIMEOUT_MS,
-      limits: options.limits ?? {},
-      clientConfig: { pjwtAuthEnabled: options.tokens ?? false, ...options.clientConfig },
+      origins: corsOrigins,
+      sessionTimeoutMs,
+      limits,
+      clientConfig: {
+        pjwtAuthEnabled: settings.tokens,
+        customLossServerSide: settings.customLosses,
+        ...settings.clientConfig,
+      },
     });
-    const handle = async (request: Request) => options.beside?.(request) ?? server.fetch(request);
+    const work = new WorkUnderWay();
+    const handle = async (request: Request, address?: string) =>
+      settings.beside?.(request) ?? server.fetch(request, { address });
     let baseURL = "http://localhost";
-    if (listens) {
-      const isOpen = apiKeys.length > 0 || options.corsOrigins?.includes("*") === true;
+    if (settings.listen) {
+      const isOpen = apiKeys.length > 0 || corsOrigins.includes("*");
       const http = createAdaptorServer({
-        fetch: (request) => (isOpen ? undefined : refuseForeignHost(request)) ?? handle(request),
+        fetch: (request, { incoming }) =>
+          (isOpen ? undefined : refuseForeignHost(request)) ?? handle(request, incoming.socket.remoteAddress),
       }) as HttpServer;
       // For the request alone, however long its answer takes; a body that stands still is given up much sooner.
       http.requestTimeout = MAX_UPLOAD_MS;
       http.keepAliveTimeout = 60_000;
-      const port = await listen(http, options.port ?? 0, host);
+      http.on("connection", (socket: Socket) => socket.unref());
+      http.on("request", (_, response: ServerResponse) => response.once("close", work.begin()));
+      const port = await listen(http, settings.port, host);
       baseURL = `http://${host.includes(":") ? `[${host}]` : anyAddress(host) ? "127.0.0.1" : host}:${port}`;
       closers.push(() => closeHttp(http));
+      if (options.port === undefined && options.host === undefined) http.unref();
     }
     // Last in, first closed: polls are answered before their connections go.
     closers.push(() => server.close());
-    return {
+    // Comes when nothing is left to do: what is only in memory is written, and the folder is free for the next program.
+    const closeAtEnd = () =>
+      void close().catch((error: unknown) =>
+        logger.error(`The backend could not be closed: ${messageOf(error)}`),
+      );
+    process.once("beforeExit", closeAtEnd);
+    closers.push(async () => process.removeListener("beforeExit", closeAtEnd));
+    let closing: Promise<void> | undefined;
+    const close = () => (closing ??= closeAll());
+    const ask: typeof fetch = async (input, init) => {
+      if (closing !== undefined) throw new TinkerError(CLOSED);
+      return work.during(() => handle(new Request(input, init)));
+    };
+    const importInto = (folder: string, given: ImportAdapterOptions = {}) =>
+      closing === undefined ? server.importAdapter(folder, given) : Promise.reject(new TinkerError(CLOSED));
+    // On the prototype: a copy, `{ ...backend }`, can use the server and does not own it.
+    const owner = { close, [Symbol.asyncDispose]: close };
+    return Object.assign(Object.create(owner) as typeof owner, {
       baseURL,
       apiKey: apiKeys[0] ?? PLACEHOLDER_KEY,
       dataDir: store.folder.path,
       device: await engine.device(),
       activity: server.activity,
-      fetch: (input, init) => handle(new Request(input, init)),
-      close: closeAll,
-      [Symbol.asyncDispose]: closeAll,
-    };
+      runData: apiKeys.length > 0 ? undefined : runDataOf(store, settings.dataDir !== undefined, importInto),
+      importAdapter: importInto,
+      fetch: ask,
+    });
   } catch (error) {
     await closeAll().catch(() => undefined);
     throw error;
   }
 }
 
+function runDataOf(
+  { runs, checkpoints }: Store,
+  lasts: boolean,
+  importInto: RunData["importAdapter"],
+): RunData {
+  return {
+    importAdapter: importInto,
+    open: async (folder) => checkpoints.load(await runs.load(resolve(folder))),
+    keep: lasts ? undefined : (runId, folder) => runs.moveTo(resolve(folder), runId),
+  };
+}
+
 function anyAddress(host: string): boolean {
   return host === "0.0.0.0";
 }
 
-async function engineFor(options: LocalBackendOptions, clock: Clock): Promise<Engine> {
-  const { device = "auto", precision = "exact" } = options;
-  checkChoice("device", device, ["auto", "cpu", "gpu"]);
-  checkChoice("precision", precision, ["exact", "fast"]);
-  const logger = options.logger ?? console;
-  const models = await Promise.all(
-    (options.models ?? [defaultModel]).map((source) => resolveModel(source, hubOptions(options, logger))),
-  );
+async function engineFor(options: FilledBackendOptions, clock: Clock): Promise<Engine> {
+  const { device, precision } = options;
+  const models = await Promise.all(options.models.map((source) => resolveModel(source, hubOptions(options))));
   for (const [index, { name }] of models.entries()) {
     if (models.findIndex((other) => other.name === name) === index) continue;
     throw new Error(`Two models are called ${name}: give one of the folders another name.`);
@@ -188,13 +190,8 @@ async function engineFor(options: LocalBackendOptions, clock: Clock): Promise<En
   return startEngine(engineOptions, clock);
 }
 
-function checkChoice<T extends string>(option: string, given: T, choices: readonly T[]): void {
-  if (choices.includes(given)) return;
-  throw new TinkerError(`${option} must be one of ${choices.join(", ")}, got ${JSON.stringify(given)}.`);
-}
-
 /** A download of gigabytes is announced; a model this engine cannot run is not downloaded. */
-function hubOptions({ device }: LocalBackendOptions, logger: Pick<Logger, "warn">): HubModelOptions {
+function hubOptions({ device, logger }: FilledBackendOptions): HubModelOptions {
   let isAnnounced = false;
   return {
     check: modelCheck(device),

@@ -20,7 +20,7 @@ export function readTokenizer(folder: string): TextTokenizer | null {
   );
 }
 
-/** What a folder's `tokenizer.json` holds; undefined where there is none. */
+/** Content of a folder's `tokenizer.json`; undefined if there is none. */
 export function readTokenizerJson(folder: string): unknown {
   const text = readText(folder, "tokenizer.json");
   return text === undefined ? undefined : JSON.parse(text);

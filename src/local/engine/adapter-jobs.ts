@@ -1,4 +1,4 @@
-import type { Adapter } from "./training/adapter.js";
+import type { LoraAdapter } from "./training/adapter.js";
 
 /** One call of an adapter. */
 export type Job = { failed(error: unknown): void } /** A training pass, run a step at a time. */ & (
@@ -11,7 +11,7 @@ export type Job = { failed(error: unknown): void } /** A training pass, run a st
 
 /** The calls of one adapter in the order they were made: samples run side by side, changes of the weights alone. */
 export class AdapterJobs {
-  adapter: Adapter | undefined;
+  adapter: LoraAdapter | undefined;
   readonly #jobs: Job[] = [];
   readonly #wake: () => void;
   #runningSamples = 0;

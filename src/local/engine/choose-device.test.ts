@@ -37,14 +37,14 @@ describe("the device", () => {
     expect(await chooseDevice({ parameters: large }, openGpu)).toEqual({ note: MISSING });
     const asked = chooseDevice({ device: "gpu", parameters: small }, openGpu);
     await expect(asked).rejects.toThrow(EngineInputError);
-    await expect(asked).rejects.toThrow(`no graphics card can be used: ${MISSING}`);
+    await expect(asked).rejects.toThrow(`no GPU can be used: ${MISSING}`);
     await expect(chooseDevice({ precision: "fast", parameters: large }, openGpu)).rejects.toThrow(MISSING);
   });
 
   it("is a program in place of a card only where it was asked for, with a warning", async () => {
     const { seen, openGpu } = world("software");
     expect(await chooseDevice({ parameters: large }, openGpu)).toEqual({
-      note: "there is no graphics card, only Card, which computes on the CPU, slowly",
+      note: "there is no GPU, only Card, which computes on the CPU and is slow",
     });
     expect(seen.destroyed).toBe(1);
     expect(await chooseDevice({ device: "gpu", parameters: small }, openGpu)).toMatchObject({
@@ -57,7 +57,7 @@ describe("the device", () => {
     const { seen, openGpu } = world("real");
     expect(await chooseDevice({ device: "cpu", parameters: large }, openGpu)).toEqual({});
     const fast = chooseDevice({ device: "cpu", precision: "fast", parameters: large }, openGpu);
-    await expect(fast).rejects.toThrow("precision fast is for graphics cards, and device is cpu");
+    await expect(fast).rejects.toThrow("precision fast needs a GPU, but device is cpu");
     expect(seen.opened).toBe(0);
   });
 });

@@ -6,27 +6,27 @@ import { WasmKernels } from "./kernels/wasm-kernels.js";
 import { type GpuDevice, openGpuDevice } from "./kernels/webgpu/gpu-device.js";
 import { createWebGpuKernels } from "./kernels/webgpu/webgpu-kernels.js";
 
-/** What `createEngine` makes an engine of. */
+/** Options of `createEngine`: models, device and limits. */
 export interface CreateEngineOptions {
   models: EngineModel[];
-  /** Default: `auto`, which takes a graphics card where the browser shows one, whatever the size of the models. */
+  /** Device to compute on. Default: `auto`, which takes a GPU if the browser offers one, whatever the size of the models. */
   device?: DeviceSetting;
   /**
    * Where `tinkerts/kernels.wasm` is served. Default: beside this module, where bundlers that know
    * `new URL("...", import.meta.url)` put it.
    */
   kernelsUrl?: string | URL;
-  /** Upper bound for the key-value cache of each model's sampler. Default: 512 MiB, on a card a part of what is left. */
+  /** Upper bound for the key-value cache of each model's sampler. Default: 512 MiB, on a GPU a part of the free memory. */
   cacheBytes?: number;
 }
 
 /**
  * The engine in a page, on WebGPU or WebAssembly. It computes in the thread that calls: in a Web Worker the page stays
- * smooth. In Node, `startLocalBackend` of `tinkerts/local` has threads and checkpoints besides.
+ * smooth. In Node, `startLocalBackend` of `tinkerts/local` also has threads and checkpoints.
  */
 export async function createEngine(options: CreateEngineOptions): Promise<Engine> {
   const { models, device, cacheBytes } = options;
-  // One thread of WebAssembly is all that a page has beside its card.
+  // A page has one thread of WebAssembly beside its GPU.
   const parameters = Number.POSITIVE_INFINITY;
   const { gpu, note } = await chooseDevice({ device, parameters }, openPageGpu);
   const kernels = gpu ? createWebGpuKernels(gpu) : new WasmKernels(await fetchKernels(options.kernelsUrl));
@@ -49,7 +49,7 @@ async function openPageGpu(): Promise<GpuDevice> {
       "this browser has no WebGPU, or not on pages like this one (it needs https or localhost)",
     );
   const device = await openGpuDevice(gpu);
-  if (!device) throw new Error("the browser shows no graphics card");
+  if (!device) throw new Error("the browser shows no GPU");
   return device;
 }
 

@@ -23,7 +23,7 @@ import type { ModelFiles } from "./model/model-files.js";
 import { BatchSampler } from "./sampling/batch-sampler.js";
 import { JsonVocabulary } from "./sampling/json/json-sampling.js";
 import type { Decode } from "./sampling/stop-condition.js";
-import { Adapter } from "./training/adapter.js";
+import { LoraAdapter } from "./training/adapter.js";
 import { trainingPass } from "./training/training-pass.js";
 
 /** A base model as the engine gets it. */
@@ -35,17 +35,17 @@ export interface EngineModel {
   tokenizer?: ModelTokenizer;
 }
 
-/** What the engine needs of a model's tokenizer, called when first needed. */
+/** Tokenizer of a model as the engine needs it, loaded on first use. */
 export interface ModelTokenizer {
   decode: Decode;
-  /** What its `tokenizer.json` holds. */
+  /** Returns the content of `tokenizer.json`. */
   json(): unknown;
 }
 
-/** What the engine runs on. */
+/** Parts that an engine is made from. */
 export interface EngineCoreOptions {
   kernels: Kernels;
-  /** For people; absent where nobody asks. */
+  /** Description for people. */
   device?: EngineDevice;
   models: EngineModel[];
   /** Upper bound for each model's keys and values. Default: what `cacheShare` says. */
@@ -58,7 +58,7 @@ export interface EngineCoreOptions {
 }
 
 const DEFAULT_CACHE_BYTES = 512 << 20;
-/** Of what models leave of a card's memory, where training has its activations and adapters have their optimizers besides. */
+/** Part of the GPU memory that models leave; training's activations and the optimizers take the rest. */
 const CACHE_PART = 3 / 8;
 
 /** Bytes for the keys and values of one of so many models. */
@@ -92,7 +92,7 @@ export class EngineCore implements ReplaceableEngine {
     const core = new EngineCore(options);
     try {
       for (const model of options.models) await core.#load(model);
-      // What they get depends on what all models have left.
+      // Their memory depends on what all models have left.
       for (const model of options.models) core.#addSampler(model);
     } catch (error) {
       await options.kernels.close();
@@ -118,7 +118,7 @@ export class EngineCore implements ReplaceableEngine {
       decode: tokenizer?.decode,
       json: tokenizer && new JsonVocabulary(tokenizer.json, model.config.vocabSize),
     });
-    // A longer one could not be sampled: callers are told before they try.
+    // A longer sequence could not be sampled, so that callers can refuse it before they try.
     model.info.maxContextLength = Math.min(model.config.maxPositions, sampler.maxSequenceTokens);
     this.#samplers.set(name, sampler);
   }
@@ -136,7 +136,7 @@ export class EngineCore implements ReplaceableEngine {
     const model = this.#model(baseModel);
     await this.#once(this.#jobsOf(adapterId), true, (jobs) => {
       if (jobs.adapter) throw new EngineInputError(`there already is an adapter ${adapterId}`);
-      jobs.adapter = Adapter.create(this.#kernels, model, lora);
+      jobs.adapter = LoraAdapter.create(this.#kernels, model, lora);
     });
   }
 
@@ -180,14 +180,14 @@ export class EngineCore implements ReplaceableEngine {
   ): Promise<void> {
     const model = this.#model(baseModel);
     await this.#once(this.#jobsOf(adapterId), true, (jobs) => {
-      const restored = Adapter.restore(this.#kernels, model, state, options.optimizer);
+      const restored = LoraAdapter.restore(this.#kernels, model, state, options.optimizer);
       jobs.adapter?.close();
       jobs.adapter = restored;
     });
   }
 
   async cloneAdapter(fromId: string, toId: string): Promise<void> {
-    const state: { copy: Adapter | undefined; failed: boolean } = { copy: undefined, failed: false };
+    const state: { copy: LoraAdapter | undefined; failed: boolean } = { copy: undefined, failed: false };
     const copied = this.#once(this.#jobsOf(fromId), false, (jobs) => {
       try {
         state.copy = this.#adapterOf(jobs, fromId).clone();
@@ -233,7 +233,7 @@ export class EngineCore implements ReplaceableEngine {
   async placeAdapters(copies: AdapterCopy[]): Promise<void> {
     for (const copy of copies) {
       const { adapterId, baseModel } = copy;
-      this.#jobsOf(adapterId).adapter = Adapter.fromCopy(this.#kernels, this.#model(baseModel), copy);
+      this.#jobsOf(adapterId).adapter = LoraAdapter.fromCopy(this.#kernels, this.#model(baseModel), copy);
     }
   }
 
@@ -301,7 +301,7 @@ export class EngineCore implements ReplaceableEngine {
     return jobs;
   }
 
-  #adapterOf(jobs: AdapterJobs, adapterId: string): Adapter {
+  #adapterOf(jobs: AdapterJobs, adapterId: string): LoraAdapter {
     if (!jobs.adapter) throw new EngineInputError(`there is no adapter ${adapterId}`);
     return jobs.adapter;
   }
@@ -347,7 +347,7 @@ export class EngineCore implements ReplaceableEngine {
         break;
       }
       if (!training || !samplers.length) {
-        // Nobody is owed time that could not have been used.
+        // Time that could not have been used is not owed.
         const most = Math.max(this.#usedMs.training, this.#usedMs.sampling);
         this.#usedMs.training = most;
         this.#usedMs.sampling = most;
@@ -371,7 +371,7 @@ export class EngineCore implements ReplaceableEngine {
     do {
       ran = false;
       for (const jobs of this.#adapters.values()) if (await jobs.advance()) ran = true;
-      // What one adapter's jobs do may be what another's wait for.
+      // One adapter's jobs may be waiting for another's.
     } while (ran);
     const ready: AdapterJobs[] = [];
     for (const [id, jobs] of this.#adapters) {

@@ -1,5 +1,6 @@
 import { parentPort, workerData } from "node:worker_threads";
 import type { EngineOptions, ReplaceableEngine, SampledToken } from "./engine.js";
+import { callMethod } from "./engine-methods.js";
 import { type Standstill, standStillIfAsked } from "./standstill.js";
 import { createEngineCore } from "./start-engine.node.js";
 import { type EngineAnswer, type EngineRequest, packError, transferables } from "./worker-messages.js";
@@ -28,9 +29,8 @@ port.on("message", (request: EngineRequest) => {
   const { id, method, wantsTokens } = request;
   const onToken = (token: SampledToken) => send({ kind: "token", id, token });
   const args = wantsTokens ? [...request.args, onToken] : request.args;
-  const call = engine[method] as (...values: unknown[]) => Promise<unknown>;
   Promise.resolve()
-    .then(() => call.apply(engine, args))
+    .then(() => callMethod(engine, method, args))
     .then(
       (value) => send({ kind: "value", id, value }),
       (error: unknown) => send({ kind: "error", id, error: packError(error) }),

@@ -1,9 +1,11 @@
+import type { AnswerShape } from "../../renderers/answer-shape.js";
+import type { CustomLossGraph, CustomLossInput } from "../../wire/training/custom-loss-graph.js";
 import type { LossFnConfig, PublishedLoss } from "../../wire/training/losses.js";
 import { EngineLostError, type GpuPrecision } from "./kernels/kernels.js";
 
 export { EngineLostError, type GpuPrecision };
 
-/** What the server tells about a base model. */
+/** Facts about a base model that the server reports. */
 export interface BaseModelInfo {
   name: string;
   /** The model's own, or what the key-value cache holds where that is less. */
@@ -17,7 +19,7 @@ export interface BaseModelInfo {
   parameters: number;
 }
 
-/** What an adapter is made of. */
+/** Settings of a LoRA adapter: its rank and layers. */
 export interface LoraSettings {
   rank: number;
   seed: number;
@@ -31,23 +33,40 @@ export const LORA_ALPHA = 32;
 
 /** One sequence to train on, its shapes and tokens checked. */
 export interface EngineDatum {
-  /** Model input, length N. */
+  /** Token ids of the input, length N. */
   tokens: Int32Array;
-  /** N x K, row-major. */
+  /** Target token ids, N x K, row-major. */
   targetTokens: Int32Array;
-  /** K; 1 for plain targets. */
+  /** Targets for each token, K; 1 for plain targets. */
   targetsPerToken: number;
-  /** N x K, and with every loss; absent means ones. */
+  /** Weights of the targets, N x K, for every loss; absent means ones. */
   weights?: Float32Array;
-  /** N, for the policy losses, as are the following. */
+  /** Advantages of the tokens, length N; like the following, for policy losses. */
   advantages?: Float32Array;
   logprobs?: Float32Array;
   clipLowThreshold?: Float32Array;
   clipHighThreshold?: Float32Array;
+  /** For `gspo`: the tokens that make up a sequence's ratio. */
+  sequenceRatioMask?: Float32Array;
+  /** For `custom`: the inputs of the loss after the logprobs, in its order. */
+  customInputs?: CustomInput[];
 }
 
-/** The losses that the engine computes. */
-export type LossName = PublishedLoss;
+/** A value that a custom loss reads. */
+export interface CustomInput {
+  values: Float64Array;
+  shape: readonly number[];
+  dtype: "float32" | "int64";
+}
+
+/** The losses that the engine computes; the last two are sums over sequences, not over tokens. */
+export type LossName = PublishedLoss | "gspo" | "custom";
+
+/** A custom loss as data; see `wire/training/custom-loss-graph.ts`. */
+export interface CustomLoss {
+  inputs: readonly CustomLossInput[];
+  graph: CustomLossGraph;
+}
 
 /** The settings of all losses; a loss reads its own. */
 export type LossConfig = LossFnConfig<"ppo"> & LossFnConfig<"dro">;
@@ -58,12 +77,14 @@ export interface ForwardBackwardCall {
   data: EngineDatum[];
   lossFn: LossName;
   lossFnConfig: LossConfig;
+  /** Stored loss of a pass with the loss `custom`. */
+  customLoss?: CustomLoss | undefined;
   forwardOnly: boolean;
 }
 
-/** What a training pass came to. */
+/** Result of a training pass. */
 export interface ForwardBackwardResult {
-  /** Per datum, N x K. */
+  /** Logprobs of the targets of each datum, N x K. */
   logprobs: Float32Array[];
   metrics: Record<string, number>;
 }
@@ -75,17 +96,17 @@ export interface AdamSettings {
   beta2: number;
   eps: number;
   weightDecay: number;
-  /** 0 = no clipping. */
+  /** Largest global gradient norm; 0 = no clipping. */
   gradClipNorm: number;
 }
 
-/** A tensor beside its name. */
+/** Shape and values of a named tensor. */
 export interface NamedTensor {
   shape: number[];
   data: Float32Array;
 }
 
-/** All there is to save of an adapter. */
+/** Complete state of an adapter, as it is saved. */
 export interface AdapterState {
   lora: LoraSettings;
   /** By PEFT name, e.g. `base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight`. */
@@ -97,13 +118,18 @@ export interface AdapterState {
   };
 }
 
-/** What sampled text has to be: any JSON object, or JSON that fits a schema. */
-export type JsonConstraint = { type: "json_object" } | { type: "json_schema"; schema: unknown };
+/** Constraint on sampled text: any JSON object, JSON that fits a schema, or an answer of a shape, such as a call. */
+export type JsonConstraint =
+  | { readonly type: "json_object" }
+  | { readonly type: "json_schema"; readonly schema: unknown }
+  | { readonly type: "shape"; readonly shape: AnswerShape };
 
 /** One sampling request, checked against the model. */
 export interface SampleCall {
   requestId: string;
-  /** Whose request it is: sessions take turns. Absent: one that all such requests share. */
+  /** Owners take turns, and find only their own prompts in the prefix cache. Absent: one that all such requests share. */
+  owner?: string | undefined;
+  /** The sessions of an owner take turns. Absent: one that all such requests share. */
   session?: string | undefined;
   /** Absent: the base model itself. */
   adapterId?: string | undefined;
@@ -112,16 +138,16 @@ export interface SampleCall {
   numSamples: number;
   maxTokens: number;
   temperature: number;
-  /** -1 or 0 = off. */
+  /** Number of likeliest tokens to draw from; -1 or 0 = off. */
   topK: number;
-  /** 1 = off. */
+  /** Nucleus sampling threshold; 1 = off. */
   topP: number;
-  /** Absent: a fresh one. */
+  /** Seed of the samples. Absent: a random one. */
   seed?: number | undefined;
   /** Absent: the model's own end-of-sequence tokens; [] = none. */
   stopTokens?: number[] | undefined;
   stopStrings: string[];
-  /** What the text of every sample has to be; `checkJsonConstraint` tells whether it can be promised. */
+  /** Constraint on the text of every sample; `checkJsonConstraint` says whether it can be guaranteed. */
   constraint?: JsonConstraint | undefined;
   promptLogprobs: boolean;
   /** 0 = off, here and below. */
@@ -142,8 +168,8 @@ export interface TopTokens {
   logprobs: Float32Array;
 }
 
-/** One sample. */
-export interface SampledSequence {
+/** One sample: its tokens, logprobs and stop reason. */
+export interface EngineSample {
   tokens: Int32Array;
   logprobs: Float32Array;
   stopReason: "stop" | "length";
@@ -152,24 +178,24 @@ export interface SampledSequence {
 
 /** One token of a sample, as soon as it is drawn. */
 export interface SampledToken {
-  /** Which sample of the request. */
+  /** Index of the sample in the request. */
   index: number;
   /** Which token of the sample; those of a request that begins again come again. */
   position: number;
   token: number;
   logprob: number;
-  /** One row, where top-k logprobs are asked for. */
+  /** One row, if top-k logprobs were requested. */
   topk?: TopTokens;
   /** On a sample's last token: why it ended. */
-  stopReason?: SampledSequence["stopReason"];
+  stopReason?: EngineSample["stopReason"];
 }
 
-/** Hears of the tokens of a request while it runs. */
+/** Called with each token of a request as it is drawn. */
 export type OnToken = (token: SampledToken) => void;
 
 /** All samples of a request, and what was asked about its prompt. */
 export interface SampleResult {
-  sequences: SampledSequence[];
+  sequences: EngineSample[];
   /** One for each prompt token; NaN for the first. */
   promptLogprobs?: Float32Array;
   topkPrompt?: TopTokens;
@@ -180,19 +206,19 @@ export interface SampleResult {
   promptCacheHitTokens: number;
 }
 
-/** Where to compute: `auto` takes a graphics card where there is one and the models are large enough to gain from it. */
+/** Device to compute on: `auto` takes a GPU if there is one and the models are large enough to gain from it. */
 export type DeviceSetting = "auto" | "cpu" | "gpu";
 
-/** Where an engine computes. */
+/** Device that an engine computes on. */
 export interface EngineDevice {
   kind: "cpu" | "gpu";
-  /** For people: "the CPU, 8 threads". */
+  /** Name of the device for people: "the CPU, 8 threads". */
   name: string;
-  /** What else they should know, and could do about it. */
+  /** Note for people, for example why no GPU is used and what to do. */
   note?: string;
 }
 
-/** What the server asks of the engine; the same whether it runs in this thread or in a worker. */
+/** Computes for the server: trains adapters and samples, in this thread or in a worker. */
 export interface Engine {
   models(): Promise<BaseModelInfo[]>;
   device(): Promise<EngineDevice>;
@@ -213,14 +239,14 @@ export interface Engine {
   /** The sample call rejects with a `CancelledError` unless it has finished. */
   cancelSample(requestId: string): void;
   /**
-   * Calls back when the engine is lost, and all adapters with it, before those who wait for something are told. Whether a
+   * Calls back when the engine is lost, and all adapters with it, before waiting calls are rejected. Whether a
    * new one takes its place is said by the calls that follow.
    */
   onLost(listener: OnLost): void;
   close(): Promise<void>;
 }
 
-/** Hears that an engine is lost, and why. */
+/** Called when an engine is lost, with the reason. */
 export type OnLost = (error: EngineLostError) => void;
 
 /** An adapter as it is, with the gradients gathered since its last step, for another engine to go on with. */
@@ -234,28 +260,28 @@ export interface AdapterCopy {
   training?: { gradients: Float32Array; first: Float32Array; second: Float32Array };
 }
 
-/** What an engine has taken of the machine's memory, and what a new one with the same models and adapters would. */
+/** Memory that an engine has taken, and that a new one with the same models and adapters would take. */
 export interface EngineMemory {
   reservedBytes: number;
   neededBytes: number;
 }
 
-/** An engine that a new one can go on for. */
+/** An engine whose work a new one can take over. */
 export interface ReplaceableEngine extends Engine {
   memory(): Promise<EngineMemory>;
-  /** All adapters; while nothing runs. */
+  /** Copies all adapters; call it while nothing runs. */
   copyAdapters(): Promise<AdapterCopy[]>;
   placeAdapters(copies: AdapterCopy[]): Promise<void>;
 }
 
-/** How an engine is started. */
+/** Options that an engine starts with. */
 export interface EngineOptions {
   models: { name: string; path: string }[];
-  /** Default: `auto`. */
+  /** Device to compute on. Default: `auto`. */
   device?: DeviceSetting;
-  /** Of products on a graphics card. Default: `exact`, as the CPU computes them. */
+  /** Precision of matrix products on a GPU. Default: `exact`, as the CPU computes them. */
   precision?: GpuPrecision;
-  /** Bytes of a graphics card that may be used. Default: most of them. */
+  /** Bytes of GPU memory to use. Default: most of them. */
   gpuMemoryBytes?: number;
   /** Threads for matrix work, the engine's own included. Default: the number of cores, at most 8. */
   threads?: number;
@@ -263,12 +289,12 @@ export interface EngineOptions {
   relaxedSimd?: boolean;
   /** Run in the calling thread instead of a worker (unit tests). */
   inThread?: boolean;
-  /** Upper bound for the key-value cache of each model's sampler. Default: 512 MiB, on a card a part of what is left. */
+  /** Upper bound for the key-value cache of each model's sampler. Default: 512 MiB, on a GPU a part of the free memory. */
   cacheBytes?: number;
 }
 
 /**
- * The caller asked for something that cannot be done as asked; the message says what and why. It crosses the worker
+ * A request that the engine cannot fulfil; the message says what and why. It crosses the worker
  * boundary by its name, as `CancelledError` and `EngineLostError` do.
  */
 export class EngineInputError extends Error {

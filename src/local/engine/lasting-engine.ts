@@ -1,48 +1,39 @@
 import type { Clock } from "../../transport/clock.js";
 import {
-  type AdamSettings,
-  type AdapterState,
-  type BaseModelInfo,
   type Engine,
   type EngineDevice,
   EngineLostError,
-  type ForwardBackwardCall,
-  type ForwardBackwardResult,
-  type LoraSettings,
   type OnLost,
-  type OnToken,
   type ReplaceableEngine,
-  type SampleCall,
-  type SampleResult,
 } from "./engine.js";
+import { type AskingMethod, askingMethods, callMethod } from "./engine-methods.js";
 
 const REST_AFTER_MS = 60_000;
 /** Less is not worth a new engine. */
 const MIN_GIVEN_BACK_BYTES = 64 << 20;
-/** What is lost more often than this in so much time is lost again. */
+/** More starts than this within `STARTS_WITHIN_MS` mean that the next engine would be lost too. */
 const MAX_STARTS = 3;
 const STARTS_WITHIN_MS = 10 * 60_000;
-/** A driver that begins anew needs a moment. */
+/** A driver that restarts needs a moment. */
 const START_AGAIN_MS = 5_000;
-/** What is lost may not be able to end in good order. */
+/** A lost engine may be unable to close. */
 const MAX_CLOSING_MS = 10_000;
 
 /** The engine that calls go to. */
 interface Running {
   readonly engine: ReplaceableEngine;
   readonly device: EngineDevice;
-  /** Rejects when the engine is lost. */
-  readonly lost: Promise<never>;
-  lose(error: EngineLostError): void;
+  /** Called when the engine is lost: those who wait for an answer of it. */
+  readonly waiting: Set<(error: EngineLostError) => void>;
   lostBecause?: EngineLostError;
 }
 
 /**
- * An engine that outlives those it runs on. One that nobody has asked for anything for a while gives memory back: WebAssembly
+ * An engine that outlives those it runs on. One that is idle for a while gives memory back: WebAssembly
  * memory never shrinks, so a new engine takes its place and goes on with its adapters, to the last bit. One that is lost,
  * with its device or its thread, takes its adapters along; a new one with the same models takes its place.
  */
-export class LastingEngine implements Engine {
+export class LastingEngine {
   readonly #start: () => Promise<ReplaceableEngine>;
   readonly #clock: Clock;
   #running: Running;
@@ -68,64 +59,21 @@ export class LastingEngine implements Engine {
   }
 
   /** `start` makes an engine, always from the same models and on the same kind of device. */
-  static async start(start: () => Promise<ReplaceableEngine>, clock: Clock): Promise<LastingEngine> {
-    return new LastingEngine(start, clock, await run(await start()));
+  static async start(start: () => Promise<ReplaceableEngine>, clock: Clock): Promise<Engine> {
+    const lasting = new LastingEngine(start, clock, await run(await start()));
+    return {
+      ...askingMethods((method, args) => lasting.#call(method, args)),
+      cancelSample: (requestId) => lasting.#cancelSample(requestId),
+      onLost: (listener) => void lasting.#onLost.push(listener),
+      close: () => lasting.#close(),
+    };
   }
 
-  models(): Promise<BaseModelInfo[]> {
-    return this.#call((engine) => engine.models());
-  }
-
-  device(): Promise<EngineDevice> {
-    return this.#call((engine) => engine.device());
-  }
-
-  createAdapter(adapterId: string, baseModel: string, lora: LoraSettings): Promise<void> {
-    return this.#call((engine) => engine.createAdapter(adapterId, baseModel, lora));
-  }
-
-  forwardBackward(call: ForwardBackwardCall): Promise<ForwardBackwardResult> {
-    return this.#call((engine) => engine.forwardBackward(call));
-  }
-
-  optimStep(adapterId: string, adam: AdamSettings): Promise<{ metrics: Record<string, number> }> {
-    return this.#call((engine) => engine.optimStep(adapterId, adam));
-  }
-
-  exportAdapter(adapterId: string, options: { optimizer: boolean }): Promise<AdapterState> {
-    return this.#call((engine) => engine.exportAdapter(adapterId, options));
-  }
-
-  importAdapter(
-    adapterId: string,
-    baseModel: string,
-    state: AdapterState,
-    options: { optimizer: boolean },
-  ): Promise<void> {
-    return this.#call((engine) => engine.importAdapter(adapterId, baseModel, state, options));
-  }
-
-  cloneAdapter(fromId: string, toId: string): Promise<void> {
-    return this.#call((engine) => engine.cloneAdapter(fromId, toId));
-  }
-
-  removeAdapter(adapterId: string): Promise<void> {
-    return this.#call((engine) => engine.removeAdapter(adapterId));
-  }
-
-  sample(call: SampleCall, onToken?: OnToken): Promise<SampleResult> {
-    return this.#call((engine) => engine.sample(call, onToken));
-  }
-
-  cancelSample(requestId: string): void {
+  #cancelSample(requestId: string): void {
     void this.#ready.then(() => this.#running.engine.cancelSample(requestId));
   }
 
-  onLost(listener: OnLost): void {
-    this.#onLost.push(listener);
-  }
-
-  async close(): Promise<void> {
+  async #close(): Promise<void> {
     this.#isClosed = true;
     this.#cancelTimer?.();
     await this.#replacing;
@@ -133,18 +81,18 @@ export class LastingEngine implements Engine {
     if (this.#running.lostBecause === undefined) await this.#running.engine.close();
   }
 
-  #call<T>(call: (engine: Engine) => Promise<T>): Promise<T> {
+  #call(method: AskingMethod, args: unknown[]): Promise<unknown> {
     this.#openCalls += 1;
     const lossBefore = this.#loss;
     const run = async () => {
       if (this.#gone) throw this.#gone;
-      // What it was about went with the engine that it was meant for.
+      // The call was for an adapter of the engine that was lost.
       if (this.#loss && this.#loss !== lossBefore) throw this.#loss;
       const running = this.#running;
       try {
-        return await Promise.race([call(running.engine), running.lost]);
+        return await untilLost(running, callMethod(running.engine, method, args));
       } catch (error) {
-        // It may come before the engine itself is heard to be lost.
+        // The error may arrive before the engine reports that it is lost.
         throw error instanceof EngineLostError ? this.#lose(running, error) : error;
       }
     };
@@ -159,15 +107,15 @@ export class LastingEngine implements Engine {
     running.engine.onLost((error) => this.#lose(running, error));
   }
 
-  /** Whoever waits is told, and a new engine is started. */
+  /** Rejects all waiting calls and starts a new engine. */
   #lose(running: Running, { reason }: EngineLostError): EngineLostError {
     if (running.lostBecause) return running.lostBecause;
     const error = new EngineLostError(
       reason,
-      "The engine starts anew: what was saved is safe, runs with work that was not go on from their last checkpoint, and anything else can be asked for again.",
+      "The engine restarts: saved checkpoints are safe, runs with unsaved work continue from their last checkpoint, and other requests can be sent again.",
     );
     running.lostBecause = error;
-    running.lose(error);
+    for (const reject of running.waiting) reject(error);
     if (this.#running === running && !this.#isClosed) {
       this.#loss = error;
       this.#ready = this.#startAnew(running, reason);
@@ -177,7 +125,7 @@ export class LastingEngine implements Engine {
   }
 
   async #startAnew(lost: Running, why: string): Promise<void> {
-    // What it holds of the device's memory is needed.
+    // The new engine needs the memory that this one holds.
     await new Promise<void>((resolve) => {
       const cancel = this.#clock.setTimer(resolve, MAX_CLOSING_MS, { background: true });
       const ended = () => {
@@ -193,7 +141,7 @@ export class LastingEngine implements Engine {
       if (this.#startedAt.length >= MAX_STARTS) {
         this.#gone = new EngineLostError(
           `The engine is gone for good, after ${MAX_STARTS} new starts: ${reason}`,
-          "What was saved is safe: start the server again, on the CPU (device cpu) where the graphics card is the trouble.",
+          "Saved checkpoints are safe: start the server again, on the CPU (device cpu) if the GPU is the problem.",
         );
         return;
       }
@@ -224,7 +172,7 @@ export class LastingEngine implements Engine {
 
   async #replace(): Promise<void> {
     const old = this.#running;
-    // A card gives memory back without that, and loading a model onto it again takes long.
+    // A GPU frees memory by itself, and loading a model onto it again takes long.
     if (old.device.kind === "gpu" || old.lostBecause) return;
     const { reservedBytes, neededBytes } = await old.engine.memory();
     // For a moment both are there, which a machine must not fail for: more is given back than the new one needs.
@@ -247,11 +195,14 @@ export class LastingEngine implements Engine {
 }
 
 async function run(engine: ReplaceableEngine): Promise<Running> {
-  let lose: Running["lose"] = () => {};
-  const lost = new Promise<never>((_, reject) => {
-    lose = reject;
+  return { engine, device: await engine.device(), waiting: new Set() };
+}
+
+/** An answer, or why there will be none. A race with one promise for all calls would keep every answer as long as the engine. */
+function untilLost<T>(running: Running, answer: Promise<T>): Promise<T> {
+  return new Promise((resolve, reject) => {
+    running.waiting.add(reject);
+    answer.then(resolve, reject).finally(() => running.waiting.delete(reject));
+    if (running.lostBecause) reject(running.lostBecause);
   });
-  // Also while nobody waits for anything.
-  lost.catch(() => undefined);
-  return { engine, device: await engine.device(), lost, lose };
 }

@@ -1,4 +1,4 @@
-/** How a thread is asked to stand still before it is ended: whether that is wanted, and whether it is done. */
+/** Stops a thread before it is ended: one flag requests it, another confirms it. */
 export type Standstill = Int32Array<SharedArrayBuffer>;
 
 const [WANTED, DONE] = [0, 1];
@@ -16,7 +16,7 @@ export function awaitStandstill(standstill: Standstill): void {
   Atomics.wait(standstill, DONE, 0, MAX_WAIT_MS);
 }
 
-/** Blocks for good where that is wanted. */
+/** Blocks forever if requested. */
 export function standStillIfAsked(standstill: Standstill): void {
   if (Atomics.load(standstill, WANTED) === 0) return;
   Atomics.store(standstill, DONE, 1);

@@ -18,6 +18,7 @@ import {
   type ReplaceableEngine,
 } from "./engine.js";
 import { EngineCore, type EngineModel } from "./engine-core.js";
+import { askingMethods } from "./engine-methods.js";
 import { folderModel } from "./folder-model.node.js";
 import { createWasmKernels } from "./kernels/wasm-kernels.node.js";
 import { isGpuInstalled, NOT_INSTALLED, openMachineGpu } from "./kernels/webgpu/dawn.node.js";
@@ -36,7 +37,7 @@ import {
 
 /**
  * Loads the models and starts the engine: in this thread with `inThread`, or in a worker thread, which gives memory back
- * when by this clock it has rested for long enough, and is started anew when it is lost.
+ * when by this clock it has rested for long enough, and is started again when it is lost.
  */
 export async function startEngine(options: EngineOptions, clock: Clock = systemClock): Promise<Engine> {
   if (options.inThread) return createEngineCore(options);
@@ -107,13 +108,13 @@ function readConfig(folder: string): unknown {
   return files.config;
 }
 
-/** Refuses a model that the CPU cannot hold, and says what keeps it from a card. */
-function checkForCpu(config: unknown, name: string, whyNoCard: string | undefined): void {
+/** Refuses a model that the CPU cannot hold, and says why no GPU is used. */
+function checkForCpu(config: unknown, name: string, whyNoGpu: string | undefined): void {
   try {
     checkModel(config, name);
   } catch (error) {
-    if (!(error instanceof EngineInputError) || whyNoCard === undefined) throw error;
-    throw new EngineInputError(`${error.message}, and ${whyNoCard}`);
+    if (!(error instanceof EngineInputError) || whyNoGpu === undefined) throw error;
+    throw new EngineInputError(`${error.message}, and ${whyNoGpu}`);
   }
 }
 
@@ -121,7 +122,7 @@ function checkForCpu(config: unknown, name: string, whyNoCard: string | undefine
 export function modelCheck(device: DeviceSetting = "auto"): (config: unknown, name: string) => void {
   if (device === "cpu") return checkModel;
   if (!isGpuInstalled()) return (config, name) => checkForCpu(config, name, NOT_INSTALLED);
-  // How much a card holds is known when it is opened.
+  // A GPU's memory is known once it is opened.
   return (config, name) => checkModel(config, name, { device: "gpu", memoryBytes: Number.POSITIVE_INFINITY });
 }
 
@@ -136,17 +137,27 @@ function workerFile(): string {
   );
 }
 
+/** Heap for objects, without weights and caches. Below 2 GiB, V8 lets garbage double the heap, not quadruple it, before it collects. */
+const MAX_HEAP_MB = 2047;
+
+const CLOSED = "the engine was closed";
+
 /** The engine in a worker thread of its own. */
 export function startWorker(options: EngineOptions): Promise<ReplaceableEngine> {
   const standstill = newStandstill();
   // Without the program's own flags: `--input-type`, for one, is an error for a worker made from a file.
-  const worker = new Worker(workerFile(), { workerData: { options, standstill }, execArgv: [] });
+  const worker = new Worker(workerFile(), {
+    workerData: { options, standstill },
+    execArgv: [],
+    resourceLimits: { maxOldGenerationSizeMb: MAX_HEAP_MB },
+  });
   const pending = new Map<
     number,
     { resolve(value: unknown): void; reject(error: unknown): void; onToken?: OnToken | undefined }
   >();
   let nextId = 1;
   let ended: Error | undefined;
+  let isClosing = false;
   let device: EngineDevice | undefined;
   const onLost: OnLost[] = [];
   const lose = (error: EngineLostError) => {
@@ -166,6 +177,10 @@ export function startWorker(options: EngineOptions): Promise<ReplaceableEngine> 
     if (mayLoad || (device?.kind === "gpu" && pending.size > 0)) awaitStandstill(standstill);
   };
   process.once("exit", atExit);
+  // A thread with nothing to do keeps no process alive.
+  const rest = () => {
+    if (pending.size === 0) worker.unref();
+  };
   const call = <T>(method: EngineMethod, ...args: unknown[]): Promise<T> => callWith([], method, args);
   const callWith = <T>(
     transferred: ArrayBuffer[],
@@ -179,21 +194,15 @@ export function startWorker(options: EngineOptions): Promise<ReplaceableEngine> 
         return;
       }
       const id = nextId++;
+      if (pending.size === 0) worker.ref();
       pending.set(id, { resolve: resolve as (value: unknown) => void, reject, onToken });
       const wantsTokens = onToken !== undefined;
       const request: EngineRequest = { kind: "call", id, method, args, wantsTokens };
       worker.postMessage(request, transferred);
     });
   const engine: ReplaceableEngine = {
-    models: () => call("models"),
+    ...askingMethods((method, args) => callWith([], method, args)),
     device: async () => device!,
-    createAdapter: (...args) => call("createAdapter", ...args),
-    forwardBackward: (...args) => call("forwardBackward", ...args),
-    optimStep: (...args) => call("optimStep", ...args),
-    exportAdapter: (...args) => call("exportAdapter", ...args),
-    importAdapter: (...args) => call("importAdapter", ...args),
-    cloneAdapter: (...args) => call("cloneAdapter", ...args),
-    removeAdapter: (...args) => call("removeAdapter", ...args),
     sample: (sampleCall, onToken) => callWith([], "sample", [sampleCall], onToken),
     memory: () => call("memory"),
     copyAdapters: () => call("copyAdapters"),
@@ -207,8 +216,9 @@ export function startWorker(options: EngineOptions): Promise<ReplaceableEngine> 
     close: async () => {
       if (ended) return;
       const exited = once(worker, "exit");
+      isClosing = true;
       await call("close");
-      end(new Error("the engine was closed"));
+      end(new Error(CLOSED));
       worker.ref();
       await exited;
     },
@@ -218,6 +228,7 @@ export function startWorker(options: EngineOptions): Promise<ReplaceableEngine> 
       switch (answer.kind) {
         case "ready":
           device = answer.device;
+          rest();
           resolve(engine);
           return;
         case "lost":
@@ -232,10 +243,12 @@ export function startWorker(options: EngineOptions): Promise<ReplaceableEngine> 
         case "value":
           pending.get(answer.id)?.resolve(answer.value);
           pending.delete(answer.id);
+          rest();
           return;
         case "error":
           pending.get(answer.id)?.reject(unpackError(answer.error));
           pending.delete(answer.id);
+          rest();
           return;
         default:
           answer satisfies never;
@@ -247,7 +260,10 @@ export function startWorker(options: EngineOptions): Promise<ReplaceableEngine> 
       end(new EngineLostError(`The engine's thread failed: ${why}`));
     });
     worker.on("exit", (code) => {
-      const error = new EngineLostError(`The engine's thread ended with code ${code}`);
+      // Its last answer may come together with its end.
+      const error = isClosing
+        ? new Error(CLOSED)
+        : new EngineLostError(`The engine's thread ended with code ${code}`);
       reject(error);
       end(error);
     });

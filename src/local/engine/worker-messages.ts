@@ -10,7 +10,7 @@ import {
 /** The methods that are called across threads and answer with a promise. */
 export type EngineMethod = Exclude<keyof ReplaceableEngine, "cancelSample" | "onLost">;
 
-/** What goes to the worker thread. */
+/** A message to the worker thread. */
 export type EngineRequest =
   | { kind: "call"; id: number; method: EngineMethod; args: unknown[]; wantsTokens?: boolean }
   | { kind: "cancel"; requestId: string };
@@ -22,7 +22,7 @@ export interface PackedError {
   stack?: string | undefined;
 }
 
-/** What comes back from it. */
+/** A message from the worker thread. */
 export type EngineAnswer =
   | { kind: "ready"; device: EngineDevice }
   | { kind: "failed"; error: PackedError }
@@ -49,7 +49,7 @@ export function unpackError({ name, message, stack }: PackedError): Error {
   return error;
 }
 
-/** The buffers of a message that nobody on this side needs any more. */
+/** The buffers of a message that this side does not need any more. */
 export function transferables(value: unknown): ArrayBuffer[] {
   const buffers = new Set<ArrayBuffer>();
   const visit = (item: unknown) => {

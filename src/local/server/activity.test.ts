@@ -1,8 +1,8 @@
 import { expect, it } from "vitest";
 import { systemClock } from "../../transport/clock.js";
 import type { RunRecord } from "../store/run-store.js";
-import type { SessionRecord } from "../store/session-store.js";
-import { Activity, type RunEvent, runEndOf } from "./activity.js";
+import type { StoredSession } from "../store/session-store.js";
+import { Activity, type RunActivity, runEndOf } from "./activity.js";
 
 const run: RunRecord = {
   id: "0123456789:train:1",
@@ -16,7 +16,7 @@ const run: RunRecord = {
   lastRequestAt: 0,
   corrupted: false,
 };
-const session: SessionRecord = {
+const session: StoredSession = {
   id: "0123456789",
   owner: "local",
   projectId: null,
@@ -57,7 +57,7 @@ it("counts tokens over the last ten seconds, spread over the time they took", ()
 
 it("tells of steps with the loss of the passes before them, and forgets runs that ended", () => {
   const { activity } = atTime();
-  const told: RunEvent[] = [];
+  const told: RunActivity[] = [];
   const unsubscribe = activity.subscribe((event) => told.push(event));
   activity.created(run, session);
   const pass = { tokens: 3, startedAt: 100_000, isForward: false };

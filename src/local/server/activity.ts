@@ -1,6 +1,6 @@
 import type { Clock } from "../../transport/clock.js";
 import type { RunRecord } from "../store/run-store.js";
-import type { SessionRecord } from "../store/session-store.js";
+import type { StoredSession } from "../store/session-store.js";
 
 /** A run that is being trained. */
 export interface RunStatus {
@@ -11,7 +11,7 @@ export interface RunStatus {
   readonly rank: number;
   /** Optimizer steps since it was created. */
   readonly steps: number;
-  /** Of the last step, for each unit of weight: with weights of one, the mean over the tokens. */
+  /** Loss of the last step per unit of weight: with weights of 1, the mean over the tokens. */
   readonly loss: number | undefined;
 }
 
@@ -19,12 +19,12 @@ export interface RunStatus {
 export type RunEnd = "finished" | "errored" | "interrupted" | "expired" | "unloaded" | "server closed";
 
 /** Something that happened to a run. */
-export type RunEvent =
+export type RunActivity =
   | { readonly type: "created" | "step"; readonly run: RunStatus }
   | { readonly type: "saved"; readonly run: RunStatus; readonly path: string }
   | { readonly type: "ended"; readonly run: RunStatus; readonly end: RunEnd };
 
-/** What a server does at this moment. */
+/** Current work of a server. */
 export interface ServerStatus {
   readonly runs: readonly RunStatus[];
   /** Training requests that are being executed or wait for their turn. */
@@ -36,14 +36,14 @@ export interface ServerStatus {
   readonly sampledTokensPerSecond: number;
 }
 
-/** What others may see of a server's activity. */
+/** A server's activity, for those who show it. */
 export interface ServerActivity {
   status(): ServerStatus;
   /** Calls back for each event; the returned function ends that. */
-  subscribe(listener: (event: RunEvent) => void): () => void;
+  subscribe(listener: (event: RunActivity) => void): () => void;
 }
 
-/** What is not counted here but asked for. */
+/** Counters that are kept elsewhere. */
 export type ActivitySources = {
   readonly [Name in "trainingRequests" | "sequences"]: () => number;
 };
@@ -53,14 +53,14 @@ export interface TrainingPass {
   readonly lossSum: number;
   readonly weight: number;
   readonly tokens: number;
-  /** Nothing is learnt from it. */
+  /** A forward pass only, without gradients. */
   readonly isForward: boolean;
   readonly startedAt: number;
 }
 
 interface RunTally {
   status: RunStatus;
-  /** Of the passes since the last step. */
+  /** Sums over the passes since the last step. */
   lossSum: number;
   weight: number;
 }
@@ -72,7 +72,7 @@ const ID_LENGTH = 8;
 export class Activity {
   readonly #clock: Clock;
   readonly #runs = new Map<string, RunTally>();
-  readonly #listeners = new Set<(event: RunEvent) => void>();
+  readonly #listeners = new Set<(event: RunActivity) => void>();
   readonly #trained = new TokenRate();
   readonly #sampled = new TokenRate();
 
@@ -80,7 +80,7 @@ export class Activity {
     this.#clock = clock;
   }
 
-  subscribe(listener: (event: RunEvent) => void): () => void {
+  subscribe(listener: (event: RunActivity) => void): () => void {
     this.#listeners.add(listener);
     return () => void this.#listeners.delete(listener);
   }
@@ -96,11 +96,11 @@ export class Activity {
     };
   }
 
-  created(run: RunRecord, session: SessionRecord): void {
+  created(run: RunRecord, session: StoredSession): void {
     const { id, baseModel, lora } = run;
     const status = { id, name: nameOf(run, session), baseModel, rank: lora.rank, steps: 0, loss: undefined };
     this.#runs.set(id, { status, lossSum: 0, weight: 0 });
-    this.#tell({ type: "created", run: status });
+    this.#report({ type: "created", run: status });
   }
 
   /** A pass over training data; its loss belongs to the next step. */
@@ -119,38 +119,38 @@ export class Activity {
     run.status = { ...run.status, steps: run.status.steps + 1, loss };
     run.lossSum = 0;
     run.weight = 0;
-    this.#tell({ type: "step", run: run.status });
+    this.#report({ type: "step", run: run.status });
   }
 
   saved(runId: string, path: string): void {
     const run = this.#runs.get(runId)?.status;
-    if (run !== undefined) this.#tell({ type: "saved", run, path });
+    if (run !== undefined) this.#report({ type: "saved", run, path });
   }
 
   ended(runId: string, end: RunEnd): void {
     const run = this.#runs.get(runId)?.status;
     if (run === undefined) return;
     this.#runs.delete(runId);
-    this.#tell({ type: "ended", run, end });
+    this.#report({ type: "ended", run, end });
   }
 
   sampled(tokens: number, startedAt: number): void {
     this.#sampled.add(tokens, startedAt, this.#clock.now());
   }
 
-  #tell(event: RunEvent): void {
+  #report(event: RunActivity): void {
     for (const listener of this.#listeners) listener(event);
   }
 }
 
 /** How the end of a session reads as the end of its runs. */
-export function runEndOf(status: SessionRecord["status"], isClosing: boolean): RunEnd {
+export function runEndOf(status: StoredSession["status"], isClosing: boolean): RunEnd {
   if (status.type === "client_finished") return status.reason === "success" ? "finished" : status.reason;
   return isClosing ? "server closed" : "expired";
 }
 
-/** A session may have several runs; the first goes by the session's name alone. */
-function nameOf({ id, userMetadata }: RunRecord, session: SessionRecord): string {
+/** A session may have several runs; the first has the session's name alone. */
+function nameOf({ id, userMetadata }: RunRecord, session: StoredSession): string {
   const own = userMetadata?.["name"];
   if (own) return own;
   const named = session.userMetadata?.["name"] || session.displayName;

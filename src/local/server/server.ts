@@ -1,9 +1,18 @@
 import { mkdir, rm } from "node:fs/promises";
+import {
+  addAnthropicRoutes,
+  addOpenAiRoutes,
+  anthropicDialect,
+  type ChatHost,
+  openAiDialect,
+  ResponseStore,
+} from "../../chat-api/index.js";
 import type { Clock } from "../../transport/clock.js";
 import type { Logger } from "../../transport/logger.js";
 import { endpoints } from "../../wire/endpoints/index.js";
 import type { ClientConfig } from "../../wire/records/session-types.js";
 import type { Engine } from "../engine/engine.js";
+import type { ImportedAdapter } from "../store/import-adapter.js";
 import type { Store } from "../store/store.js";
 import { tokenizersOf } from "../tokenizer.js";
 import { auditTrail } from "./access/audit-trail.js";
@@ -12,46 +21,49 @@ import { Identities } from "./access/identity.js";
 import { UrlSigner } from "./access/url-signer.js";
 import { Activity, runEndOf, type ServerActivity } from "./activity.js";
 import { addAdminRoutes } from "./admin/admin-routes.js";
-import { anthropicDialect } from "./chat/anthropic-errors.js";
-import { addAnthropicRoutes } from "./chat/anthropic-messages.js";
-import { openAiDialect } from "./chat/openai-errors.js";
-import { addOpenAiRoutes } from "./chat/openai-routes.js";
+import { chatModelsOf } from "./chat/models.js";
 import { textModels } from "./chat/text-models.js";
 import { addCopyRoute } from "./checkpoints/copy-route.js";
+import { DiskQuota } from "./checkpoints/disk-quota.js";
 import { addDownloadRoutes } from "./checkpoints/download-routes.js";
 import { readCheckpoint, tinkerPath } from "./checkpoints/find-checkpoint.js";
+import { addImportRoute, type ImportAdapterOptions, importFromFolder } from "./checkpoints/import.js";
 import { addRunRoutes } from "./checkpoints/run-routes.js";
 import { addTokenizerRoute } from "./checkpoints/tokenizer-route.js";
 import { addFutureRoutes } from "./futures/future-routes.js";
 import { type Failure, FutureStore } from "./futures/future-store.js";
 import { createApp } from "./http/app.js";
+import { readJsonObject } from "./http/body.js";
+import { toHttpError } from "./http/http-error.js";
 import { defaultLimits, type Limits } from "./http/limits.js";
-import { type Identity, mayAccess, routesOf } from "./http/route.js";
+import { OwnerShares } from "./http/owner-shares.js";
+import { type AppEnv, type Connection, routesOf } from "./http/route.js";
 import { AdapterPool } from "./sampling/adapter-pool.js";
 import { SampleRuns } from "./sampling/sample-runs.js";
 import { addSamplingRoutes } from "./sampling/sampling-routes.js";
 import { SamplingSessions } from "./sampling/sampling-sessions.js";
 import { addStreamRoute } from "./sampling/stream-route.js";
+import type { Services } from "./services.js";
 import { LiveModels } from "./sessions/live-models.js";
 import {
   type LiveModel,
   type LiveSession,
   LiveSessions,
   type StateSource,
-  sessionIdOf,
 } from "./sessions/live-sessions.js";
 import { addSessionRoutes } from "./sessions/session-routes.js";
+import { addCustomLossRoute } from "./training/custom-losses.js";
 import { addTrainingRoutes } from "./training/training-routes.js";
 import { addWeightsRoutes } from "./training/weights-routes.js";
 
-/** What a server is made from. */
+/** Options of a server. */
 export interface ServerOptions {
   readonly engine: Engine;
   readonly store: Store;
   readonly clock: Clock;
   readonly random: () => number;
   readonly logger: Pick<Logger, "error" | "warn">;
-  /** None: everybody who can reach the server may use it and sees everything. */
+  /** Without keys, everyone who can reach the server may use it and sees everything. */
   readonly apiKeys: readonly string[];
   /** Web origins whose pages may use a server without keys, besides those of this machine; "*" for all. */
   readonly origins: readonly string[];
@@ -63,8 +75,10 @@ export interface ServerOptions {
 
 /** A server without a socket. */
 export interface Server {
-  fetch(request: Request): Response | Promise<Response>;
+  fetch(request: Request, connection?: Connection): Response | Promise<Response>;
   readonly activity: ServerActivity;
+  /** Makes a checkpoint of the adapter in a folder. */
+  importAdapter(folder: string, options: ImportAdapterOptions): Promise<ImportedAdapter>;
   close(): Promise<void>;
 }
 
@@ -83,14 +97,19 @@ const DEFAULT_CLIENT_CONFIG: Partial<ClientConfig> = {
   // Otherwise clones of a sampler take random numbers up to 10^18, which few JSON readers keep exact.
   sampleJoinSamplingSession: true,
   createModelViaLoadWeights: false,
-  customLossServerSide: false,
+  customLossServerSide: true,
 };
 
 /** The Tinker server as a function from request to response, over an engine and a store that the caller owns. */
 export async function createServer(options: ServerOptions): Promise<Server> {
   const { engine, store, clock, logger } = options;
   const limits = { ...defaultLimits, ...options.limits };
-  const futures = new FutureStore(clock, limits);
+  const clientConfig = { ...DEFAULT_CLIENT_CONFIG, ...options.clientConfig };
+  const tokens = clientConfig.pjwtAuthEnabled === true;
+  const identities = new Identities({ apiKeys: options.apiKeys, secret: store.secret, tokens, clock });
+  for (const [former, owner] of identities.formerOwners()) await store.renameOwner(former, owner);
+  const shared = (limit: number) => new OwnerShares(options.apiKeys.length, limit);
+  const futures = new FutureStore(clock, limits, shared(limits.resultBytes));
   const spillFolder = store.folder.join("spill");
   await rm(spillFolder, { recursive: true, force: true });
   await mkdir(spillFolder, { mode: 0o700 });
@@ -98,6 +117,7 @@ export async function createServer(options: ServerOptions): Promise<Server> {
     store,
     clock,
     limits,
+    shared,
     timeoutMs: options.sessionTimeoutMs,
     onPause: (session) => sampleRuns.pauseSession(session),
     onEnd: (session, failure) => endSession(session, failure),
@@ -109,11 +129,22 @@ export async function createServer(options: ServerOptions): Promise<Server> {
     const state = await readCheckpoint(store, source.record);
     return engine.importAdapter(model.adapterId, model.info.name, state, { optimizer: source.optimizer });
   };
-  const models = new LiveModels({ sessions, store, clock, futures, limits, activity, restore });
-  const adapters = new AdapterPool(engine, spillFolder, limits.loadedSamplers);
+  const models = new LiveModels({ sessions, store, clock, futures, limits, shared, activity, restore });
+  const disk = new DiskQuota({ store, owners: options.apiKeys.length, diskBytes: limits.diskBytes });
+  const adapters = new AdapterPool(engine, spillFolder, limits.loadedSamplers, disk);
   const samplingSessions = new SamplingSessions({ store, clock, limits, sessions, adapters });
   const timeoutMs = options.sessionTimeoutMs;
-  const sampleRuns = new SampleRuns({ engine, store, clock, futures, limits, adapters, timeoutMs, activity });
+  const sampleRuns = new SampleRuns({
+    engine,
+    store,
+    clock,
+    futures,
+    limits,
+    shared,
+    adapters,
+    timeoutMs,
+    activity,
+  });
   const audit = auditTrail(store.audit, clock);
   engine.onLost((error) => {
     logger.error(error.message);
@@ -168,7 +199,7 @@ export async function createServer(options: ServerOptions): Promise<Server> {
     const dueAt = clock.now() + SWEEP_INTERVAL_MS;
     cancelSweep = clock.setTimer(
       () => {
-        // A process that was stopped, or a machine that slept, heard nobody.
+        // While the process was stopped or the machine slept, no signs of life could arrive.
         sweeping = sweep(Math.max(0, clock.now() - dueAt))
           .catch((error: unknown) => logger.error(`The periodic clean-up failed: ${String(error)}`))
           .then(() => {
@@ -181,38 +212,34 @@ export async function createServer(options: ServerOptions): Promise<Server> {
   };
   scheduleSweep();
 
-  const identities = new Identities(options.apiKeys, () => clock.wallNow());
-  const services = {
+  const services: Services = {
     engine,
     store,
     clock,
     activity,
     random: options.random,
     limits,
-    reader: { limits, clock, bodies: { bytes: 0 } },
+    reader: { limits, clock, bodies: shared(limits.arrivingBytes) },
     baseModels: new Map((await engine.models()).map((model) => [model.name, model])),
-    clientConfig: { ...DEFAULT_CLIENT_CONFIG, ...options.clientConfig },
+    clientConfig,
     identities,
     signer: new UrlSigner(() => clock.wallNow()),
     audit,
+    disk,
     futures,
     sessions,
     models,
     samplingSessions,
     sampleRuns,
     tokenizerOf: tokenizersOf(),
-    freeze: samplingSessions.freeze.bind(samplingSessions),
-    maySend(identity: Identity, requestId: string) {
-      const session = store.sessions.get(sessionIdOf(requestId));
-      return session === undefined ? requestId.startsWith("sample-") : mayAccess(identity, session.owner);
-    },
+    textModelOf: textModels(),
   };
   const app = createApp({
     clock,
     logger,
     origins: options.origins,
     keysRequired: identities.keysRequired,
-    identify: (request) => identities.ofRequest(request),
+    identify: (call) => identities.ofCall(call),
     isClosing: () => futures.isClosed,
     dialects: [openAiDialect, anthropicDialect],
     addOpenRoutes(open) {
@@ -225,18 +252,28 @@ export async function createServer(options: ServerOptions): Promise<Server> {
   addTokenizerRoute(app, services);
   addSessionRoutes(route, services);
   addTrainingRoutes(app, route, services);
+  addCustomLossRoute(route, services);
   addWeightsRoutes(route, services);
   addSamplingRoutes(route, services);
   addStreamRoute(route, services);
   addFutureRoutes(route, services);
   addRunRoutes(app, route, services);
   addCopyRoute(route, services);
+  addImportRoute(app, services);
   addAdminRoutes(route, services);
-  const chatServices = { ...services, textModelOf: textModels() };
-  addOpenAiRoutes(app, chatServices);
-  addAnthropicRoutes(app, chatServices);
+  const chatHost: ChatHost<AppEnv> = {
+    app,
+    clock,
+    models: (call) => chatModelsOf(services, call.get("identity")),
+    readJson: async (call) => (await readJsonObject(call, services.reader)).value,
+    toHttpError,
+    storedResponses: new ResponseStore(clock, limits),
+    ownerOf: (call) => call.get("identity").owner,
+  };
+  addOpenAiRoutes(chatHost);
+  addAnthropicRoutes(chatHost);
   return {
-    fetch: (request) => app.fetch(request),
+    fetch: (request, connection = {}) => app.fetch(request, connection),
     activity: {
       status: () =>
         activity.status({
@@ -245,12 +282,14 @@ export async function createServer(options: ServerOptions): Promise<Server> {
         }),
       subscribe: (listener) => activity.subscribe(listener),
     },
+    importAdapter: (folder, given) => importFromFolder(services, folder, given),
     async close() {
       if (isClosed) return;
       isClosed = true;
       cancelSweep();
       await sweeping;
       futures.close();
+      sampleRuns.close();
       const cancelGrace = clock.setTimer(endGrace, CLOSING_GRACE_MS, { background: true });
       try {
         await sessions.close();

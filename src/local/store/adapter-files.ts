@@ -17,9 +17,15 @@ import { writePrivateSynced } from "./data-folder.js";
 const ATTENTION = ["q_proj", "k_proj", "v_proj", "o_proj"];
 const MLP = ["gate_proj", "up_proj", "down_proj"];
 const UNEMBED = ["lm_head"];
+/** Last parts of the paths of modules that an adapter may change, by the setting that trains them. */
+export const TRAINABLE_MODULES: Readonly<Record<"attention" | "mlp" | "unembed", readonly string[]>> = {
+  attention: ATTENTION,
+  mlp: MLP,
+  unembed: UNEMBED,
+};
 const OPTIMIZER = "optimizer.safetensors";
 
-/** What PEFT would write besides its defaults, for tools that expect these entries. */
+/** Entries that PEFT writes besides its defaults, for tools that expect them. */
 const OTHER_SETTINGS = {
   init_lora_weights: true,
   modules_to_save: null,

@@ -1,6 +1,6 @@
 import { appendFile, mkdir, readFile } from "node:fs/promises";
 import { z } from "zod";
-import type { DataFolder } from "./data-folder.js";
+import { type DataFolder, listFolder, writePrivateAtomic } from "./data-folder.js";
 
 const entrySchema = z.object({
   timestamp: z.string(),
@@ -14,8 +14,8 @@ const entrySchema = z.object({
 /** One line of the audit log; the event's part before the '.' names the resource. */
 export type AuditEntry = z.infer<typeof entrySchema>;
 
-/** What happened to checkpoints, projects and sessions, one file of JSON lines for each UTC day. */
-export class AuditLog {
+/** Events of checkpoints, projects and sessions, one file of JSON lines for each UTC day. */
+export class AuditLogFile {
   readonly #folder: DataFolder;
   #tail: Promise<unknown> = Promise.resolve();
 
@@ -44,6 +44,16 @@ export class AuditLog {
       if (entry !== undefined) entries.push(entry);
     }
     return entries;
+  }
+
+  async renameOwner(from: string, to: string): Promise<void> {
+    for (const name of await listFolder(this.#folder.join("audit"))) {
+      const path = this.#folder.join("audit", name);
+      const entries = await this.read(name.replace(/\.jsonl$/, ""));
+      if (!entries.some(({ owner }) => owner === from)) continue;
+      const renamed = entries.map((entry) => (entry.owner === from ? { ...entry, owner: to } : entry));
+      await writePrivateAtomic(path, renamed.map((entry) => `${JSON.stringify(entry)}\n`).join(""));
+    }
   }
 
   async flush(): Promise<void> {

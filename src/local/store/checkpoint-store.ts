@@ -6,7 +6,7 @@ import type { AdapterState } from "../engine/engine.js";
 import { readAdapterFolder, writeAdapterFiles } from "./adapter-files.js";
 import {
   listFolder,
-  readJson,
+  readJsonFile,
   recoverFolder,
   removeFolderAtomic,
   writeFolderAtomic,
@@ -30,9 +30,9 @@ const checkpointSchema = z.object({
 });
 
 /** One checkpoint as it is kept on disk; times are milliseconds since 1970. */
-export type CheckpointRecord = z.infer<typeof checkpointSchema>;
+export type StoredCheckpoint = z.infer<typeof checkpointSchema>;
 
-/** A checkpoint that is to be saved. */
+/** A checkpoint to save. */
 export interface NewCheckpoint {
   readonly run: RunRecord;
   readonly kind: CheckpointKind;
@@ -43,15 +43,15 @@ export interface NewCheckpoint {
 }
 
 /** Where a checkpoint's files come from: the engine's state, or another checkpoint. */
-export type CheckpointSource =
+export type CheckpointOrigin =
   | { readonly type: "state"; readonly state: AdapterState }
-  | { readonly type: "copy"; readonly from: CheckpointRecord };
+  | { readonly type: "copy"; readonly from: StoredCheckpoint };
 
 /** All checkpoints of a data folder: listed from memory, their files on disk, each written in one step. */
 export class CheckpointStore {
   readonly #runs: RunStore;
   readonly #now: () => number;
-  readonly #records = new Map<string, CheckpointRecord>();
+  readonly #records = new Map<string, StoredCheckpoint>();
   // Changes to one checkpoint wait for each other: a publish must not race an overwrite.
   readonly #exclusive = new Exclusive();
 
@@ -60,13 +60,16 @@ export class CheckpointStore {
     this.#now = now;
   }
 
-  async load(): Promise<void> {
-    for (const run of this.#runs.list()) {
+  /** Reads the checkpoints of runs that were just loaded. */
+  async load(runs: readonly RunRecord[]): Promise<void> {
+    for (const run of runs) {
       for (const kind of CHECKPOINT_KINDS) {
         const parent = join(this.#runs.folderOf(run.id), "checkpoints", kind);
         for (const name of await recoverFolder(parent)) {
           await recoverFolder(join(parent, name));
-          const parsed = checkpointSchema.safeParse(await readJson(join(parent, name, "checkpoint.json")));
+          const parsed = checkpointSchema.safeParse(
+            await readJsonFile(join(parent, name, "checkpoint.json")),
+          );
           if (!parsed.success || checkName(name) !== undefined) continue;
           const record = parsed.data;
           if (record.runId !== run.id || record.kind !== kind || record.name !== name) continue;
@@ -76,13 +79,13 @@ export class CheckpointStore {
     }
   }
 
-  get(runId: string, kind: CheckpointKind, name: string): CheckpointRecord | undefined {
+  get(runId: string, kind: CheckpointKind, name: string): StoredCheckpoint | undefined {
     const record = this.#records.get(keyOf(runId, kind, name));
     return record !== undefined && !this.#isExpired(record) ? record : undefined;
   }
 
   /** Newest first. */
-  list(accepts: (record: CheckpointRecord) => boolean = () => true): CheckpointRecord[] {
+  list(accepts: (record: StoredCheckpoint) => boolean = () => true): StoredCheckpoint[] {
     return [...this.#records.values()]
       .filter((record) => !this.#isExpired(record) && accepts(record))
       .sort((a, b) => b.createdAt - a.createdAt || (a.name < b.name ? 1 : -1));
@@ -93,17 +96,17 @@ export class CheckpointStore {
   }
 
   /** Writes a checkpoint; it is listed once every byte is on disk. Throws `NameTakenError` for a taken name. */
-  save(request: NewCheckpoint, source: CheckpointSource): Promise<CheckpointRecord> {
+  save(request: NewCheckpoint, source: CheckpointOrigin): Promise<StoredCheckpoint> {
     const key = keyOf(request.run.id, request.kind, request.name);
     return this.#exclusive.run(key, async () => {
       if (!request.overwrite && this.get(request.run.id, request.kind, request.name) !== undefined) {
         throw new NameTakenError(request.kind, request.name, request.run.id);
       }
-      const record: CheckpointRecord = {
+      const record: StoredCheckpoint = {
         runId: request.run.id,
         kind: request.kind,
         name: request.name,
-        // Tells a checkpoint from the one it replaces, also within a millisecond.
+        // Distinguishes a checkpoint from the one it replaces, even within a millisecond.
         createdAt: Math.max(this.#now(), (this.#records.get(key)?.createdAt ?? 0) + 1),
         sizeBytes: 0,
         hasOptimizer:
@@ -127,7 +130,7 @@ export class CheckpointStore {
     });
   }
 
-  async #copyFiles(from: CheckpointRecord, folder: string): Promise<void> {
+  async #copyFiles(from: StoredCheckpoint, folder: string): Promise<void> {
     for (const file of await this.files(from)) {
       await cp(join(this.folderOf(from), file), join(folder, file));
       await syncFile(join(folder, file));
@@ -135,8 +138,8 @@ export class CheckpointStore {
   }
 
   update(
-    record: CheckpointRecord,
-    change: Partial<Pick<CheckpointRecord, "public" | "expiresAt">>,
+    record: StoredCheckpoint,
+    change: Partial<Pick<StoredCheckpoint, "public" | "expiresAt">>,
   ): Promise<void> {
     const key = keyOf(record.runId, record.kind, record.name);
     return this.#exclusive.run(key, async () => {
@@ -152,7 +155,7 @@ export class CheckpointStore {
   }
 
   /** False when it was gone already, or another one has taken its name. */
-  remove(record: CheckpointRecord): Promise<boolean> {
+  remove(record: StoredCheckpoint): Promise<boolean> {
     const key = keyOf(record.runId, record.kind, record.name);
     return this.#exclusive.run(key, async () => {
       const current = this.#records.get(key);
@@ -169,8 +172,8 @@ export class CheckpointStore {
   }
 
   /** Deletes what has expired; returns it, for the audit log. */
-  async removeExpired(): Promise<CheckpointRecord[]> {
-    const removed: CheckpointRecord[] = [];
+  async removeExpired(): Promise<StoredCheckpoint[]> {
+    const removed: StoredCheckpoint[] = [];
     for (const record of [...this.#records.values()]) {
       if (this.#isExpired(record) && (await this.remove(record))) removed.push(record);
     }
@@ -178,17 +181,17 @@ export class CheckpointStore {
   }
 
   /** The files a user may download, without the store's own. */
-  async files(record: CheckpointRecord): Promise<string[]> {
+  async files(record: StoredCheckpoint): Promise<string[]> {
     const names = await listFolder(this.folderOf(record));
     return names.filter((name) => name !== "checkpoint.json" && !name.startsWith(".")).sort();
   }
 
-  async readState(record: CheckpointRecord, lora: RunRecord["lora"]): Promise<AdapterState> {
+  async readState(record: StoredCheckpoint, lora: RunRecord["lora"]): Promise<AdapterState> {
     const state = await readAdapterFolder(this.folderOf(record));
     return { ...state, lora: { ...state.lora, seed: lora.seed } };
   }
 
-  #isExpired(record: CheckpointRecord): boolean {
+  #isExpired(record: StoredCheckpoint): boolean {
     return record.expiresAt !== null && record.expiresAt <= this.#now();
   }
 }

@@ -68,7 +68,7 @@ export function writePrivateSynced(path: string, content: Uint8Array | string): 
   return writeSynced(path, content, PRIVATE_FILE);
 }
 
-/** The same in one step: a crash leaves the old content or the new. */
+/** Writes a file atomically: a crash leaves the old content or the new. */
 export function writePrivateAtomic(path: string, content: Uint8Array | string): Promise<void> {
   return writeFileAtomic(path, content, PRIVATE_FILE);
 }
@@ -162,8 +162,8 @@ export async function listFolder(path: string): Promise<string[]> {
   }
 }
 
-/** Reads a JSON file; undefined when it is missing or is no JSON, for the caller to leave out. */
-export async function readJson(path: string): Promise<unknown> {
+/** Reads a JSON file; undefined if it is missing or not valid JSON. */
+export async function readJsonFile(path: string): Promise<unknown> {
   try {
     return JSON.parse(await readFile(path, "utf8"));
   } catch {

@@ -1,10 +1,14 @@
+import { existsSync } from "node:fs";
+import { cp, rename, rm } from "node:fs/promises";
+import { join } from "node:path";
 import { z } from "zod";
+import { errorCode } from "../../files.node.js";
 import type { LoraSettings } from "../engine/engine.js";
 import {
   type DataFolder,
   listFolder,
   makeFolder,
-  readJson,
+  readJsonFile,
   recoverFolder,
   writePrivateAtomic,
 } from "./data-folder.js";
@@ -39,21 +43,42 @@ export type RunRecord = z.infer<typeof runSchema>;
 export class RunStore {
   readonly #folder: DataFolder;
   readonly #runs = new Map<string, RunRecord>();
+  /** Where runs are kept that are not in the data folder. */
+  readonly #places = new Map<string, string>();
   readonly #unsaved = new Set<RunRecord>();
-  // Of two writes of one run, the one that began later must be the one that stays.
+  // If a run is written twice at once, the later write must win.
   readonly #exclusive = new Exclusive();
 
   constructor(folder: DataFolder) {
     this.#folder = folder;
   }
 
-  async load(): Promise<void> {
-    for (const entry of await listFolder(this.#folder.join("runs"))) {
-      await recoverFolder(this.#folder.join("runs", entry));
-      const parsed = runSchema.safeParse(await readJson(this.#folder.join("runs", entry, "run.json")));
-      if (parsed.success && runFolderName(parsed.data.id) === entry)
-        this.#runs.set(parsed.data.id, parsed.data);
+  /** Reads the runs of the data folder, or those that `moveTo` left in a place outside it; returns the new ones. */
+  async load(place?: string): Promise<RunRecord[]> {
+    const folder = place ?? this.#folder.join("runs");
+    const known = new Set([...this.#runs.keys()].map(runFolderName));
+    const found: RunRecord[] = [];
+    for (const entry of await listFolder(folder)) {
+      // One that is in use must not be mended.
+      if (known.has(entry)) continue;
+      await recoverFolder(join(folder, entry));
+      const { data: run } = runSchema.safeParse(await readJsonFile(join(folder, entry, "run.json")));
+      if (run === undefined || runFolderName(run.id) !== entry) continue;
+      this.#runs.set(run.id, run);
+      if (place !== undefined) this.#places.set(run.id, place);
+      found.push(run);
     }
+    return found;
+  }
+
+  /** Keeps a run in a place outside the data folder from now on; it must have no checkpoint yet. */
+  async moveTo(place: string, runId: string): Promise<void> {
+    await this.#exclusive.run(runId, async () => {
+      const target = join(place, runFolderName(runId));
+      await makeFolder(place);
+      await moveFolder(this.folderOf(runId), target);
+      this.#places.set(runId, place);
+    });
   }
 
   get(id: string): RunRecord | undefined {
@@ -83,6 +108,11 @@ export class RunStore {
     });
   }
 
+  async renameOwner(from: string, to: string): Promise<void> {
+    for (const run of this.#runs.values())
+      if (run.owner === from) await this.save(Object.assign(run, { owner: to }));
+  }
+
   /** The time of a request is written with the next `flush`. */
   touch(run: RunRecord, at: number): void {
     run.lastRequestAt = at;
@@ -90,10 +120,25 @@ export class RunStore {
   }
 
   async flush(): Promise<void> {
-    for (const run of [...this.#unsaved]) await this.save(run);
+    for (const run of [...this.#unsaved]) {
+      // Its place is the user's, who may have removed it.
+      if (this.#places.has(run.id) && !existsSync(this.folderOf(run.id))) this.#unsaved.delete(run);
+      else await this.save(run);
+    }
   }
 
   folderOf(runId: string): string {
-    return this.#folder.join("runs", runFolderName(runId));
+    return join(this.#places.get(runId) ?? this.#folder.join("runs"), runFolderName(runId));
+  }
+}
+
+async function moveFolder(from: string, to: string): Promise<void> {
+  try {
+    await rename(from, to);
+  } catch (error) {
+    // The temporary folder is often on another disk.
+    if (errorCode(error) !== "EXDEV") throw error;
+    await cp(from, to, { recursive: true });
+    await rm(from, { recursive: true });
   }
 }

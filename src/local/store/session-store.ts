@@ -1,6 +1,6 @@
 import { mkdir, readFile } from "node:fs/promises";
 import { z } from "zod";
-import { type DataFolder, readJson, recoverFolder, writePrivateAtomic } from "./data-folder.js";
+import { type DataFolder, readJsonFile, recoverFolder, writePrivateAtomic } from "./data-folder.js";
 import { Exclusive } from "./exclusive.js";
 
 const samplerSchema = z.object({ id: z.string(), baseModel: z.string(), modelPath: z.string().nullable() });
@@ -33,15 +33,15 @@ const sessionSchema = z.object({
 export type SamplerRecord = z.infer<typeof samplerSchema>;
 
 /** One session as it is kept on disk; times are milliseconds since 1970. */
-export type SessionRecord = z.infer<typeof sessionSchema>;
+export type StoredSession = z.infer<typeof sessionSchema>;
 
 /** All sessions of a data folder, in memory and on disk. */
 export class SessionStore {
   readonly #folder: DataFolder;
-  readonly #sessions = new Map<string, SessionRecord>();
-  readonly #samplers = new Map<string, { sampler: SamplerRecord; session: SessionRecord }>();
-  readonly #unsaved = new Set<SessionRecord>();
-  // Of two writes of one session, the one that began later must be the one that stays.
+  readonly #sessions = new Map<string, StoredSession>();
+  readonly #samplers = new Map<string, { sampler: SamplerRecord; session: StoredSession }>();
+  readonly #unsaved = new Set<StoredSession>();
+  // If a session is written twice at once, the later write must win.
   readonly #exclusive = new Exclusive();
 
   constructor(folder: DataFolder) {
@@ -53,7 +53,7 @@ export class SessionStore {
     await mkdir(this.#folder.join("traces"), { recursive: true, mode: 0o700 });
     await recoverFolder(this.#folder.join("traces"));
     for (const entry of await recoverFolder(this.#folder.join("sessions"))) {
-      const parsed = sessionSchema.safeParse(await readJson(this.#folder.join("sessions", entry)));
+      const parsed = sessionSchema.safeParse(await readJsonFile(this.#folder.join("sessions", entry)));
       if (!parsed.success || entry !== `${parsed.data.id}.json`) continue;
       this.#sessions.set(parsed.data.id, parsed.data);
       for (const sampler of parsed.data.samplers) {
@@ -62,20 +62,20 @@ export class SessionStore {
     }
   }
 
-  get(id: string): SessionRecord | undefined {
+  get(id: string): StoredSession | undefined {
     return this.#sessions.get(id);
   }
 
-  sampler(id: string): { sampler: SamplerRecord; session: SessionRecord } | undefined {
+  sampler(id: string): { sampler: SamplerRecord; session: StoredSession } | undefined {
     return this.#samplers.get(id);
   }
 
   /** Newest first. */
-  list(): SessionRecord[] {
+  list(): StoredSession[] {
     return [...this.#sessions.values()].sort((a, b) => b.createdAt - a.createdAt || (a.id < b.id ? 1 : -1));
   }
 
-  async save(session: SessionRecord): Promise<void> {
+  async save(session: StoredSession): Promise<void> {
     this.#sessions.set(session.id, session);
     const path = this.#folder.join("sessions", `${session.id}.json`);
     await this.#exclusive.run(session.id, async () => {
@@ -87,9 +87,16 @@ export class SessionStore {
     });
   }
 
+  async renameOwner(from: string, to: string): Promise<void> {
+    for (const session of this.#sessions.values())
+      if (session.owner === from) await this.save(Object.assign(session, { owner: to }));
+  }
+
   /** A sampler is written with the next `flush`: a training loop makes one at every step. */
-  addSampler(session: SessionRecord, sampler: SamplerRecord): void {
+  addSampler(session: StoredSession, sampler: SamplerRecord, maxKept: number): void {
     session.samplers.push(sampler);
+    for (const { id } of session.samplers.splice(0, Math.max(0, session.samplers.length - maxKept)))
+      this.#samplers.delete(id);
     this.#samplers.set(sampler.id, { sampler, session });
     this.#unsaved.add(session);
   }
@@ -105,4 +112,9 @@ export class SessionStore {
   async readTrace(sessionId: string): Promise<string | undefined> {
     return await readFile(this.#folder.join("traces", `${sessionId}.json`), "utf8").catch(() => undefined);
   }
+}
+
+/** The session id at the front of a model, sampler or request id. */
+export function sessionIdOf(id: string): string {
+  return id.split(":", 1)[0]!;
 }

@@ -135,7 +135,7 @@ describe("a checkpoint", () => {
     expect(read.tensors[A]?.data[0]).toBe(Number(record?.userMetadata?.["v"]));
   });
 
-  it("that replaces another within a millisecond is told from it", async () => {
+  it("that replaces another within a millisecond is distinguished from it", async () => {
     const first = await save("a", 1);
     now = first.createdAt;
     const second = await save("a", 2, true);
@@ -243,7 +243,7 @@ describe("a data folder", () => {
     await store.close();
     await writeFile(join(folder, ".lock"), "1");
     await expect(openStore(folder, { wallNow: () => 0 })).rejects.toThrow(/in use by process 1;/);
-    // A lock whose process is gone is nobody's.
+    // A lock whose process is gone is free.
     await writeFile(join(folder, ".lock"), "999999999");
     store = await openStore(folder, { wallNow: () => now });
   });

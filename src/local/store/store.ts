@@ -1,7 +1,8 @@
-import { AuditLog } from "./audit-log.js";
+import { AuditLogFile } from "./audit-log.js";
 import { CheckpointStore } from "./checkpoint-store.js";
 import { DataFolder } from "./data-folder.js";
 import { RunStore } from "./run-store.js";
+import { openSecret } from "./secret.js";
 import { SessionStore } from "./session-store.js";
 import { UsageLog } from "./usage-log.js";
 
@@ -11,8 +12,12 @@ export interface Store {
   readonly runs: RunStore;
   readonly sessions: SessionStore;
   readonly checkpoints: CheckpointStore;
-  readonly audit: AuditLog;
+  readonly audit: AuditLogFile;
   readonly usage: UsageLog;
+  /** Known to this data folder alone. */
+  readonly secret: Uint8Array;
+  /** Gives what belongs to one owner to another, under a new id of theirs. */
+  renameOwner(from: string, to: string): Promise<void>;
   /** Writes what is only in memory so far. */
   flush(): Promise<void>;
   close(): Promise<void>;
@@ -24,7 +29,7 @@ export async function openStore(path: string, options: { wallNow: () => number }
   const runs = new RunStore(folder);
   const sessions = new SessionStore(folder);
   const checkpoints = new CheckpointStore(runs, options.wallNow);
-  const audit = new AuditLog(folder);
+  const audit = new AuditLogFile(folder);
   const usage = new UsageLog(folder);
   const flush = async () => {
     await runs.flush();
@@ -32,9 +37,11 @@ export async function openStore(path: string, options: { wallNow: () => number }
     await usage.flush();
     await audit.flush();
   };
+  let secret: Uint8Array;
   try {
-    await Promise.all([runs.load(), sessions.load(), audit.load(), usage.load()]);
-    await checkpoints.load();
+    secret = await openSecret(folder);
+    const [found] = await Promise.all([runs.load(), sessions.load(), audit.load(), usage.load()]);
+    await checkpoints.load(found);
   } catch (error) {
     await folder.close();
     throw error;
@@ -46,7 +53,14 @@ export async function openStore(path: string, options: { wallNow: () => number }
     checkpoints,
     audit,
     usage,
+    secret,
     flush,
+    async renameOwner(from, to) {
+      if (![...runs.list(), ...sessions.list()].some(({ owner }) => owner === from)) return;
+      for (const store of [runs, sessions]) await store.renameOwner(from, to);
+      usage.renameOwner(from, to);
+      await audit.renameOwner(from, to);
+    },
     async close() {
       try {
         await flush();

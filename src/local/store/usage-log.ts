@@ -1,6 +1,6 @@
 import { mkdir } from "node:fs/promises";
 import { z } from "zod";
-import { type DataFolder, readJson, recoverFolder, writePrivateAtomic } from "./data-folder.js";
+import { type DataFolder, readJsonFile, recoverFolder, writePrivateAtomic } from "./data-folder.js";
 
 const HOUR_MS = 3_600_000;
 
@@ -29,7 +29,7 @@ export class UsageLog {
   async load(): Promise<void> {
     await mkdir(this.#folder.join("usage"), { recursive: true, mode: 0o700 });
     for (const entry of await recoverFolder(this.#folder.join("usage"))) {
-      const parsed = z.array(usageSchema).safeParse(await readJson(this.#folder.join("usage", entry)));
+      const parsed = z.array(usageSchema).safeParse(await readJsonFile(this.#folder.join("usage", entry)));
       if (!parsed.success) continue;
       for (const event of parsed.data) this.#hour(event.hourStart).set(keyOf(event), event);
     }
@@ -51,6 +51,16 @@ export class UsageLog {
       .filter((hour) => hour >= startMs && hour < endMs)
       .sort((a, b) => a - b);
     return hours.flatMap((hour) => [...this.#hour(hour).values()]);
+  }
+
+  renameOwner(from: string, to: string): void {
+    for (const [hourStart, hour] of this.#hours) {
+      for (const [key, event] of hour) {
+        if (event.owner !== from) continue;
+        hour.delete(key);
+        this.add(hourStart, { ...event, owner: to });
+      }
+    }
   }
 
   async flush(): Promise<void> {

@@ -1,6 +1,6 @@
 const ALIGNMENT = 64;
 
-/** What a block of so many bytes takes of the memory. */
+/** Bytes of memory that a block takes, rounded up to the alignment. */
 export const alignedBytes = (bytes: number) => Math.max(ALIGNMENT, Math.ceil(bytes / ALIGNMENT) * ALIGNMENT);
 
 interface Hole {

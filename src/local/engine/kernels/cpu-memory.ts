@@ -8,9 +8,9 @@ import type {
   StepSizes,
   StoredTensor,
   TokenGradients,
-  TopTokens,
+  TopTokensOperation,
 } from "./kernels.js";
-import { chooseToken, likeliestTokens } from "./token-choice.js";
+import { chooseToken, topTokensOf } from "./token-choice.js";
 import { tokenLosses } from "./token-losses.js";
 
 const SIZES: StepSizes = {
@@ -163,12 +163,12 @@ export abstract class CpuMemory {
     });
   }
 
-  topTokens({ tokens, logprobs, logits, logSumExp, rows, vocabSize, columns }: TopTokens): void {
+  topTokens({ tokens, logprobs, logits, logSumExp, rows, vocabSize, columns }: TopTokensOperation): void {
     const [chosen, scores, sums] = [this.viewInts(tokens), this.view(logprobs), this.view(logSumExp)];
     const values = this.view(logits);
     for (let row = 0; row < rows; row++) {
       const start = row * vocabSize;
-      likeliestTokens(values.subarray(start, start + vocabSize), columns).forEach((token, column) => {
+      topTokensOf(values.subarray(start, start + vocabSize), columns).forEach((token, column) => {
         chosen[row * columns + column] = token;
         scores[row * columns + column] = values[start + token]! - sums[row]!;
       });

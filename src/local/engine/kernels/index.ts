@@ -1,3 +1,3 @@
-/** The engine's numerical operations: one interface, with WebAssembly SIMD and WebGPU behind it (reference.ts is what tests hold them against). */
+/** The engine's numerical operations: one interface, with WebAssembly SIMD and WebGPU behind it (tests compare both with plain loops). */
 export * from "./kernels.js";
 export { WasmKernels } from "./wasm-kernels.js";

@@ -6,24 +6,24 @@ import type { PublishedLoss } from "../../../wire/training/losses.js";
  * knows from inside. WebAssembly and WebGPU are two implementations, plain JavaScript the one that tests hold them against,
  * and `CountingKernels` one that measures memory.
  *
- * What every implementation keeps:
+ * Guarantees of every implementation:
  * - The same operations on the same values give the same bits, always, on one machine.
  * - A row's result does not depend on which values the other rows in the call have.
  *
- * What those on the CPU keep besides, for the engine to be reproducible whatever its batches:
+ * Further guarantees on the CPU, so that results do not depend on batching:
  * - `matmul` computes every element as one chain of float32 multiply-then-add in the order of k, starting at zero,
  *   or at the element's old value with `accumulate`. So one product over rows 0..7 equals two over 0..3 and 4..7.
  * - A row's result never depends on which other rows are in the call, nor on the number of threads.
  * - `attention` and `attentionPaged` give the same bits for the same query over the same keys.
  *
- * What makes an implementation on another device possible, and the engine keeps:
+ * Rules for the engine, which make implementations on other devices possible:
  * - Handles are opaque: the engine passes them on and cuts them with `slice`, which keeps fields of the implementation's own.
  * - Operations are submitted synchronously, in order, and return nothing; results come back through promises only
  *   (`download`, `sumSquares`).
  * Outputs must not overlap inputs unless a comment says "in place".
  */
 
-/** A block of float32. `offset` is in bytes and is nobody's business but the implementation's. */
+/** A block of float32. `offset` is in bytes; only the implementation uses it. */
 export interface F32 {
   readonly kind: "f32";
   readonly offset: number;
@@ -37,7 +37,7 @@ export interface I32 {
   readonly length: number;
 }
 
-/** Weights that nobody changes: an [inputs, outputs] matrix as the implementation reads it fastest, perhaps in two bytes a value. */
+/** Weights that do not change: an [inputs, outputs] matrix as the implementation reads it fastest, perhaps in two bytes a value. */
 export interface Frozen {
   readonly kind: "frozen";
   readonly offset: number;
@@ -45,7 +45,7 @@ export interface Frozen {
   readonly outputs: number;
 }
 
-/** What a product can have on its right. */
+/** The right side of a product. */
 export type Matrix = F32 | Frozen;
 
 /** A tensor's little-endian bytes, as a file holds them. */
@@ -70,7 +70,7 @@ export interface MatmulOptions {
 }
 
 /** Rows inside a wider matrix: row r starts at `data` + r * `stride` elements. */
-export interface Rows {
+export interface StridedRows {
   readonly data: F32;
   readonly stride: number;
 }
@@ -110,10 +110,10 @@ export interface RotaryAngles {
  * layout of Hugging Face: out[i] = y[i]*cos - y[i+h]*sin, out[i+h] = y[i+h]*cos + y[i]*sin, h = headDim/2.
  */
 export interface NormRope {
-  out: Rows;
+  out: StridedRows;
   /** [rows, heads]. */
   rstd?: F32 | undefined;
-  x: Rows;
+  x: StridedRows;
   weight?: F32 | undefined;
   angles: RotaryAngles;
   rows: number;
@@ -124,10 +124,10 @@ export interface NormRope {
 
 /** `dx` = gradient (overwrites); `dweight` (when given) += sum over rows, heads in order. */
 export interface NormRopeBackward {
-  dx: Rows;
+  dx: StridedRows;
   dweight?: F32 | undefined;
-  dout: Rows;
-  x: Rows;
+  dout: StridedRows;
+  x: StridedRows;
   rstd?: F32 | undefined;
   weight?: F32 | undefined;
   angles: RotaryAngles;
@@ -150,14 +150,14 @@ export interface Rotation {
 
 /** Queries, keys and values as they were projected; in one buffer side by side. */
 export interface ProjectedHeads {
-  query: Rows;
-  key: Rows;
-  value: Rows;
+  query: StridedRows;
+  key: StridedRows;
+  value: StridedRows;
 }
 
 /** Queries are rotated into `query`, keys into row slots[r] of the pages, and values go to theirs as they are. */
 export interface RotateIntoPages {
-  query: Rows;
+  query: StridedRows;
   keyPages: F32;
   valuePages: F32;
   slots: I32;
@@ -184,9 +184,9 @@ export interface Attention {
   out: F32;
   /** [rows, heads]. */
   logSumExp: F32;
-  query: Rows;
-  key: Rows;
-  value: Rows;
+  query: StridedRows;
+  key: StridedRows;
+  value: StridedRows;
   /** One more than there are sequences. */
   offsets: I32;
   shape: AttentionShape;
@@ -194,9 +194,9 @@ export interface Attention {
 
 /** The gradients of `Attention`, which overwrite `dquery`, `dkey` and `dvalue`. */
 export interface AttentionBackward extends Attention {
-  dquery: Rows;
-  dkey: Rows;
-  dvalue: Rows;
+  dquery: StridedRows;
+  dkey: StridedRows;
+  dvalue: StridedRows;
   dout: F32;
 }
 
@@ -207,7 +207,7 @@ export interface AttentionBackward extends Attention {
  */
 export interface AttentionPaged {
   out: F32;
-  query: Rows;
+  query: StridedRows;
   keyPages: F32;
   valuePages: F32;
   pageTables: I32;
@@ -216,7 +216,7 @@ export interface AttentionPaged {
   pagesPerRow: number;
   pageSize: number;
   shape: AttentionShape;
-  /** What an implementation may use to read keys once for many rows. */
+  /** Rows that can share the keys they read. */
   spans?: readonly RowSpan[];
 }
 
@@ -248,7 +248,7 @@ export interface LogitsGradient {
   targetsPerRow: number;
 }
 
-/** What a token loss reads for each target besides its logprob. */
+/** Inputs of a token loss for each target besides its logprob. */
 export interface TokenLossBuffers {
   weights: F32;
   advantages: F32;
@@ -294,7 +294,7 @@ export interface ChooseTokens {
 }
 
 /** The likeliest `columns` tokens (at most `vocabSize`) of each row with their logprobs, likeliest first, equal ones by number. */
-export interface TopTokens {
+export interface TopTokensOperation {
   /** [rows, columns]. */
   tokens: I32;
   logprobs: F32;
@@ -312,7 +312,7 @@ export type GpuPrecision = "exact" | "fast";
 export interface StepSizes {
   /** Tokens in a training step, unless a single sequence has more. */
   trainingTokens: number;
-  /** The same while samples wait for their turn. */
+  /** Tokens in a training step while samples wait for their turn. */
   sharedTrainingTokens: number;
   /** Scratch of a training step. */
   trainingBytes: number;
@@ -322,7 +322,7 @@ export interface StepSizes {
   samples: number;
   /** Prompt rows in a sampling step, so that a long prompt does not hold up the others for long. */
   promptRows: number;
-  /** Logits of prompt rows whose logits are wanted. */
+  /** Logits of the requested prompt rows. */
   promptLogits: number;
 }
 
@@ -396,7 +396,7 @@ export interface Kernels {
   /** out[r] = table[indices[r]]; the rows of a frozen table are its outputs. */
   gatherRows(out: F32, table: Matrix, indices: I32, rows: number, cols: number): void;
   /** table[indices[r]] = x[r]. */
-  scatterRows(table: F32, x: Rows, indices: I32, rows: number, cols: number): void;
+  scatterRows(table: F32, x: StridedRows, indices: I32, rows: number, cols: number): void;
   /** table[indices[r]] += x[r], in the order of r. */
   scatterAddRows(table: F32, x: F32, indices: I32, rows: number, cols: number): void;
 
@@ -411,7 +411,7 @@ export interface Kernels {
   logitsGradient(operation: LogitsGradient): void;
   tokenGradients(operation: TokenGradients): void;
   chooseTokens(operation: ChooseTokens): void;
-  topTokens(operation: TopTokens): void;
+  topTokens(operation: TopTokensOperation): void;
 
   // --- whole buffers --------------------------------------------------------------------------------------------
   zero(x: F32): void;
@@ -432,7 +432,7 @@ export interface Kernels {
   close(): Promise<void>;
 }
 
-/** What computed is gone, and the adapters with it. */
+/** The device that computed is lost, and the adapters with it. */
 export class EngineLostError extends Error {
   override name = "EngineLostError";
   /** Why, without what follows from it. */
@@ -445,7 +445,7 @@ export class EngineLostError extends Error {
 }
 
 /** Part of a buffer; stays valid as long as the buffer does. */
-export function slice<T extends F32 | I32>(buffer: T, start: number, length: number): T {
+export function sliceBuffer<T extends F32 | I32>(buffer: T, start: number, length: number): T {
   if (start < 0 || length < 0 || start + length > buffer.length) {
     throw new RangeError(`slice ${start}..${start + length} of a buffer with ${buffer.length} elements`);
   }
@@ -454,7 +454,7 @@ export function slice<T extends F32 | I32>(buffer: T, start: number, length: num
 
 /** A buffer from `start` to its end. */
 export const from = <T extends F32 | I32>(buffer: T, start: number): T =>
-  slice(buffer, start, buffer.length - start);
+  sliceBuffer(buffer, start, buffer.length - start);
 
 /** Parts of a buffer can go into one operation where they begin at multiples of so many elements. */
 const PART_ALIGNMENT = 64;
@@ -472,7 +472,7 @@ export function partsOf<Lengths extends readonly number[]>(
   return { starts: starts as { [Part in keyof Lengths]: number }, length };
 }
 
-/** The same memory as whole numbers. */
+/** A buffer's memory as whole numbers. */
 export const asInts = (buffer: F32): I32 => ({ ...buffer, kind: "i32" });
 
 /** Several buffers of one length, or none when memory does not suffice for all. */
@@ -487,7 +487,7 @@ export function allocAll(kernels: Kernels, length: number, count: number): F32[]
   return buffers;
 }
 
-/** With none at all, weights that never had a gradient (B's, at first) would become 0 / 0. */
+/** Without it, weights that never had a gradient (B's, at first) would become 0 / 0. */
 const MIN_EPS = 1e-30;
 
 /** The scalars of one AdamW step, in float32 as every implementation must use them. */

@@ -1,6 +1,6 @@
 import { afterAll, describe, expect, it } from "vitest";
+import { createReferenceKernels } from "../../../../test/engine/reference-kernels.js";
 import type { MatmulOptions } from "./kernels.js";
-import { createReferenceKernels } from "./reference.js";
 import {
   firstBitDifference,
   freeze,

@@ -1,7 +1,7 @@
 import type { Kernels, RotateIntoPages } from "./kernels.js";
 
 /** `Kernels.rotateIntoPages` made of other operations. */
-export function rotateIntoPages(kernels: Omit<Kernels, "rotateIntoPages">, operation: RotateIntoPages): void {
+export function rotateOneByOne(kernels: Omit<Kernels, "rotateIntoPages">, operation: RotateIntoPages): void {
   const { query, keyPages, valuePages, slots, projected, rotation } = operation;
   const { queryNorm, keyNorm, angles, rows, heads, kvHeads, headDim, eps } = rotation;
   const width = kvHeads * headDim;

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
-import { createReferenceKernels } from "./reference.js";
+import { createReferenceKernels } from "../../../../test/engine/reference-kernels.js";
 import { put } from "./test-support.js";
-import { chooseToken, exponential, likeliestTokens } from "./token-choice.js";
+import { chooseToken, exponential, topTokensOf } from "./token-choice.js";
 
 const probabilities = [0.05, 0.4, 0.1, 0.25, 0.2];
 const logits = Float32Array.from(probabilities, Math.log);
@@ -43,8 +43,8 @@ it("takes exponentials to eleven digits", () => {
 });
 
 it("lists the likeliest tokens, equal ones by number, and no more than there are", () => {
-  expect(likeliestTokens(Float32Array.of(1, 2, 3, 2), 3)).toEqual([2, 1, 3]);
-  expect(likeliestTokens(Float32Array.of(1, 2, 2), 4)).toEqual([1, 2, 0]);
+  expect(topTokensOf(Float32Array.of(1, 2, 3, 2), 3)).toEqual([2, 1, 3]);
+  expect(topTokensOf(Float32Array.of(1, 2, 2), 4)).toEqual([1, 2, 0]);
 });
 
 it("draws and lists for many rows of the kernels' memory at once, with the logprobs", async () => {

@@ -104,7 +104,7 @@ function draw(weights: Float64Array, order: number[] | undefined, total: number,
 }
 
 /** The `count` likeliest tokens, or all where there are no more; equal ones by number. */
-export function likeliestTokens(logits: Float32Array, count: number): number[] {
+export function topTokensOf(logits: Float32Array, count: number): number[] {
   const best: number[] = [];
   for (let token = 0; token < logits.length; token++) {
     if (best.length === count && logits[token]! <= logits[best[count - 1]!]!) continue;

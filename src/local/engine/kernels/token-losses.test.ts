@@ -1,5 +1,6 @@
 import { describe, expect, it } from "vitest";
-import type { EngineDatum, LossName } from "../engine.js";
+import type { PublishedLoss } from "../../../wire/training/losses.js";
+import type { EngineDatum } from "../engine.js";
 import { gatherLossInputs } from "../training/loss-inputs.js";
 import { tokenLosses } from "./token-losses.js";
 
@@ -15,7 +16,7 @@ const datum: EngineDatum = {
 };
 const weighted = { ...datum, weights: Float32Array.of(0.5, 2, 0, 1, -4) };
 
-function lossOf(lossFn: LossName, one: EngineDatum, at = logprobs) {
+function lossOf(lossFn: PublishedLoss, one: EngineDatum, at = logprobs) {
   const sums = { loss: 0, clippedTokens: 0 };
   const gradients = tokenLosses(lossFn, gatherLossInputs([one], {}), at, sums);
   return { gradients: [...gradients], ...sums };

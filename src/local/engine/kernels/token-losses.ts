@@ -1,6 +1,6 @@
 import type { PublishedLoss } from "../../../wire/training/losses.js";
 
-/** What a token loss reads for each target besides its logprob; all but the weights may be empty where it reads no others. */
+/** Inputs of a token loss for each target besides its logprob; those that the loss does not read may be empty. */
 export interface TokenLossInputs {
   weights: Float32Array;
   advantages: Float32Array;

@@ -2,7 +2,8 @@ import { readFileSync } from "node:fs";
 import { availableParallelism } from "node:os";
 import { setFlagsFromString } from "node:v8";
 import { Worker } from "node:worker_threads";
-import { type WasmExports, WasmKernels, type WasmThreads } from "./wasm-kernels.js";
+import { WasmKernels, type WasmThreads } from "./wasm-kernels.js";
+import type { WasmExports } from "./wasm-operations.js";
 
 /** How many threads compute, and with which instructions. */
 export interface WasmKernelOptions {
@@ -32,7 +33,7 @@ function threadCount(asked: number | undefined): number {
   return asked;
 }
 
-/** With separate or fused multiply-add. */
+/** Compiled kernels with separate or fused multiply-add. */
 type KernelVariant = "plain" | "relaxed";
 
 const COMPILED_MODULES = new Map<KernelVariant, WebAssembly.Module>();
@@ -76,15 +77,17 @@ class WorkerThreads implements WasmThreads {
         env: {},
         workerData: { module, memory, index },
       });
-      // One that cannot start is not missed; one that dies in the middle of a job makes the job throw.
-      worker.on("error", () => {});
+      // One that cannot start is not missed; one that dies in the middle of a job makes the job throw, which cannot say why.
+      worker.on("error", ({ message }) =>
+        process.emitWarning(`A thread of the engine has died: ${message}`, "EngineThreadWarning"),
+      );
       worker.unref();
       this.#workers.push(worker);
     }
   }
 
   async close(): Promise<void> {
-    this.#exports["stopWorkers"]?.();
+    this.#exports.stopWorkers();
     await Promise.all(this.#workers.splice(0).map((worker) => worker.terminate()));
   }
 }

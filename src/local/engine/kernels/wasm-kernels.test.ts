@@ -1,6 +1,6 @@
 import { afterAll, describe, expect, it } from "vitest";
-import { type AttentionShape, type F32, type Kernels, slice } from "./kernels.js";
-import { createReferenceKernels } from "./reference.js";
+import { createReferenceKernels } from "../../../../test/engine/reference-kernels.js";
+import { type AttentionShape, type F32, type Kernels, sliceBuffer } from "./kernels.js";
 import {
   firstBitDifference,
   put,
@@ -152,7 +152,7 @@ function attentionInputs(kernels: Kernels, rows: number, shape: AttentionShape) 
   const stride = shape.heads * shape.headDim + 2 * kvWidth + 4;
   const packed = put(kernels, randomFloats(rows * stride, 1));
   const qWidth = shape.heads * shape.headDim;
-  const part = (start: number) => ({ data: slice(packed, start, rows * stride - start), stride });
+  const part = (start: number) => ({ data: sliceBuffer(packed, start, rows * stride - start), stride });
   return { query: part(0), key: part(qWidth), value: part(qWidth + kvWidth), qWidth, kvWidth };
 }
 
@@ -191,7 +191,7 @@ describe("attention", () => {
         const { query, key, value, qWidth } = attentionInputs(kernels, 110, shape);
         const rows = offsets.at(-1)!;
         const from = ({ data, stride }: { data: F32; stride: number }) => ({
-          data: slice(data, first * stride, data.length - first * stride),
+          data: sliceBuffer(data, first * stride, data.length - first * stride),
           stride,
         });
         const [out, logSumExp] = [kernels.alloc(rows * qWidth), kernels.alloc(rows * shape.heads)];
@@ -260,7 +260,7 @@ describe("attention", () => {
           kernels.attentionPaged({
             ...pages,
             out: single,
-            query: { data: slice(data, row * stride, qWidth), stride },
+            query: { data: sliceBuffer(data, row * stride, qWidth), stride },
             pageTables: putInts(kernels, table),
             lengths: putInts(kernels, [row + 1]),
             rows: 1,

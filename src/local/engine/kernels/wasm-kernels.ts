@@ -18,14 +18,24 @@ import {
   type RmsNorm,
   type RmsNormBackward,
   type RotateIntoPages,
-  type Rows,
+  type StridedRows,
 } from "./kernels.js";
 import { readPanels, writePanels } from "./panels.js";
-import { rotateIntoPages } from "./rotate-into-pages.js";
+import { rotateOneByOne } from "./rotate-into-pages.js";
 import { WasmMemory } from "./wasm-memory.js";
+import {
+  type AttentionForward,
+  type WasmExports,
+  type WasmOperations,
+  writeParameters,
+} from "./wasm-operations.js";
 
-/** What the wasm modules export; pointers and strides are in bytes. The sources in wasm/ say what each one does. */
-export type WasmExports = Record<string, (...numbers: number[]) => number>;
+/** How an operation is cut: `items` rows, columns, elements or blocks, so many in a chunk; `work` in rough clock cycles. */
+interface Cut {
+  items: number;
+  chunkItems: number;
+  work: number;
+}
 
 /** Threads beside the calling one, which wait for work. */
 export interface WasmThreads {
@@ -40,8 +50,22 @@ export interface WasmKernelSettings {
   startThreads(memory: WebAssembly.Memory, exports: WasmExports): WasmThreads;
 }
 
-/** Memory below this belongs to the thread pool's own state. */
+/** Memory below this belongs to the thread pool; its parameters lie where wasm/pool.ts looks for them. */
 const RESERVED_BYTES = 4096;
+const POINTERS = { offset: 512, length: 64 };
+const FLOATS = { offset: 768, length: 64 };
+
+/** Rows or elements in a chunk: enough to outweigh taking it, and few enough to keep all threads busy. */
+const ELEMENTS = 16_384;
+const NORM_ROWS = 16;
+const SWIGLU_ROWS = 8;
+const COPIED_ROWS = 64;
+const SUMMED_COLUMNS = 64;
+const VOCABULARY_ROWS = 4;
+/** As in wasm/gemm.ts: up to so many rows, packing A is much of the work. */
+const FEW_ROWS = 32;
+/** As in wasm/gemm.ts: the layout of a frozen matrix. */
+const FROZEN = 1;
 
 /** Every operation in WebAssembly SIMD, on as many threads as asked, with the same bits for any number of them. */
 export class WasmKernels extends CpuMemory implements Kernels {
@@ -49,10 +73,11 @@ export class WasmKernels extends CpuMemory implements Kernels {
   readonly threads: number;
   readonly #memory = new WasmMemory();
   readonly #wasm: WasmExports;
+  /** Sizes, and numbers of operations, by their names. */
+  readonly #constants: Record<string, number> = {};
+  readonly #pointers: Uint32Array;
+  readonly #floats: Float32Array;
   readonly #otherThreads: WasmThreads | undefined;
-  readonly #gemmScratchBytes: number;
-  readonly #queryBlock: number;
-  readonly #pagedBlock: number;
   #threadScratch = { offset: 0, bytes: 0 };
 
   /** `module` is one of the kernels-*.wasm; without settings it runs on the calling thread alone. */
@@ -62,11 +87,13 @@ export class WasmKernels extends CpuMemory implements Kernels {
     this.threads = settings?.threads ?? 1;
     const { memory } = this.#memory;
     const { exports } = new WebAssembly.Instance(module, { env: { memory } });
-    const constant = (name: string) => (exports[name] as WebAssembly.Global).value as number;
+    for (const [name, value] of Object.entries(exports)) {
+      if (value instanceof WebAssembly.Global) this.#constants[name.replace("Operation.", "")] = value.value;
+    }
     this.#wasm = exports as unknown as WasmExports;
-    this.#gemmScratchBytes = constant("GEMM_SCRATCH");
-    this.#queryBlock = constant("QUERY_BLOCK");
-    this.#pagedBlock = constant("PAGED_BLOCK");
+    // Shared memory stays where it is when it grows, so these remain valid.
+    this.#pointers = new Uint32Array(memory.buffer, POINTERS.offset, POINTERS.length);
+    this.#floats = new Float32Array(memory.buffer, FLOATS.offset, FLOATS.length);
     this.#needThreadScratch(1 << 20);
     this.#otherThreads = settings?.startThreads(memory, this.#wasm);
   }
@@ -75,12 +102,27 @@ export class WasmKernels extends CpuMemory implements Kernels {
   #needThreadScratch(bytes: number): void {
     if (bytes <= this.#threadScratch.bytes) return;
     if (this.#threadScratch.offset > 0) this.arena.free(this.#threadScratch.offset);
-    // Should there be no memory for more, nobody may go on in what was freed.
+    // If there is no memory for more, what was freed must not be used.
     this.#threadScratch = { offset: 0, bytes: 0 };
     const rounded = Math.ceil(bytes / 65_536) * 65_536;
     const offset = this.arena.alloc(rounded * this.threads);
     this.#threadScratch = { offset, bytes: rounded };
-    this.#wasm["configure"]!(this.threads, offset, rounded);
+    this.#wasm.configure(this.threads, offset, rounded);
+  }
+
+  #constant(name: string): number {
+    return this.#constants[name]!;
+  }
+
+  #run<Name extends keyof WasmOperations>(
+    name: Name,
+    { items, chunkItems, work }: Cut,
+    parameters: WasmOperations[Name],
+    floats: readonly number[] = [],
+  ): void {
+    writeParameters(this.#pointers, parameters);
+    for (let index = 0; index < floats.length; index++) this.#floats[index] = floats[index]!;
+    this.#wasm.run(this.#constant(name), items, chunkItems, work);
   }
 
   protected get buffer(): ArrayBufferLike {
@@ -112,123 +154,87 @@ export class WasmKernels extends CpuMemory implements Kernels {
     const lda = options.lda ?? (transA ? m : k);
     const ldc = options.ldc ?? n;
     if (m === 0 || n === 0) return;
-    expectRows("c", { data: c, stride: ldc }, m, n);
-    if (k > 0) expectRows("a", { data: a, stride: lda }, transA ? k : m, transA ? m : k);
-    this.#wasm["matmul"]!(
-      c.offset,
-      4 * ldc,
-      a.offset,
-      transA ? 4 : 4 * lda,
-      transA ? 4 * lda : 4,
-      ...rightSide(b, n, k, transB, options.ldb),
-      m,
-      n,
-      k,
-      accumulate ? 1 : 0,
-    );
+    expectRows(m, n, { c: { data: c, stride: ldc } });
+    if (k > 0) expectRows(transA ? k : m, transA ? m : k, { a: { data: a, stride: lda } });
+    const { layout, bk, bj } = rightSide(b, n, k, transB, options.ldb);
+    const cut = cutProduct(m, n, layout, this.threads);
+    // A row or two do not keep another thread busy for long enough between the steps that only one can do.
+    const work = (m < 4 ? 0.065 : 0.25) * m * n * k;
+    const [ai, ak] = transA ? [4, 4 * lda] : [4 * lda, 4];
+    const shape = [m, n, k, accumulate ? 1 : 0, cut.rows, cut.cols, layout] as const;
+    this.#run("matmul", { items: cut.chunks, chunkItems: 1, work }, [
+      { data: c, stride: ldc },
+      a,
+      ai,
+      ak,
+      b,
+      bk,
+      bj,
+      ...shape,
+    ]);
   }
 
   rmsNorm({ out, rstd, x, weight, rows, cols, eps }: RmsNorm): void {
-    expect("out", out, rows * cols);
-    expect("rstd", rstd, rows);
-    expect("x", x, rows * cols);
-    expect("weight", weight, cols);
-    this.#wasm["rmsNorm"]!(out.offset, rstd.offset, x.offset, weight.offset, rows, cols, eps);
+    expect(rows * cols, { out, x });
+    expect(rows, { rstd });
+    expect(cols, { weight });
+    const cut = { items: rows, chunkItems: NORM_ROWS, work: 1.5 * rows * cols };
+    this.#run("rmsNorm", cut, [out, rstd, x, weight, rows, cols], [eps]);
   }
 
   rmsNormBackward({ dx, dweight, dout, x, rstd, weight, rows, cols }: RmsNormBackward): void {
-    expect("dx", dx, rows * cols);
-    expect("dout", dout, rows * cols);
-    expect("x", x, rows * cols);
-    expect("rstd", rstd, rows);
-    expect("weight", weight, cols);
-    if (dweight) expect("dweight", dweight, cols);
-    this.#wasm["rmsNormBackward"]!(
-      dx.offset,
-      dweight?.offset ?? 0,
-      dout.offset,
-      x.offset,
-      rstd.offset,
-      weight.offset,
-      rows,
-      cols,
-    );
+    expect(rows * cols, { dx, dout, x });
+    expect(rows, { rstd });
+    expect(cols, { weight });
+    if (dweight) expect(cols, { dweight });
+    const parameters: WasmOperations["rmsNormBackward"] = [dx, rstd, x, weight, rows, cols, dout, dweight];
+    this.#run("rmsNormBackward", { items: rows, chunkItems: NORM_ROWS, work: 3 * rows * cols }, parameters);
+    if (!dweight) return;
+    this.#run("rmsNormWeight", { items: cols, chunkItems: SUMMED_COLUMNS, work: rows * cols }, parameters);
   }
 
-  normRope({ out, rstd, x, weight, angles, rows, heads, headDim, eps }: NormRope): void {
-    const { cos, sin, positions } = angles;
-    const normed = weight !== undefined && rstd !== undefined;
-    expectRows("out", out, rows, heads * headDim);
-    expectRows("x", x, rows, heads * headDim);
-    expect("positions", positions, rows);
-    if (normed) expect("rstd", rstd, rows * heads);
-    this.#wasm["normRope"]!(
-      out.data.offset,
-      4 * out.stride,
-      normed ? rstd.offset : 0,
-      x.data.offset,
-      4 * x.stride,
-      normed ? weight.offset : 0,
-      cos.offset,
-      sin.offset,
-      positions.offset,
-      rows,
-      heads,
-      headDim,
-      eps,
-    );
+  normRope(operation: NormRope): void {
+    const { out, rows, heads, headDim, eps } = operation;
+    const cut = { items: rows, chunkItems: NORM_ROWS, work: 3 * rows * heads * headDim };
+    this.#run("normRope", cut, ropeParameters(out, operation), [eps]);
   }
 
   normRopeBackward(operation: NormRopeBackward): void {
-    const { dx, dweight, dout, x, rstd, weight, rows, heads, headDim } = operation;
-    const { cos, sin, positions } = operation.angles;
-    const normed = weight !== undefined && rstd !== undefined;
-    expectRows("dx", dx, rows, heads * headDim);
-    expectRows("dout", dout, rows, heads * headDim);
-    expectRows("x", x, rows, heads * headDim);
-    expect("positions", positions, rows);
-    if (normed) expect("rstd", rstd, rows * heads);
-    if (dweight) expect("dweight", dweight, headDim);
-    this.#wasm["normRopeBackward"]!(
-      dx.data.offset,
-      4 * dx.stride,
-      dweight?.offset ?? 0,
-      dout.data.offset,
-      4 * dout.stride,
-      x.data.offset,
-      4 * x.stride,
-      normed ? rstd.offset : 0,
-      normed ? weight.offset : 0,
-      cos.offset,
-      sin.offset,
-      positions.offset,
-      rows,
-      heads,
-      headDim,
-    );
+    const { dx, dweight, dout, rows, heads, headDim } = operation;
+    const values = rows * heads * headDim;
+    expectRows(rows, heads * headDim, { dout });
+    if (dweight) expect(headDim, { dweight });
+    const forward = ropeParameters(dx, operation);
+    const parameters: WasmOperations["normRopeBackward"] = [...forward, dout, dweight];
+    this.#run("normRopeBackward", { items: rows, chunkItems: NORM_ROWS, work: 4 * values }, parameters);
+    if (!dweight || !operation.weight || !operation.rstd) return;
+    const columns = Math.ceil(headDim / 8);
+    this.#run("normRopeWeight", { items: columns, chunkItems: 1, work: 2 * values }, parameters);
   }
 
   swiglu(out: F32, gateUp: F32, rows: number, cols: number): void {
-    expect("out", out, rows * cols);
-    expect("gateUp", gateUp, 2 * rows * cols);
-    this.#wasm["swiglu"]!(out.offset, gateUp.offset, rows, cols);
+    expect(rows * cols, { out });
+    expect(2 * rows * cols, { gateUp });
+    const cut = { items: rows, chunkItems: SWIGLU_ROWS, work: 6 * rows * cols };
+    this.#run("swiglu", cut, [out, gateUp, cols]);
   }
 
   swigluBackward(dgateUp: F32, dout: F32, gateUp: F32, rows: number, cols: number): void {
-    expect("dgateUp", dgateUp, 2 * rows * cols);
-    expect("dout", dout, rows * cols);
-    expect("gateUp", gateUp, 2 * rows * cols);
-    this.#wasm["swigluBackward"]!(dgateUp.offset, dout.offset, gateUp.offset, rows, cols);
+    expect(2 * rows * cols, { dgateUp, gateUp });
+    expect(rows * cols, { dout });
+    const cut = { items: rows, chunkItems: SWIGLU_ROWS, work: 8 * rows * cols };
+    this.#run("swigluBackward", cut, [dgateUp, gateUp, cols, dout]);
   }
 
   gatherRows(out: F32, table: Matrix, indices: I32, rows: number, cols: number): void {
-    expect("out", out, rows * cols);
+    expect(rows * cols, { out });
     if (table.kind === "frozen") {
       this.#gatherOutputs(out, table, indices, rows, cols);
       return;
     }
     this.#expectIndices("indices", indices, rows, Math.floor(table.length / cols));
-    this.#wasm["gatherRows"]!(out.offset, table.offset, indices.offset, rows, cols);
+    const cut = { items: rows, chunkItems: COPIED_ROWS, work: 0.5 * rows * cols };
+    this.#run("gatherRows", cut, [out, table, indices, cols]);
   }
 
   #gatherOutputs(out: F32, table: Frozen, indices: I32, rows: number, cols: number): void {
@@ -242,213 +248,153 @@ export class WasmKernels extends CpuMemory implements Kernels {
     }
   }
 
-  scatterRows(table: F32, x: Rows, indices: I32, rows: number, cols: number): void {
-    expectRows("x", x, rows, cols);
+  scatterRows(table: F32, x: StridedRows, indices: I32, rows: number, cols: number): void {
+    expectRows(rows, cols, { x });
     this.#expectIndices("indices", indices, rows, Math.floor(table.length / cols));
-    this.#wasm["scatterRows"]!(table.offset, x.data.offset, 4 * x.stride, indices.offset, rows, cols);
+    const cut = { items: rows, chunkItems: COPIED_ROWS, work: 0.5 * rows * cols };
+    this.#run("scatterRows", cut, [table, x, indices, cols]);
   }
 
   scatterAddRows(table: F32, x: F32, indices: I32, rows: number, cols: number): void {
-    expect("x", x, rows * cols);
+    expect(rows * cols, { x });
     this.#expectIndices("indices", indices, rows, Math.floor(table.length / cols));
-    this.#wasm["scatterAddRows"]!(table.offset, x.offset, indices.offset, rows, cols);
+    const cut = { items: cols, chunkItems: SUMMED_COLUMNS, work: rows * cols };
+    this.#run("scatterAddRows", cut, [table, x, indices, cols, rows]);
   }
 
   attention(operation: Attention): void {
-    const { out, logSumExp, query, key, value, offsets, shape } = operation;
-    const longest = this.#expectAttention(operation);
-    this.#needThreadScratch(this.#gemmScratchBytes + this.#queryBlock * (4 * (longest + 4) + 4));
-    this.#wasm["attention"]!(
-      out.offset,
-      logSumExp.offset,
-      query.data.offset,
-      4 * query.stride,
-      key.data.offset,
-      4 * key.stride,
-      value.data.offset,
-      4 * value.stride,
-      offsets.offset,
-      offsets.length - 1,
-      shape.heads,
-      shape.kvHeads,
-      shape.headDim,
-      shape.scale,
+    const { heads, kvHeads, headDim, scale } = operation.shape;
+    const { longest, blocks, pairs } = this.#expectAttention(operation);
+    this.#needThreadScratch(
+      this.#constant("GEMM_SCRATCH") + this.#constant("QUERY_BLOCK") * (4 * (longest + 4) + 4),
     );
+    const cut = { items: blocks * kvHeads, chunkItems: 1, work: pairs * heads * headDim };
+    this.#run("attention", cut, attentionForward(operation), [scale]);
   }
 
   attentionBackward(operation: AttentionBackward): void {
-    const { dquery, dkey, dvalue, dout, query, key, value, out, logSumExp, offsets, shape } = operation;
-    const longest = this.#expectAttention(operation);
-    const gradients = { query: dquery, key: dkey, value: dvalue };
-    this.#expectAttention({ ...gradients, out: dout, logSumExp, offsets, shape });
-    this.#needThreadScratch(this.#gemmScratchBytes + 2 * this.#queryBlock * 4 * (longest + 4));
-    this.#wasm["attentionBackward"]!(
-      dquery.data.offset,
-      4 * dquery.stride,
-      dkey.data.offset,
-      4 * dkey.stride,
-      dvalue.data.offset,
-      4 * dvalue.stride,
-      dout.offset,
-      query.data.offset,
-      4 * query.stride,
-      key.data.offset,
-      4 * key.stride,
-      value.data.offset,
-      4 * value.stride,
-      out.offset,
-      logSumExp.offset,
-      offsets.offset,
-      offsets.length - 1,
-      shape.heads,
-      shape.kvHeads,
-      shape.headDim,
-      shape.scale,
+    const { dquery, dkey, dvalue, dout, logSumExp, offsets, shape } = operation;
+    const { longest, pairs } = this.#expectAttention(operation);
+    this.#expectAttention({ query: dquery, key: dkey, value: dvalue, out: dout, logSumExp, offsets, shape });
+    this.#needThreadScratch(
+      this.#constant("GEMM_SCRATCH") + 2 * this.#constant("QUERY_BLOCK") * 4 * (longest + 4),
     );
+    const work = 2.5 * pairs * shape.heads * shape.headDim;
+    const cut = { items: (offsets.length - 1) * shape.kvHeads, chunkItems: 1, work };
+    const parameters = [...attentionForward(operation), dquery, dkey, dvalue, dout] as const;
+    this.#run("attentionBackward", cut, [...parameters], [shape.scale]);
   }
 
-  /** Returns the length of the longest sequence. */
-  #expectAttention({ out, logSumExp, query, key, value, offsets, shape }: Attention): number {
+  #expectAttention({ out, logSumExp, query, key, value, offsets, shape }: Attention) {
     const { heads, kvHeads, headDim } = shape;
-    const { rows, longest } = this.#sequenceLengths(offsets);
-    expect("out", out, rows * heads * headDim);
-    expect("logSumExp", logSumExp, rows * heads);
-    expectRows("query", query, rows, heads * headDim);
-    expectRows("key", key, rows, kvHeads * headDim);
-    expectRows("value", value, rows, kvHeads * headDim);
-    return longest;
+    const sequences = this.#sequences(offsets);
+    const { rows } = sequences;
+    expect(rows * heads * headDim, { out });
+    expect(rows * heads, { logSumExp });
+    expectRows(rows, heads * headDim, { query });
+    expectRows(rows, kvHeads * headDim, { key, value });
+    return sequences;
   }
 
   rotateIntoPages(operation: RotateIntoPages): void {
-    rotateIntoPages(this, operation);
+    rotateOneByOne(this, operation);
   }
 
   attentionPaged(operation: AttentionPaged): void {
     const { out, query, keyPages, valuePages, pageTables, lengths, rows, pagesPerRow, pageSize } = operation;
     const { heads, kvHeads, headDim, scale } = operation.shape;
-    expect("out", out, rows * heads * headDim);
-    expectRows("query", query, rows, heads * headDim);
-    expect("pageTables", pageTables, rows * pagesPerRow);
-    expect("lengths", lengths, rows);
-    const together = Math.max(this.#pagedBlock, heads / kvHeads) + 16;
-    this.#needThreadScratch(this.#gemmScratchBytes + together * 4 * (pagesPerRow * pageSize + 5));
-    this.#wasm["attentionPaged"]!(
-      out.offset,
-      query.data.offset,
-      4 * query.stride,
-      keyPages.offset,
-      valuePages.offset,
-      pageTables.offset,
-      lengths.offset,
-      rows,
-      pagesPerRow,
-      pageSize,
-      heads,
-      kvHeads,
-      headDim,
-      scale,
+    expect(rows * heads * headDim, { out });
+    expectRows(rows, heads * headDim, { query });
+    expect(rows * pagesPerRow, { pageTables });
+    expect(rows, { lengths });
+    const together = Math.max(this.#constant("PAGED_BLOCK"), heads / kvHeads) + 16;
+    this.#needThreadScratch(this.#constant("GEMM_SCRATCH") + together * 4 * (pagesPerRow * pageSize + 5));
+    let pairs = 0;
+    for (const length of this.viewInts(lengths).subarray(0, rows)) pairs += length;
+    const blocks = Math.ceil(rows / this.#constant("PAGED_BLOCK"));
+    const cut = { items: blocks * kvHeads, chunkItems: 1, work: pairs * heads * headDim };
+    const counts = [rows, pagesPerRow, pageSize, heads, kvHeads, headDim] as const;
+    this.#run(
+      "attentionPaged",
+      cut,
+      [out, query, keyPages, valuePages, pageTables, lengths, ...counts],
+      [scale],
     );
   }
 
   logSoftmaxGather(operation: LogSoftmaxGather): void {
     const { logprobs, logSumExp, logits, targets, rows, vocabSize, targetsPerRow } = operation;
-    expect("logprobs", logprobs, rows * targetsPerRow);
-    expect("logSumExp", logSumExp, rows);
-    expect("logits", logits, rows * vocabSize);
+    expect(rows * targetsPerRow, { logprobs });
+    expect(rows, { logSumExp });
+    expect(rows * vocabSize, { logits });
     this.#expectIndices("targets", targets, rows * targetsPerRow, vocabSize);
-    this.#wasm["logSoftmaxGather"]!(
-      logprobs.offset,
-      logSumExp.offset,
-      logits.offset,
-      targets.offset,
-      rows,
-      vocabSize,
-      targetsPerRow,
-    );
+    const cut = { items: rows, chunkItems: VOCABULARY_ROWS, work: 5 * rows * vocabSize };
+    this.#run("logSoftmaxGather", cut, [logprobs, logSumExp, logits, targets, vocabSize, targetsPerRow]);
   }
 
   logitsGradient(operation: LogitsGradient): void {
     const { logits, logSumExp, targets, coefficients, rows, vocabSize, targetsPerRow } = operation;
-    expect("logits", logits, rows * vocabSize);
-    expect("logSumExp", logSumExp, rows);
-    expect("coefficients", coefficients, rows * targetsPerRow);
+    expect(rows * vocabSize, { logits });
+    expect(rows, { logSumExp });
+    expect(rows * targetsPerRow, { coefficients });
     this.#expectIndices("targets", targets, rows * targetsPerRow, vocabSize);
-    this.#wasm["logitsGradient"]!(
-      logits.offset,
-      logSumExp.offset,
-      targets.offset,
-      coefficients.offset,
-      rows,
-      vocabSize,
-      targetsPerRow,
-    );
+    const cut = { items: rows, chunkItems: VOCABULARY_ROWS, work: 5 * rows * vocabSize };
+    this.#run("logitsGradient", cut, [coefficients, logSumExp, logits, targets, vocabSize, targetsPerRow]);
   }
 
   zero(x: F32): void {
-    this.#wasm["zero"]!(x.offset, x.length);
+    this.#run("zero", elements(x, 0.3), [x]);
   }
 
   copy(out: F32, x: F32): void {
-    expect("out", out, x.length);
-    this.#wasm["copy"]!(out.offset, x.offset, x.length);
+    expect(x.length, { out });
+    this.#run("copy", elements(x, 0.5), [out, x]);
   }
 
   add(out: F32, a: F32, b: F32): void {
-    expect("a", a, out.length);
-    expect("b", b, out.length);
-    this.#wasm["add"]!(out.offset, a.offset, b.offset, out.length);
+    expect(out.length, { a, b });
+    this.#run("add", elements(out, 1), [out, a, b]);
   }
 
   addScaled(y: F32, x: F32, factor: number): void {
-    expect("x", x, y.length);
-    this.#wasm["addScaled"]!(y.offset, x.offset, factor, y.length);
+    expect(y.length, { x });
+    this.#run("addScaled", elements(y, 1), [y, x], [factor]);
   }
 
   scale(x: F32, factor: number): void {
-    this.#wasm["scale"]!(x.offset, factor, x.length);
+    this.#run("scale", elements(x, 0.5), [x], [factor]);
   }
 
   async sumSquares(x: F32): Promise<number> {
-    return this.#wasm["sumSquares"]!(x.offset, x.length);
+    return this.#wasm.sumSquares(x.offset, x.length);
   }
 
   adamw(weights: F32, grad: F32, first: F32, second: F32, step: AdamWStep): void {
-    expect("grad", grad, weights.length);
-    expect("first", first, weights.length);
-    expect("second", second, weights.length);
-    const scalars = adamwScalars(step);
-    this.#wasm["adamw"]!(
-      weights.offset,
-      grad.offset,
-      first.offset,
-      second.offset,
-      weights.length,
-      scalars.decay,
-      scalars.oneMinusBeta1,
-      scalars.beta2,
-      scalars.oneMinusBeta2,
-      scalars.stepSize,
-      scalars.rootCorrection2,
-      scalars.eps,
-      scalars.gradScale,
-    );
+    expect(weights.length, { grad, first, second });
+    const { decay, oneMinusBeta1, beta2, oneMinusBeta2, stepSize, rootCorrection2, eps, gradScale } =
+      adamwScalars(step);
+    const floats = [decay, oneMinusBeta1, beta2, oneMinusBeta2, stepSize, rootCorrection2, eps, gradScale];
+    this.#run("adamw", elements(weights, 6), [weights, grad, first, second], floats);
   }
 
-  #sequenceLengths(offsets: I32): { rows: number; longest: number } {
+  /** Rows of all sequences and of the longest, blocks of queries, and pairs of a query and a key. */
+  #sequences(offsets: I32): { rows: number; longest: number; blocks: number; pairs: number } {
     const values = this.viewInts(offsets);
-    let longest = 0;
+    let [longest, blocks, pairs] = [0, 0, 0];
     for (let sequence = 0; sequence + 1 < values.length; sequence++) {
       const length = values[sequence + 1]! - values[sequence]!;
       if (length < 0)
         throw new RangeError(`offsets must not fall, got ${length} rows in sequence ${sequence}`);
       longest = Math.max(longest, length);
+      blocks += Math.ceil(length / this.#constant("QUERY_BLOCK"));
+      pairs += 0.5 * length * length;
     }
-    return { rows: values.at(-1)!, longest };
+    return { rows: values.at(-1)!, longest, blocks, pairs };
   }
 
-  /** A wrong index would read or write someone else's memory without a sound. */
+  /** A wrong index would silently read or write other memory. */
   #expectIndices(name: string, indices: I32, count: number, limit: number): void {
-    expect(name, indices, count);
+    expect(count, { [name]: indices });
     const values = this.viewInts(indices);
     for (let i = 0; i < count; i++) {
       const value = values[i]!;
@@ -459,14 +405,8 @@ export class WasmKernels extends CpuMemory implements Kernels {
   }
 }
 
-/** Layout, offset and two strides (or a frozen matrix' inputs and outputs), as matmul in wasm/gemm.ts wants them. */
-function rightSide(
-  b: Matrix,
-  n: number,
-  k: number,
-  transB: boolean,
-  ldb = transB ? k : n,
-): [number, number, number, number] {
+/** How B is stored, as wasm/gemm.ts reads it: by two strides in bytes, or frozen (also as its transpose) with its two sizes. */
+function rightSide(b: Matrix, n: number, k: number, transB: boolean, ldb = transB ? k : n) {
   const [rows, cols] = transB ? [n, k] : [k, n];
   if (b.kind === "frozen") {
     if (b.inputs !== rows || b.outputs !== cols) {
@@ -474,19 +414,74 @@ function rightSide(
         `b is frozen as ${b.inputs} x ${b.outputs}, the operation needs ${rows} x ${cols}`,
       );
     }
-    return [transB ? 2 : 1, b.offset, rows, cols];
+    return { layout: transB ? 2 : FROZEN, bk: rows, bj: cols };
   }
-  if (k > 0) expectRows("b", { data: b, stride: ldb }, rows, cols);
-  return [0, b.offset, transB ? 4 : 4 * ldb, transB ? 4 * ldb : 4];
+  if (k > 0) expectRows(rows, cols, { b: { data: b, stride: ldb } });
+  return transB ? { layout: 0, bk: 4, bj: 4 * ldb } : { layout: 0, bk: 4 * ldb, bj: 4 };
 }
 
-function expect(name: string, buffer: F32 | I32, length: number): void {
-  if (buffer.length < length) {
-    throw new RangeError(`${name} has ${buffer.length} elements, the operation needs ${length}`);
+/** The grid of chunks of a product: it cuts C only, never k. */
+function cutProduct(m: number, n: number, layout: number, threads: number) {
+  let [rows, cols, chunks] = [m, n, 1];
+  const wanted = threads === 1 ? 1 : threads * (m <= FEW_ROWS ? 2 : 4);
+  const halfRows = () => (Math.floor(rows / 2) + 3) & ~3;
+  const halfCols = () => (Math.floor(cols / 2) + 31) & ~31;
+  while (chunks < wanted) {
+    // Where B needs no packing, cutting rows alone packs nothing twice.
+    if (layout === FROZEN && rows >= 128) rows = halfRows();
+    else if (cols >= rows && cols >= 64) cols = halfCols();
+    else if (rows >= 64) rows = halfRows();
+    else if (cols >= 64) cols = halfCols();
+    else break;
+    chunks = Math.ceil(m / rows) * Math.ceil(n / cols);
+  }
+  return { rows, cols, chunks };
+}
+
+/** Checks and lists the parameters of both directions; without a weight or `rstd` there is no norm. */
+function ropeParameters(
+  out: StridedRows,
+  operation: Omit<NormRope, "out" | "eps">,
+): WasmOperations["normRope"] {
+  const { x, rows, heads, headDim } = operation;
+  const { cos, sin, positions } = operation.angles;
+  const normed = operation.weight !== undefined && operation.rstd !== undefined;
+  const { rstd, weight } = normed ? operation : {};
+  expectRows(rows, heads * headDim, { out, x });
+  expect(rows, { positions });
+  if (rstd) expect(rows * heads, { rstd });
+  return [out, rstd, x, weight, cos, sin, positions, rows, heads, headDim];
+}
+
+function attentionForward({
+  out,
+  logSumExp,
+  query,
+  key,
+  value,
+  offsets,
+  shape,
+}: Attention): AttentionForward {
+  return [out, logSumExp, query, key, value, offsets, shape.heads, shape.kvHeads, shape.headDim];
+}
+
+const elements = (x: F32, cycles: number): Cut => ({
+  items: x.length,
+  chunkItems: ELEMENTS,
+  work: cycles * x.length,
+});
+
+function expect(length: number, buffers: Record<string, F32 | I32>): void {
+  for (const name in buffers) {
+    const held = buffers[name]!.length;
+    if (held < length) throw new RangeError(`${name} has ${held} elements, the operation needs ${length}`);
   }
 }
 
-function expectRows(name: string, { data, stride }: Rows, rows: number, cols: number): void {
-  if (stride < cols) throw new RangeError(`${name} has rows ${stride} apart, but they are ${cols} wide`);
-  if (rows > 0) expect(name, data, (rows - 1) * stride + cols);
+function expectRows(rows: number, cols: number, matrices: Record<string, StridedRows>): void {
+  for (const name in matrices) {
+    const { data, stride } = matrices[name]!;
+    if (stride < cols) throw new RangeError(`${name} has rows ${stride} apart, but they are ${cols} wide`);
+    if (rows > 0) expect((rows - 1) * stride + cols, { [name]: data });
+  }
 }

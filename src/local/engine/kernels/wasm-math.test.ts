@@ -1,16 +1,16 @@
 import { describe, expect, it } from "vitest";
-import type { WasmExports } from "./wasm-kernels.js";
 import { loadModule } from "./wasm-kernels.node.js";
+import type { WasmExports } from "./wasm-operations.js";
 
 const memory = new WebAssembly.Memory({ initial: 64, maximum: 65_536, shared: true });
 const wasm = new WebAssembly.Instance(loadModule("plain"), { env: { memory } })
   .exports as unknown as WasmExports;
-wasm["configure"]!(1, 0, 0);
+wasm.configure(1, 0, 0);
 const [source, target] = [1 << 16, 1 << 21];
 
 function apply(name: "expArray" | "logArray", values: Float32Array): Float32Array {
   new Float32Array(memory.buffer, source, values.length).set(values);
-  wasm[name]!(target, source, values.length);
+  wasm[name](target, source, values.length);
   return new Float32Array(new Float32Array(memory.buffer, target, values.length));
 }
 

@@ -1,14 +1,14 @@
 import { z } from "zod";
 import { DTYPE_BYTES, toFloat32 } from "../../../checkpoints/safetensors.js";
 import { type BaseModelInfo, EngineInputError } from "../engine.js";
-import { type Kernels, type Matrix, slice } from "../kernels/kernels.js";
+import { type Kernels, type Matrix, sliceBuffer } from "../kernels/kernels.js";
 import { type DecoderLayout, type DecoderWeights, decoderLayout } from "./decoder-weights.js";
 import { type ModelConfig, modelConfigOf, parseModelConfig } from "./model-config.js";
 import type { ModelFiles } from "./model-files.js";
 import { RopeTables } from "./rope.js";
 import { checkShape, type Range, sizeOf, type TensorPlace } from "./tensor-layout.js";
 
-/** What the decoder needs of a model, frozen or trained. */
+/** Weights of a decoder, frozen or trained. */
 export interface DecoderModel {
   config: ModelConfig;
   weights: DecoderWeights<Matrix>;
@@ -73,7 +73,7 @@ async function loadWeights(
       if (target.kind === "frozen") await kernels.fill(target, start, tensor);
       else {
         const values = toFloat32(tensor.bytes, tensor.dtype, place.name);
-        kernels.upload(slice(target, start, sizeOf(place)), values);
+        kernels.upload(sliceBuffer(target, start, sizeOf(place)), values);
       }
     }
     return weights;
@@ -83,7 +83,7 @@ async function loadWeights(
   }
 }
 
-/** What the files call the tensors, of which all must be there in the right shape. */
+/** Names of the tensors in the files; all must be present with the right shape. */
 export function storedNames(files: ModelFiles, places: TensorPlace[]): Map<TensorPlace, string> {
   const names = new Map<TensorPlace, string>();
   for (const place of places) {
@@ -107,12 +107,12 @@ export function countParameters(config: unknown, name: string): number {
   return decoderLayout(parseModelConfig(config, name)).length;
 }
 
-/** What a model's weights have to fit into. */
+/** Memory that a model's weights must fit into. */
 export type ModelRoom = { device: "cpu" } | { device: "gpu"; memoryBytes: number };
 
 const MAX_WASM_BYTES = 2 ** 32;
 
-/** Refuses a model by its `config.json` alone, before anybody downloads its weights. */
+/** Refuses a model by its `config.json` alone, before its weights are downloaded. */
 export function checkModel(json: unknown, name: string, room: ModelRoom = { device: "cpu" }): void {
   const { length } = decoderLayout(parseModelConfig(json, name));
   if (room.device === "cpu") {

@@ -13,7 +13,7 @@ export interface DecoderGradients {
   weights?: DecoderWeights | undefined;
 }
 
-/** What a backward pass starts from. */
+/** Inputs of a backward pass. */
 export interface DecoderBackward {
   activations: Activations;
   /** Gradients of the head's input for `activeRows`, one after another; the others have none. */
@@ -23,7 +23,7 @@ export interface DecoderBackward {
   gradients: DecoderGradients;
 }
 
-/** The backward pass of `packedForward`, written by hand: adds to all gradients below the head. */
+/** The backward pass of `packedForward`: adds to all gradients below the head. */
 export function decoderBackward(kernels: Kernels, model: DecoderModel, backward: DecoderBackward): void {
   const { config, weights } = model;
   const { hiddenSize } = config;
@@ -105,7 +105,7 @@ function blockOf(kernels: Kernels, model: DecoderModel, backward: DecoderBackwar
   };
 }
 
-/** What the backward pass needs of a block from its attention's output on. */
+/** Buffers of a block, from its attention's output on, for the backward pass. */
 type MlpActivations = Pick<
   LayerActivations,
   "attended" | "middle" | "middleRstd" | "normedMiddle" | "gateUp" | "activated" | "lowRank"

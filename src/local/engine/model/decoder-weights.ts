@@ -1,4 +1,4 @@
-import { type F32, type Matrix, slice } from "../kernels/kernels.js";
+import { type F32, type Matrix, sliceBuffer } from "../kernels/kernels.js";
 import type { LinearLayer } from "./linear.js";
 import { attentionWidths, type ModelConfig } from "./model-config.js";
 import { LayoutBuilder, type Range, type TensorPlace } from "./tensor-layout.js";
@@ -31,7 +31,7 @@ export interface DecoderLayout {
   /** Matrices end and vectors begin here. */
   matrixLength: number;
   bind(flat: F32): DecoderWeights;
-  /** The same weights in buffers of their own. */
+  /** Copies the weights into new buffers. */
   place<M extends Matrix>(
     matrix: (block: MatrixBlock) => M,
     vector: (block: Range) => F32,
@@ -156,7 +156,7 @@ export function decoderLayout(config: ModelConfig): DecoderLayout {
     matrixLength,
     place,
     bind(flat) {
-      const part = ({ start, length }: Range) => slice(flat, start, length);
+      const part = ({ start, length }: Range) => sliceBuffer(flat, start, length);
       return place(({ block }) => part(block), part);
     },
   };

@@ -5,7 +5,7 @@ import {
   type Kernels,
   type ProjectedHeads,
   type Rotation,
-  type Rows,
+  type StridedRows,
 } from "../kernels/kernels.js";
 import type { DecoderModel } from "./base-model.js";
 import { type LinearName, mapLinears } from "./decoder-weights.js";
@@ -22,8 +22,8 @@ export interface LayerActivations {
   /** The parts of `qkv`: queries and keys as they were projected, and the values. */
   projected: ProjectedHeads;
   /** Queries and keys, normed and rotated. */
-  query: Rows;
-  key: Rows;
+  query: StridedRows;
+  key: StridedRows;
   queryRstd: F32 | undefined;
   keyRstd: F32 | undefined;
   attended: F32;
@@ -223,7 +223,7 @@ export function keptInputs(
   };
 }
 
-/** The same buffers for all layers, where no backward pass follows; the residual stream is one buffer from input to output. */
+/** Buffers that all layers share if no backward pass follows; the residual stream is one buffer from input to output. */
 export function reusedActivations(
   kernels: Kernels,
   config: ModelConfig,

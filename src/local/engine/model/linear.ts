@@ -1,4 +1,4 @@
-import { type F32, from, type Kernels, type Matrix, slice } from "../kernels/kernels.js";
+import { type F32, from, type Kernels, type Matrix, sliceBuffer } from "../kernels/kernels.js";
 import type { LoraGroup } from "./lora.js";
 
 /** Rows start..start+rows go through this adapter. */
@@ -40,7 +40,7 @@ export function linearForward(kernels: Kernels, operation: LinearForward): void 
     const mark = kernels.mark();
     const lowRank = operation.lowRank ?? kernels.scratch(adaptedRows * width);
     kernels.matmul(lowRank, from(x, start * inputs), adapter.a, adaptedRows, width, inputs);
-    if (scaling !== 1) kernels.scale(slice(lowRank, 0, adaptedRows * width), scaling);
+    if (scaling !== 1) kernels.scale(sliceBuffer(lowRank, 0, adaptedRows * width), scaling);
     adapter.b.forEach(({ matrix, column, cols }, index) => {
       const part = from(out, start * outputs + column);
       kernels.matmul(part, from(lowRank, index * rank), matrix, adaptedRows, cols, rank, {
@@ -61,7 +61,7 @@ export interface LinearBackward {
   x: F32;
   rows: number;
   adapter?: LoraGroup | undefined;
-  /** What the forward pass wrote there. */
+  /** Output of the forward pass. */
   lowRank?: F32 | undefined;
   /** Absent where the weight is frozen. */
   weightGradient?: F32 | undefined;

@@ -1,5 +1,5 @@
 import { EngineInputError, LORA_ALPHA, type LoraSettings } from "../engine.js";
-import { type F32, type Kernels, slice } from "../kernels/kernels.js";
+import { type F32, type Kernels, sliceBuffer } from "../kernels/kernels.js";
 import { uniformArray } from "../philox.js";
 import {
   blockLinears,
@@ -79,7 +79,7 @@ export function loraLayout(config: ModelConfig, lora: LoraSettings): LoraLayout 
     places: builder.places,
     length: builder.length,
     bind(flat) {
-      const part = (range: Range) => slice(flat, range.start, range.length);
+      const part = (range: Range) => sliceBuffer(flat, range.start, range.length);
       const bindGroup = (range: GroupRange | undefined): LoraGroup | undefined =>
         range && {
           rank,
@@ -97,14 +97,17 @@ export function loraLayout(config: ModelConfig, lora: LoraSettings): LoraLayout 
 
 /** Fills a buffer of zeros with PEFT's defaults: A uniform within 1 / sqrt(in), B zero, so that a new adapter changes nothing. */
 export function initialiseLora(kernels: Kernels, flat: F32, layout: LoraLayout, seed: number): void {
-  const { places } = layout;
   function* initialTensors() {
-    for (const [index, place] of places.entries()) {
+    for (const [index, place] of layout.places.entries()) {
       if (!place.name.endsWith("lora_A.weight")) continue;
-      const [, inputs] = place.shape as [number, number];
-      const data = uniformArray(sizeOf(place), 1 / Math.sqrt(inputs), seed, index);
-      yield [place, { shape: place.shape, data }] as const;
+      yield [place, { shape: place.shape, data: initialA(place, index, seed) }] as const;
     }
   }
   writeTensors(kernels, flat, initialTensors());
+}
+
+/** The values that the A at this position of a layout begins with. */
+export function initialA(place: TensorPlace, index: number, seed: number): Float32Array {
+  const [, inputs] = place.shape as [number, number];
+  return uniformArray(sizeOf(place), 1 / Math.sqrt(inputs), seed, index);
 }

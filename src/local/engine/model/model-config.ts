@@ -13,7 +13,7 @@ export type RopeScaling =
       originalMaxPositions: number;
     };
 
-/** What the decoder needs to know of a model. */
+/** Configuration of a decoder. */
 export interface ModelConfig {
   arch: "llama" | "mistral" | "qwen2" | "qwen3";
   hiddenSize: number;
@@ -86,7 +86,7 @@ export function modelConfigOf(files: Pick<ModelFiles, "path" | "config" | "gener
 /** Takes what the decoder needs from the `config.json` of a Llama- or Qwen-family model, and refuses what it cannot compute. */
 export function parseModelConfig(json: unknown, where: string): ModelConfig {
   const named = z.looseObject({ model_type: z.string() }).safeParse(json);
-  // Alone: what else such a config lacks or has says nothing to anybody.
+  // Reported alone: other problems of such a config would only confuse.
   if (named.success && !ARCHITECTURES.some((known) => known === named.data.model_type)) {
     throw new EngineInputError(
       `${where}/config.json: model_type ${named.data.model_type} is not supported, only ${ARCHITECTURES.join(", ")} are`,

@@ -7,11 +7,11 @@ import type { StoredTensor } from "../kernels/kernels.js";
 export interface ModelFiles {
   /** Where they are, for people and for those who look for its tokenizer there. */
   readonly path: string;
-  /** What `config.json` holds. */
+  /** Parsed content of `config.json`. */
   readonly config: unknown;
-  /** What `generation_config.json` holds, where there is one. */
+  /** Parsed content of `generation_config.json`, if there is one. */
   readonly generationConfig?: unknown;
-  /** By the names that the files give them. */
+  /** Tensors by their names in the files. */
   readonly tensors: ReadonlyMap<string, { dtype: SafetensorsDtype; shape: number[] }>;
   read(name: string): StoredTensor;
   close(): void;
@@ -22,7 +22,7 @@ export interface ModelBytes {
   path: string;
   config: unknown;
   generationConfig?: unknown;
-  /** The `.safetensors` files. */
+  /** Contents of the `.safetensors` files. */
   weights: readonly Uint8Array[];
 }
 

@@ -24,13 +24,13 @@ export interface PackedRows {
   maxLength: number;
 }
 
-/** What a forward pass keeps for the backward pass: all activations, or only the blocks' inputs. */
+/** Activations kept for the backward pass: all of them, or only the blocks' inputs. */
 export type Kept = "all" | "inputs" | "nothing";
 
-/** What a forward pass leaves for the backward pass. */
+/** Results of a forward pass, for the backward pass. */
 export interface Activations {
   packed: PackedRows;
-  /** What a block computed; where only its input was kept, it is computed again, over what the last one had. */
+  /** Activations of a block; if only its input was kept, they are computed again into shared buffers. */
   layer(index: number): LayerActivations;
   /** The last block's output. */
   output: F32;

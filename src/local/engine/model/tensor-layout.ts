@@ -1,5 +1,5 @@
 import { EngineInputError } from "../engine.js";
-import { type F32, type Kernels, slice } from "../kernels/kernels.js";
+import { type F32, type Kernels, sliceBuffer } from "../kernels/kernels.js";
 
 /** Where a named tensor of a file sits inside one flat buffer: linear layers are stored [in, out], some side by side. */
 export interface TensorPlace {
@@ -95,7 +95,7 @@ export function writeTensors(
 ): void {
   let block: Range | undefined;
   let values = new Float32Array(0);
-  const store = () => block && kernels.upload(slice(flat, block.start, block.length), values);
+  const store = () => block && kernels.upload(sliceBuffer(flat, block.start, block.length), values);
   for (const [place, tensor] of tensors) {
     checkShape(place, tensor.shape);
     if (place.block !== block) {

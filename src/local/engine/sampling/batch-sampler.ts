@@ -7,8 +7,8 @@ import {
 } from "../engine.js";
 import type { Kernels, StepSizes } from "../kernels/kernels.js";
 import type { BaseModel } from "../model/base-model.js";
-import type { Adapter } from "../training/adapter.js";
-import type { JsonVocabulary } from "./json/json-sampling.js";
+import type { LoraAdapter } from "../training/adapter.js";
+import { type JsonGrammar, type JsonVocabulary, MAX_STEPS_PER_TOKEN } from "./json/json-sampling.js";
 import { inTurns, type Lane, Lanes } from "./lanes.js";
 import { answerQuestions, type LogitAnswer } from "./logit-answers.js";
 import { PAGE_SIZE, PagePool, type PrefixNode } from "./page-pool.js";
@@ -18,7 +18,7 @@ import { SampleProgress, type UnfinishedSample } from "./sample-progress.js";
 import type { NextToken } from "./sequence-record.js";
 import type { Decode } from "./stop-condition.js";
 
-/** What a sampler needs beside its model. */
+/** Settings of a sampler. */
 export interface BatchSamplerOptions {
   cacheBytes: number;
   /** Absent where the model has no tokenizer. */
@@ -30,6 +30,8 @@ export interface BatchSamplerOptions {
 
 /** A request that asks for no more tokens does not wait behind the long ones of its own session and adapter. */
 const MAX_SHORT_TOKENS = 64;
+/** References of 8 bytes in the grammars that an owner's requests use at one time; the last one may exceed it. */
+const MAX_GRAMMARS_IN_USE = 1_250_000;
 
 interface RunningSample extends UnfinishedSample {
   request: SampleProgress;
@@ -47,7 +49,7 @@ interface PlannedRows {
   request: SampleProgress;
   rows: SequenceRows;
   version: number;
-  /** What came out of it: an answer for each of the rows' questions. */
+  /** Takes an answer for each of the rows' questions. */
   consume(answers: LogitAnswer[]): void;
 }
 
@@ -84,9 +86,9 @@ export class BatchSampler {
     return this.#waiting.length + this.#active.length + this.#running.length > 0;
   }
 
-  submit(call: SampleCall, adapter: Adapter | undefined, onToken?: OnToken): Promise<SampleResult> {
+  submit(call: SampleCall, adapter: LoraAdapter | undefined, onToken?: OnToken): Promise<SampleResult> {
     const isShort = call.numSamples * call.maxTokens <= MAX_SHORT_TOKENS;
-    const lane = this.#lanes.enter(call.session ?? "", adapter?.version ?? 0, isShort);
+    const lane = this.#lanes.enter(call, adapter?.version ?? 0, isShort);
     let request: SampleProgress;
     try {
       request = new SampleProgress(call, lane, adapter, this.#model.config, this.#options, onToken);
@@ -155,14 +157,24 @@ export class BatchSampler {
       const logits = pagedForward(kernels, this.#model, this.#pool, sequences);
       const answers = await answerQuestions(kernels, logits);
       let answered = 0;
-      for (const { request, rows, consume } of planned) {
-        const own = answers.slice(answered, answered + rows.questions.length);
+      const withAnswers = planned.map((plan) => {
+        const own = answers.slice(answered, answered + plan.rows.questions.length);
         answered += own.length;
-        if (own.every(({ logSumExp }) => Number.isFinite(logSumExp))) consume(own);
-        else if (!request.settled) {
-          const what =
-            "the model's logits are not finite: the adapter has diverged, or the weights are damaged";
-          request.fail(new EngineInputError(what));
+        return { ...plan, own };
+      });
+      const hasTime = this.#timeForJson();
+      for (const { request, consume, own } of inTurns(withAnswers, (plan) => plan.request.lane, this.#turn)) {
+        // Answers that are not consumed are computed again in the next step.
+        if (request.call.constraint && !hasTime()) continue;
+        try {
+          if (!own.every(({ logSumExp }) => Number.isFinite(logSumExp)))
+            throw new EngineInputError(
+              "the model's logits are not finite: the adapter has diverged, or the weights are damaged",
+            );
+          consume(own);
+        } catch (error) {
+          // One request's failure, such as a schema that takes too long to follow, is not its neighbours'.
+          if (!request.settled) request.fail(error);
         }
       }
     } finally {
@@ -270,17 +282,36 @@ export class BatchSampler {
     return last;
   }
 
+  /** Whether schemas may take more time of a step that all share: once they have taken some, the rest waits for the next step. */
+  #timeForJson(): () => boolean {
+    const { json } = this.#options;
+    const before = json?.steps ?? 0;
+    return () => (json?.steps ?? 0) - before < MAX_STEPS_PER_TOKEN;
+  }
+
+  /** Whether an owner may use one more schema: each takes memory for as long as its samples run. */
+  #roomForJson(): (owner: string) => boolean {
+    const used = new Map<string, Set<JsonGrammar>>();
+    for (const { grammar, lane, settled } of [...this.#waiting, ...this.#active])
+      if (grammar && !settled) used.set(lane.owner, (used.get(lane.owner) ?? new Set()).add(grammar));
+    const sizes = new Map([...used].map(([owner, grammars]) => [owner, totalSize(grammars)]));
+    return (owner) => (sizes.get(owner) ?? 0) < MAX_GRAMMARS_IN_USE;
+  }
+
   /** Lets waiting requests in, the oldest of each lane in turn. */
   #admit(): void {
     const full = new Set<Lane>();
     const admitted = new Set<SampleProgress>();
     const overdue = this.#waiting.find((request) => this.#reservations.isOverdue(request));
+    const hasTime = this.#timeForJson();
+    const hasRoom = this.#roomForJson();
     for (const request of overdue ? [overdue] : inTurns(this.#waiting, ({ lane }) => lane, this.#turn)) {
       if (full.size === this.#lanes.size) break;
       const { lane } = request;
-      if (full.has(lane)) continue;
+      if (full.has(lane) || request.settled) continue;
       const taken = this.#active.length + this.#running.length;
       if (!this.#hasPlace(lane, taken, lane.activeRequests + lane.runningSamples)) full.add(lane);
+      else if (request.isUnprepared && !(hasTime() && hasRoom(lane.owner) && prepared(request))) continue;
       else if (!this.#reservations.reserve(lane, request.pagesAtLeast) && !this.#takeRoom(request)) {
         full.add(lane);
         if (lane.reservedPages === 0) request.passedOver += 1;
@@ -293,7 +324,7 @@ export class BatchSampler {
   }
 
   #begin(request: SampleProgress): void {
-    const root = this.#pool.root(request.adapter?.version ?? 0);
+    const root = this.#pool.root(request.adapter?.version ?? 0, request.lane.owner);
     const limit = Math.min(request.length - 1, request.logitsFrom);
     const prefix = this.#pool.find(root, request.call.prompt, limit);
     request.pages = prefix.pages;
@@ -320,7 +351,7 @@ export class BatchSampler {
     return this.#reservations.reserve(request.lane, request.pagesAtLeast);
   }
 
-  /** What a request has set aside, for its prompt and all its samples. */
+  /** Pages reserved for a request: for its prompt and all its samples. */
   #pagesOf(request: SampleProgress): number {
     return this.#running
       .filter((sample) => sample.request === request)
@@ -386,7 +417,12 @@ export class BatchSampler {
     if (request.length % PAGE_SIZE > 0) {
       this.#pool.copyPage(request.pages[request.sharedPages]!, pages[request.sharedPages]!);
     }
-    if (record.generated.length === 0) this.#extend(sample, request.firstToken(index));
+    try {
+      if (record.generated.length === 0) this.#extend(sample, request.firstToken(index));
+    } catch (error) {
+      if (!request.settled) request.fail(error);
+      return false;
+    }
     return true;
   }
 
@@ -436,6 +472,23 @@ export class BatchSampler {
 
   #failAll(error: unknown): void {
     for (const request of this.#active) if (!request.settled) request.fail(error);
+  }
+}
+
+function totalSize(grammars: Iterable<JsonGrammar>): number {
+  let size = 0;
+  for (const grammar of grammars) size += grammar.size;
+  return size;
+}
+
+/** Compiles what a request needs; false where that fails it. */
+function prepared(request: SampleProgress): boolean {
+  try {
+    request.prepare();
+    return true;
+  } catch (error) {
+    request.fail(error);
+    return false;
   }
 }
 

@@ -1,5 +1,6 @@
-/** What takes turns with others: the short or the long requests that one session has for one adapter. */
+/** The short or the long requests of one session for one adapter; lanes take turns. */
 export interface Lane {
+  readonly owner: string;
   readonly session: string;
   readonly weightsVersion: number;
   readonly isShort: boolean;
@@ -10,23 +11,34 @@ export interface Lane {
   reservedPages: number;
 }
 
-/** The lanes that have requests. Sessions take turns, and the lanes of a session among themselves. */
+/** The lanes that have requests. Owners take turns, then the sessions of each, then the lanes of each session. */
 export class Lanes {
-  readonly #sessions = new Map<string, Set<Lane>>();
+  readonly #owners = new Map<string, Map<string, Set<Lane>>>();
 
   get size(): number {
     let lanes = 0;
-    for (const session of this.#sessions.values()) lanes += session.size;
+    for (const sessions of this.#owners.values())
+      for (const session of sessions.values()) lanes += session.size;
     return lanes;
   }
 
   /** Counts a request into its lane. */
-  enter(session: string, weightsVersion: number, isShort: boolean): Lane {
-    const lanes = this.#sessions.get(session) ?? new Set();
-    this.#sessions.set(session, lanes);
+  enter(
+    {
+      owner = "",
+      session = "",
+    }: { readonly owner?: string | undefined; readonly session?: string | undefined },
+    weightsVersion: number,
+    isShort: boolean,
+  ): Lane {
+    const sessions = this.#owners.get(owner) ?? new Map<string, Set<Lane>>();
+    this.#owners.set(owner, sessions);
+    const lanes = sessions.get(session) ?? new Set();
+    sessions.set(session, lanes);
     let lane = [...lanes].find((each) => each.weightsVersion === weightsVersion && each.isShort === isShort);
     if (lane === undefined) {
       lane = {
+        owner,
         session,
         weightsVersion,
         isShort,
@@ -44,24 +56,31 @@ export class Lanes {
   leave(lane: Lane): void {
     lane.requests -= 1;
     if (lane.requests > 0) return;
-    const lanes = this.#sessions.get(lane.session)!;
+    const sessions = this.#owners.get(lane.owner)!;
+    const lanes = sessions.get(lane.session)!;
     lanes.delete(lane);
-    if (lanes.size === 0) this.#sessions.delete(lane.session);
+    if (lanes.size === 0) sessions.delete(lane.session);
+    if (sessions.size === 0) this.#owners.delete(lane.owner);
   }
 
-  /** What a lane may have of `total` while all others want as much as they can get. */
+  /** A lane's share of `total` while all lanes ask for as much as they can get. */
   shareOf(lane: Lane, total: number): number {
-    const lanes = this.#sessions.get(lane.session)!.size;
-    return Math.max(1, Math.floor(total / (this.#sessions.size * lanes)));
+    const sessions = this.#owners.get(lane.owner)!;
+    const lanes = sessions.get(lane.session)!.size;
+    return Math.max(1, Math.floor(total / (this.#owners.size * sessions.size * lanes)));
   }
 }
 
-/** The items one session after the other, in a session one lane after the other; `turn` tells who begins. */
+/** The items one owner after the other, then one session, then one lane; `turn` decides which begins. */
 export function inTurns<T>(items: readonly T[], laneOf: (item: T) => Lane, turn: number): T[] {
-  const sessions = groupBy(items, (item) => laneOf(item).session).map((ofSession) =>
-    interleave(groupBy(ofSession, laneOf), turn),
-  );
-  return interleave(sessions, turn);
+  const ofOwner = (owned: readonly T[]) =>
+    interleave(
+      groupBy(owned, (item) => laneOf(item).session).map((ofSession) =>
+        interleave(groupBy(ofSession, laneOf), turn),
+      ),
+      turn,
+    );
+  return interleave(groupBy(items, (item) => laneOf(item).owner).map(ofOwner), turn);
 }
 
 function groupBy<T>(items: readonly T[], keyOf: (item: T) => unknown): T[][] {

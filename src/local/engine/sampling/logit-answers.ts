@@ -1,10 +1,18 @@
-import { asInts, type Draw, type F32, type I32, type Kernels, partsOf, slice } from "../kernels/kernels.js";
+import {
+  asInts,
+  type Draw,
+  type F32,
+  type I32,
+  type Kernels,
+  partsOf,
+  sliceBuffer,
+} from "../kernels/kernels.js";
 
-/** What is wanted of one row of logits, which stay where they were computed. */
+/** A question about one row of logits, which stay on the device. */
 export interface LogitQuestion {
   /** Tokens to draw. */
   draws: readonly Omit<Draw, "row">[];
-  /** Tokens whose logprobs are wanted. */
+  /** Tokens whose logprobs were requested. */
   targets: readonly number[];
   /** So many of the likeliest tokens. */
   topTokens: number;
@@ -12,7 +20,7 @@ export interface LogitQuestion {
   wantsLogits: boolean;
 }
 
-/** What was found out about one row of logits. */
+/** The answer to a question about one row of logits. */
 export interface LogitAnswer {
   /** Not finite where the logits are not. */
   logSumExp: number;
@@ -32,7 +40,7 @@ export interface LogitRows {
   targetsPerRow: number;
 }
 
-/** The questions' targets as a table; cells that nobody asked for hold token 0. */
+/** The questions' targets as a table; cells that were not asked for hold token 0. */
 export function targetTable(questions: readonly LogitQuestion[]): {
   targets: Int32Array;
   targetsPerRow: number;
@@ -72,9 +80,9 @@ export async function answerQuestions(kernels: Kernels, rows: LogitRows): Promis
   const [sumsAt, targetsAt, drawnAt, drawnLogprobsAt, topAt, topLogprobsAt, copiesAt] = starts;
   const report = kernels.scratch(length);
 
-  const logSumExp = slice(report, sumsAt, questions.length);
+  const logSumExp = sliceBuffer(report, sumsAt, questions.length);
   kernels.logSoftmaxGather({
-    logprobs: slice(report, targetsAt, targets.length),
+    logprobs: sliceBuffer(report, targetsAt, targets.length),
     logSumExp,
     logits,
     targets,
@@ -83,18 +91,18 @@ export async function answerQuestions(kernels: Kernels, rows: LogitRows): Promis
     targetsPerRow,
   });
   if (draws.length > 0) {
-    const tokens = asInts(slice(report, drawnAt, draws.length));
-    const logprobs = slice(report, drawnLogprobsAt, draws.length);
+    const tokens = asInts(sliceBuffer(report, drawnAt, draws.length));
+    const logprobs = sliceBuffer(report, drawnLogprobsAt, draws.length);
     kernels.chooseTokens({ tokens, logprobs, logits, logSumExp, vocabSize, draws });
   }
   let cell = 0;
   for (const { start, count, value } of runsOf(columns)) {
     if (value > 0) {
       kernels.topTokens({
-        tokens: asInts(slice(report, topAt + cell, count * value)),
-        logprobs: slice(report, topLogprobsAt + cell, count * value),
-        logits: slice(logits, start * vocabSize, count * vocabSize),
-        logSumExp: slice(logSumExp, start, count),
+        tokens: asInts(sliceBuffer(report, topAt + cell, count * value)),
+        logprobs: sliceBuffer(report, topLogprobsAt + cell, count * value),
+        logits: sliceBuffer(logits, start * vocabSize, count * vocabSize),
+        logSumExp: sliceBuffer(logSumExp, start, count),
         rows: count,
         vocabSize,
         columns: value,
@@ -103,8 +111,8 @@ export async function answerQuestions(kernels: Kernels, rows: LogitRows): Promis
     cell += count * value;
   }
   wantedRows.forEach((row, index) => {
-    const copy = slice(report, copiesAt + index * vocabSize, vocabSize);
-    kernels.copy(copy, slice(logits, row * vocabSize, vocabSize));
+    const copy = sliceBuffer(report, copiesAt + index * vocabSize, vocabSize);
+    kernels.copy(copy, sliceBuffer(logits, row * vocabSize, vocabSize));
   });
 
   const floats = await kernels.download(report);

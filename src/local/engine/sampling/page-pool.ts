@@ -1,5 +1,5 @@
 import { EngineInputError } from "../engine.js";
-import { allocAll, type F32, type Kernels, slice } from "../kernels/kernels.js";
+import { allocAll, type F32, type Kernels, sliceBuffer } from "../kernels/kernels.js";
 import { attentionWidths, type ModelConfig } from "../model/model-config.js";
 
 /** Tokens in a page. */
@@ -7,8 +7,8 @@ export const PAGE_SIZE = 16;
 /** Cached prefixes alone make the pool grow to this part of its bound: memory that it once had is never given back. */
 const CACHED_PART = 1 / 8;
 
-/** A point in the tree of known prefixes; the root is one for each version of the weights. */
-export type PrefixNode = number;
+/** A point in the tree of known prefixes; each owner has a root for each version of the weights. */
+export type PrefixNode = number | string;
 
 interface Page {
   references: number;
@@ -25,10 +25,10 @@ export class PagePool {
   readonly #pages: Page[] = [];
   readonly #free: number[] = [];
   readonly #nodes = new Map<string, { node: PrefixNode; page: number }>();
-  /** Registered pages that nobody holds, the one to be dropped first in front. */
+  /** Registered pages that are not in use, the one to be dropped first in front. */
   readonly #idle = new Set<number>();
   #capacity = 0;
-  #nextNode: PrefixNode = 1;
+  #nextNode = 1;
   #keys: F32[] = [];
   #values: F32[] = [];
 
@@ -54,11 +54,12 @@ export class PagePool {
     return this.#pages.length - this.#free.length - this.#idle.size;
   }
 
-  root(weightsVersion: number): PrefixNode {
-    return -weightsVersion;
+  /** Where prefixes begin. No owner finds the pages of another: what is found, and how fast, would tell of its prompts. */
+  root(weightsVersion: number, owner: string): PrefixNode {
+    return `${owner}/${weightsVersion}`;
   }
 
-  /** A page of one's own. Callers reserve what they need beforehand: there is one unless memory has run out. */
+  /** A free page. Callers reserve pages before, so there is one unless memory has run out. */
   take(): number {
     const page =
       this.#free.pop() ??
@@ -120,7 +121,10 @@ export class PagePool {
     const length = PAGE_SIZE * this.#width;
     for (const buffers of [this.#keys, this.#values]) {
       for (const buffer of buffers) {
-        this.#kernels.copy(slice(buffer, to * length, length), slice(buffer, from * length, length));
+        this.#kernels.copy(
+          sliceBuffer(buffer, to * length, length),
+          sliceBuffer(buffer, from * length, length),
+        );
       }
     }
   }
@@ -151,7 +155,7 @@ export class PagePool {
       throw error;
     }
     old.forEach((smaller, index) => {
-      this.#kernels.copy(slice(larger[index]!, 0, smaller.length), smaller);
+      this.#kernels.copy(sliceBuffer(larger[index]!, 0, smaller.length), smaller);
       this.#kernels.free(smaller);
     });
     this.#keys = larger.slice(0, this.#layers);

@@ -1,14 +1,14 @@
 import type { Lane, Lanes } from "./lanes.js";
 import type { SampleProgress } from "./sample-progress.js";
 
-/** This part of the pages is kept for lanes that hold no more than it, so that most newcomers interrupt nobody. */
+/** This part of the pages is kept for lanes that hold no more than it, so that most newcomers need not interrupt others. */
 const NEWCOMERS_PAGES = 1 / 8;
 /** A request that found no room so often takes it from all others, however much it needs. */
 const MAX_PASSED_OVER = 128;
-/** A request samples this many tokens before others may take its pages, so that taking turns gets everybody on. */
+/** A request samples this many tokens before others may take its pages, so that taking turns brings all requests forward. */
 const TURN_TOKENS = 32;
 
-/** Who may use how many pages of the key-value cache: what is reserved can be taken without asking. */
+/** Reserved pages of the key-value cache by lane: reserved pages can be taken at any time. */
 export class PageReservations {
   readonly #lanes: Lanes;
   readonly #maxPages: number;

@@ -1,4 +1,4 @@
-import { type I32, type Kernels, partsOf, type RowSpan, slice } from "../kernels/kernels.js";
+import { type I32, type Kernels, partsOf, type RowSpan, sliceBuffer } from "../kernels/kernels.js";
 import type { BaseModel } from "../model/base-model.js";
 import {
   type AdapterSpan,
@@ -108,7 +108,7 @@ function uploadTables<Tables extends Int32Array[]>(
     all.set(table, starts[index]);
   });
   const buffer = scratchInts(kernels, all);
-  return tables.map((table, index) => slice(buffer, starts[index]!, table.length)) as {
+  return tables.map((table, index) => sliceBuffer(buffer, starts[index]!, table.length)) as {
     [Table in keyof Tables]: I32;
   };
 }

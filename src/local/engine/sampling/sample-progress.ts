@@ -1,15 +1,21 @@
 import {
   EngineInputError,
+  type EngineSample,
   type OnToken,
   type SampleCall,
-  type SampledSequence,
   type SampleResult,
 } from "../engine.js";
 import { chooseToken } from "../kernels/token-choice.js";
 import type { ModelConfig } from "../model/model-config.js";
 import { uniform } from "../philox.js";
-import type { Adapter } from "../training/adapter.js";
-import { type JsonCursor, type JsonVocabulary, jsonStart } from "./json/json-sampling.js";
+import type { LoraAdapter } from "../training/adapter.js";
+import {
+  type JsonCursor,
+  type JsonGrammar,
+  type JsonStart,
+  type JsonVocabulary,
+  jsonStart,
+} from "./json/json-sampling.js";
 import type { Lane } from "./lanes.js";
 import type { LogitAnswer, LogitQuestion } from "./logit-answers.js";
 import { PAGE_SIZE, type PrefixNode } from "./page-pool.js";
@@ -30,13 +36,13 @@ export interface UnfinishedSample {
 export class SampleProgress {
   readonly call: SampleCall;
   readonly lane: Lane;
-  readonly adapter: Adapter | undefined;
+  readonly adapter: LoraAdapter | undefined;
   readonly stop: StopCondition;
   readonly seed: number;
   readonly maxTokens: number;
   readonly promise: Promise<SampleResult>;
   readonly onToken: OnToken | undefined;
-  /** The first prompt position whose logits are wanted. */
+  /** The first prompt position whose logits were requested. */
   readonly logitsFrom: number;
   /** Prompt tokens whose keys and values are in `pages`. */
   computed = 0;
@@ -53,10 +59,11 @@ export class SampleProgress {
   /** Steps in which there was no room for it although nothing of its lane ran. */
   passedOver = 0;
   settled = false;
-  readonly #sequences: SampledSequence[] = [];
+  readonly #sequences: EngineSample[] = [];
   readonly #result: SampleResult;
   /** Where every sample of a request for JSON begins. */
-  readonly #json: (() => JsonCursor) | undefined;
+  #json: JsonStart | undefined;
+  #compile: (() => JsonStart) | undefined;
   /** Drawn for all samples as soon as the prompt is known. */
   #firstTokens: NextToken[] | undefined;
   #startedSamples = 0;
@@ -67,7 +74,7 @@ export class SampleProgress {
   constructor(
     call: SampleCall,
     lane: Lane,
-    adapter: Adapter | undefined,
+    adapter: LoraAdapter | undefined,
     config: ModelConfig,
     options: { decode: Decode | undefined; json: JsonVocabulary | undefined; freshSeed: () => number },
     onToken?: OnToken,
@@ -87,7 +94,8 @@ export class SampleProgress {
     const length = call.prompt.length;
     // The last token is not read again, so it needs no position.
     this.maxTokens = Math.min(call.maxTokens, config.maxPositions + 1 - length);
-    this.#json = call.constraint && jsonStart(call, call.constraint, config, this.maxTokens, options.json);
+    this.#compile =
+      call.constraint && (() => jsonStart(call, call.constraint!, config, this.maxTokens, options.json));
     this.#remaining = call.numSamples;
     this.promise = new Promise((resolve, reject) => {
       this.#resolve = resolve;
@@ -110,6 +118,22 @@ export class SampleProgress {
     };
   }
 
+  /** A request for JSON that `prepare` was not called for. */
+  get isUnprepared(): boolean {
+    return this.#compile !== undefined;
+  }
+
+  /** The grammar of a request for JSON, once it is prepared. */
+  get grammar(): JsonGrammar | undefined {
+    return this.#json?.grammar;
+  }
+
+  /** Compiles the schema of a request for JSON; throws where it cannot be kept to. */
+  prepare(): void {
+    this.#json ??= this.#compile?.();
+    this.#compile = undefined;
+  }
+
   get length(): number {
     return this.call.prompt.length;
   }
@@ -125,7 +149,7 @@ export class SampleProgress {
     return Math.ceil(positions / PAGE_SIZE) - this.sharedPages;
   }
 
-  /** What must be set aside before the request starts: the prompt and one sample. */
+  /** Pages to reserve before the request starts: for the prompt and one sample. */
   get pagesAtLeast(): number {
     return this.sharedPages + 1 + this.pagesPerSample;
   }
@@ -143,11 +167,11 @@ export class SampleProgress {
     this.#startedSamples += 1;
     return {
       index: this.#startedSamples - 1,
-      record: new SequenceRecord(this.call.topkSampleLogprobs, this.#json?.()),
+      record: new SequenceRecord(this.call.topkSampleLogprobs, this.#json?.begin()),
     };
   }
 
-  /** What is wanted of the logits behind prompt position `position`. */
+  /** The question about the logits behind prompt position `position`. */
   promptQuestion(position: number): LogitQuestion {
     const { call } = this;
     if (position === this.length - 1) {
@@ -171,7 +195,7 @@ export class SampleProgress {
   scorePrompt(position: number, answer: LogitAnswer): void {
     if (position === this.length - 1) {
       if (this.maxTokens > 0)
-        this.#firstTokens ??= this.#nextTokens(this.#allSamples, 0, this.#json?.(), answer);
+        this.#firstTokens ??= this.#nextTokens(this.#allSamples, 0, this.#json?.begin(), answer);
       return;
     }
     const { promptLogprobs, topkPrompt, targetPrompt, alt } = this.#result;
@@ -206,7 +230,7 @@ export class SampleProgress {
     return this.#firstTokens![index]!;
   }
 
-  /** What is wanted of the logits behind the tokens of sample `index` so far. */
+  /** The question about the logits behind the tokens of sample `index` so far. */
   sampleQuestion(index: number, { generated }: SequenceRecord): LogitQuestion {
     return this.#nextQuestion([index], generated.length);
   }
@@ -253,7 +277,7 @@ export class SampleProgress {
     return { temperature, topK, topP, random: uniform(this.seed, [position, index, 0, SAMPLE_STREAM]) };
   }
 
-  finishSample(index: number, sequence: SampledSequence): void {
+  finishSample(index: number, sequence: EngineSample): void {
     this.#sequences[index] = sequence;
     this.#remaining -= 1;
     if (this.#remaining > 0) return;

@@ -1,4 +1,4 @@
-import type { SampledSequence, SampledToken, TopTokens } from "../engine.js";
+import type { EngineSample, SampledToken, TopTokens } from "../engine.js";
 import type { JsonCursor } from "./json/json-sampling.js";
 import type { LogitAnswer } from "./logit-answers.js";
 
@@ -28,7 +28,7 @@ export class SequenceRecord {
     this.#topk?.logprobs.push(...(topk?.logprobs ?? []));
   }
 
-  finish(stopReason: "stop" | "length"): SampledSequence {
+  finish(stopReason: "stop" | "length"): EngineSample {
     const topk: { topk?: TopTokens } = this.#topk
       ? {
           topk: {

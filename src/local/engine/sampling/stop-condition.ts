@@ -1,4 +1,4 @@
-/** What is needed of a tokenizer. */
+/** Turns tokens into text. */
 export type Decode = (tokens: number[]) => string;
 
 /** Decides after each token whether a sample is finished. */

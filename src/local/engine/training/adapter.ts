@@ -19,7 +19,7 @@ import {
 let lastVersion = 0;
 
 /** One adapter: its low-rank weights, the gradients gathered since the last step, and the optimizer's moments. */
-export class Adapter {
+export class LoraAdapter {
   readonly model: BaseModel;
   readonly lora: LoraSettings;
   readonly weights: LoraWeights;
@@ -43,15 +43,15 @@ export class Adapter {
   }
 
   /** A new one, which changes nothing of what the model computes. */
-  static create(kernels: Kernels, model: BaseModel, lora: LoraSettings): Adapter {
-    const adapter = new Adapter(kernels, model, lora);
+  static create(kernels: Kernels, model: BaseModel, lora: LoraSettings): LoraAdapter {
+    const adapter = new LoraAdapter(kernels, model, lora);
     initialiseLora(kernels, adapter.#flat, adapter.#layout, lora.seed);
     return adapter;
   }
 
   /** A saved one, with or without its optimizer state. */
-  static restore(kernels: Kernels, model: BaseModel, state: AdapterState, optimizer: boolean): Adapter {
-    const adapter = new Adapter(kernels, model, state.lora);
+  static restore(kernels: Kernels, model: BaseModel, state: AdapterState, optimizer: boolean): LoraAdapter {
+    const adapter = new LoraAdapter(kernels, model, state.lora);
     try {
       adapter.#load(state, optimizer);
     } catch (error) {
@@ -62,8 +62,8 @@ export class Adapter {
   }
 
   /** One that goes on where the copied one was, to the last bit. */
-  static fromCopy(kernels: Kernels, model: BaseModel, copy: Omit<AdapterCopy, "adapterId">): Adapter {
-    const adapter = new Adapter(kernels, model, copy.lora);
+  static fromCopy(kernels: Kernels, model: BaseModel, copy: Omit<AdapterCopy, "adapterId">): LoraAdapter {
+    const adapter = new LoraAdapter(kernels, model, copy.lora);
     kernels.upload(adapter.#flat, copy.weights);
     if (copy.training) {
       const buffers = adapter.#trainingState();
@@ -84,7 +84,7 @@ export class Adapter {
     return this.#layout.length;
   }
 
-  /** Of the kernels' memory. */
+  /** Bytes of the kernels' memory. */
   get bytes(): number {
     return 4 * this.#layout.length * (this.#training ? 4 : 1);
   }
@@ -95,9 +95,20 @@ export class Adapter {
     return this.#boundGradients;
   }
 
+  /** Copies the gradients gathered so far, so that a pass that fails in its middle can be undone. */
+  backUpGradients(): { restore(): void; free(): void } {
+    const { gradients } = this.#trainingState();
+    const copy = this.#alloc(1)[0]!;
+    this.#kernels.copy(copy, gradients);
+    return {
+      restore: () => this.#kernels.copy(gradients, copy),
+      free: () => this.#kernels.free(copy),
+    };
+  }
+
   /** A copy that samples: weights only. */
-  clone(): Adapter {
-    const copy = new Adapter(this.#kernels, this.model, this.lora);
+  clone(): LoraAdapter {
+    const copy = new LoraAdapter(this.#kernels, this.model, this.lora);
     this.#kernels.copy(copy.#flat, this.#flat);
     return copy;
   }
@@ -143,7 +154,7 @@ export class Adapter {
     return state;
   }
 
-  /** What has been gathered since the last step, by PEFT name. */
+  /** Gradients since the last step, by PEFT name. */
   async exportGradients(): Promise<Record<string, Float32Array>> {
     return valuesOf(await this.#read(this.#trainingState().gradients));
   }
@@ -171,7 +182,7 @@ export class Adapter {
     );
   }
 
-  /** Nothing has changed when there is no memory, so that this is no failure of the engine. */
+  /** Nothing has changed when there is no memory, so the engine has not failed. */
   #alloc(count: number): F32[] {
     try {
       return allocAll(this.#kernels, this.#layout.length, count);

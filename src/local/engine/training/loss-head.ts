@@ -1,11 +1,11 @@
-import type { LossName } from "../engine.js";
-import { type F32, type Kernels, slice, type TokenLossBuffers } from "../kernels/kernels.js";
+import type { PublishedLoss } from "../../../wire/training/losses.js";
+import { type F32, type Kernels, sliceBuffer, type TokenLossBuffers } from "../kernels/kernels.js";
 import { canLearn, type TokenLossInputs } from "../kernels/token-losses.js";
 import { scratchInts, takeRows } from "../model/decoder.js";
 import { type LinearLayer, linearBackward, linearForward } from "../model/linear.js";
 import type { LoraGroup } from "../model/lora.js";
 
-/** Each chunk reads all of the head's weights, so it has at least so many rows, whatever its logits take. */
+/** Fewest rows of a chunk, however much memory its logits take: each chunk reads all of the head's weights. */
 const MIN_CHUNK_ROWS = 64;
 
 /** From the head's input to logprobs and back. */
@@ -19,13 +19,18 @@ export interface LossHead {
   /** [rows, targetsPerToken]. */
   targets: Int32Array;
   targetsPerToken: number;
-  loss: LossName;
+  loss: PublishedLoss;
   inputs: TokenLossInputs;
   /** Absent in a pass that only computes the loss. */
   backward?: HeadBackward | undefined;
+  /** The logits of all rows, where `scoreTargets` has computed and kept them. */
+  kept?: KeptChunk | undefined;
 }
 
-/** What the head's backward pass writes to. */
+/** The only chunk of a pass, with its logits. */
+export type KeptChunk = ReturnType<typeof chunkForward>;
+
+/** Buffers that the head's backward pass writes. */
 export interface HeadBackward {
   /** Receives the gradients of the active hidden rows, one after another. */
   dhidden: F32;
@@ -33,13 +38,38 @@ export interface HeadBackward {
   weightGradient: F32 | undefined;
 }
 
-/** What came of a head's pass. */
+/** Result of a pass through the head. */
 export interface HeadResult {
-  /** Of all targets; on the scratch stack. */
+  /** Logprobs of all targets, on the scratch stack. */
   logprobs: F32;
   /** Rows that can have a gradient, in order: what there is to propagate. */
   activeRows: Int32Array;
 }
+
+/**
+ * The logprobs of all targets, for a loss that needs them before it knows any gradient. One chunk stays on the scratch
+ * stack for the backward pass; several are computed again there.
+ */
+export function scoreTargets(
+  kernels: Kernels,
+  operation: Omit<LossHead, "loss" | "inputs" | "backward">,
+): { logprobs: F32; kept: KeptChunk | undefined } {
+  const { head, rows, targets } = operation;
+  const chunkRows = rowsOfChunk(kernels, head);
+  const logprobs = kernels.scratch(targets.length);
+  const shared = { logprobs, targets: scratchInts(kernels, targets) };
+  if (rows <= chunkRows)
+    return { logprobs, kept: chunkForward(kernels, operation, shared, { start: 0, rows }) };
+  for (let start = 0; start < rows; start += chunkRows) {
+    const inner = kernels.mark();
+    chunkForward(kernels, operation, shared, { start, rows: Math.min(chunkRows, rows - start) });
+    kernels.release(inner);
+  }
+  return { logprobs, kept: undefined };
+}
+
+const rowsOfChunk = ({ sizes }: Kernels, head: LinearLayer) =>
+  Math.max(MIN_CHUNK_ROWS, Math.floor(sizes.headLogits / head.outputs));
 
 /**
  * A chunk of rows at a time, whose logits are never all in memory. Prompts have no weight in most losses, so the rows that
@@ -48,7 +78,7 @@ export interface HeadResult {
 export function lossHead(kernels: Kernels, operation: LossHead): HeadResult {
   const { head, rows, targets, targetsPerToken, backward } = operation;
   const active = backward ? rowsThatLearn(operation) : new Int32Array(0);
-  const chunkRows = Math.max(MIN_CHUNK_ROWS, Math.floor(kernels.sizes.headLogits / head.outputs));
+  const chunkRows = rowsOfChunk(kernels, head);
   const logprobs = kernels.scratch(targets.length);
   const mark = kernels.mark();
   // Everything that a chunk reads is sent before the first one: a device would have to stop for it.
@@ -68,7 +98,7 @@ export function lossHead(kernels: Kernels, operation: LossHead): HeadResult {
   for (let start = 0; start < rows; start += chunkRows) {
     const count = Math.min(chunkRows, rows - start);
     const inner = kernels.mark();
-    const chunk = chunkForward(kernels, operation, shared, { start, rows: count });
+    const chunk = operation.kept ?? chunkForward(kernels, operation, shared, { start, rows: count });
     let ends = done;
     while (ends < active.length && active[ends]! < start + count) ends += 1;
     if (backward && ends > done)
@@ -80,7 +110,7 @@ export function lossHead(kernels: Kernels, operation: LossHead): HeadResult {
   return { logprobs, activeRows: active };
 }
 
-/** What all chunks read, on the device. */
+/** Buffers that all chunks read. */
 interface Shared {
   logprobs: F32;
   targets: ReturnType<typeof scratchInts>;
@@ -97,18 +127,18 @@ interface Chunk {
 
 function chunkForward(
   kernels: Kernels,
-  { head, adapter, hidden: allHidden, targetsPerToken }: LossHead,
-  shared: Shared,
+  { head, adapter, hidden: allHidden, targetsPerToken }: Omit<LossHead, "loss" | "inputs" | "backward">,
+  shared: Pick<Shared, "logprobs" | "targets">,
   { start, rows }: Chunk,
 ) {
   const vocabSize = head.outputs;
-  const hidden = slice(allHidden, start * head.inputs, rows * head.inputs);
+  const hidden = sliceBuffer(allHidden, start * head.inputs, rows * head.inputs);
   const logits = kernels.scratch(rows * vocabSize);
   const lowRank = adapter && kernels.scratch(rows * adapter.rank);
   const adapters = adapter ? [{ adapter, start: 0, rows }] : [];
   linearForward(kernels, { layer: head, out: logits, x: hidden, rows, adapters, lowRank });
   const part = [start * targetsPerToken, rows * targetsPerToken] as const;
-  const [logprobs, targets] = [slice(shared.logprobs, ...part), slice(shared.targets, ...part)];
+  const [logprobs, targets] = [sliceBuffer(shared.logprobs, ...part), sliceBuffer(shared.targets, ...part)];
   const logSumExp = kernels.scratch(rows);
   kernels.logSoftmaxGather({
     logprobs,
@@ -122,7 +152,7 @@ function chunkForward(
   return { start, rows, hidden, logits, lowRank, targets, logprobs, logSumExp };
 }
 
-/** Of a chunk's rows, the active ones: numbers `first`.. among all active rows. */
+/** The active rows of a chunk: numbers `first`.. among all active rows. */
 function chunkBackward(
   kernels: Kernels,
   { head, adapter, targetsPerToken, loss }: LossHead,
@@ -135,7 +165,7 @@ function chunkBackward(
   const count = chunk.rows * targetsPerToken;
   const gradients = kernels.scratch(count);
   const ofChunk = (x: F32) =>
-    slice(x, x.length === 0 ? 0 : chunk.start * targetsPerToken, x.length === 0 ? 0 : count);
+    sliceBuffer(x, x.length === 0 ? 0 : chunk.start * targetsPerToken, x.length === 0 ? 0 : count);
   kernels.tokenGradients({
     gradients,
     logprobs: chunk.logprobs,
@@ -143,13 +173,15 @@ function chunkBackward(
     inputs: mapInputs(inputs!, ofChunk),
     count,
   });
-  const indices = rowsInChunk && rows < chunk.rows ? slice(rowsInChunk, first, rows) : undefined;
+  const indices = rowsInChunk && rows < chunk.rows ? sliceBuffer(rowsInChunk, first, rows) : undefined;
   const part = (x: F32, cols: number) => (indices ? takeRows(kernels, x, indices, cols) : x);
   const dlogits = part(chunk.logits, head.outputs);
   kernels.logitsGradient({
     logits: dlogits,
     logSumExp: part(chunk.logSumExp, 1),
-    targets: indices ? slice(activeTargets!, first * targetsPerToken, rows * targetsPerToken) : chunk.targets,
+    targets: indices
+      ? sliceBuffer(activeTargets!, first * targetsPerToken, rows * targetsPerToken)
+      : chunk.targets,
     coefficients: part(gradients, targetsPerToken),
     rows,
     vocabSize: head.outputs,
@@ -157,7 +189,7 @@ function chunkBackward(
   });
   linearBackward(kernels, {
     layer: head,
-    dx: slice(backward.dhidden, first * head.inputs, rows * head.inputs),
+    dx: sliceBuffer(backward.dhidden, first * head.inputs, rows * head.inputs),
     dout: dlogits,
     x: part(chunk.hidden, head.inputs),
     rows,

@@ -1,3 +1,4 @@
+import type { PublishedLoss } from "../../../wire/training/losses.js";
 import {
   type EngineDatum,
   EngineInputError,
@@ -6,12 +7,14 @@ import {
 } from "../engine.js";
 import type { Kernels } from "../kernels/kernels.js";
 import type { LossSums } from "../kernels/token-losses.js";
-import type { Adapter } from "./adapter.js";
+import type { DecoderGradients } from "../model/decoder-backward.js";
+import type { LoraAdapter } from "./adapter.js";
 import { forwardBackwardStep, type StepScratch, stepScratch } from "./forward-backward-step.js";
 import { gatherLossInputs } from "./loss-inputs.js";
+import { SequenceLosses } from "./sequence-losses.js";
 
 /** Scratch of steps by their shape, counted once for each: the same ones come again and again. */
-const COUNTED = new WeakMap<Adapter, Map<string, StepScratch>>();
+const COUNTED = new WeakMap<LoraAdapter, Map<string, StepScratch>>();
 
 /**
  * One forward or forward-backward call, in steps short enough for sampling to run in between. `stepTokens` is asked
@@ -19,12 +22,37 @@ const COUNTED = new WeakMap<Adapter, Map<string, StepScratch>>();
  */
 export async function* trainingPass(
   kernels: Kernels,
-  adapter: Adapter,
+  adapter: LoraAdapter,
   call: ForwardBackwardCall,
   stepTokens: () => number = () => kernels.sizes.trainingTokens,
 ): AsyncGenerator<void, ForwardBackwardResult> {
-  // What is allocated later would be taken from what is reserved.
+  // Later allocations would take from the reserved memory.
   const gradients = call.forwardOnly ? undefined : { lora: adapter.gradients };
+  const sequenceLosses =
+    call.lossFn === "gspo" || call.lossFn === "custom" ? new SequenceLosses(call) : undefined;
+  // Such a loss may fail in the middle of a batch, and must leave no part of its gradients.
+  const backup = sequenceLosses && gradients && call.data.length > 1 ? adapter.backUpGradients() : undefined;
+  try {
+    return yield* passInSteps(kernels, adapter, call, { gradients, sequenceLosses, stepTokens });
+  } catch (error) {
+    backup?.restore();
+    throw error;
+  } finally {
+    backup?.free();
+  }
+}
+
+async function* passInSteps(
+  kernels: Kernels,
+  adapter: LoraAdapter,
+  call: ForwardBackwardCall,
+  pass: {
+    readonly gradients: DecoderGradients | undefined;
+    readonly sequenceLosses: SequenceLosses | undefined;
+    readonly stepTokens: () => number;
+  },
+): AsyncGenerator<void, ForwardBackwardResult> {
+  const { gradients, sequenceLosses, stepTokens } = pass;
   const { maxTokens, recompute, reserve } = await reserveStep(kernels, adapter, call);
   const { model, weights: lora } = adapter;
   const { lossFn } = call;
@@ -44,9 +72,12 @@ export async function* trainingPass(
       sequences: data.map((datum) => datum.tokens),
       targets: joinTargets(data),
       targetsPerToken: data[0]!.targetsPerToken,
-      loss: lossFn,
-      inputs: gatherLossInputs(data, call.lossFnConfig),
-      sums,
+      loss: sequenceLosses?.step(data) ?? {
+        kind: "token",
+        name: lossFn as PublishedLoss,
+        inputs: gatherLossInputs(data, call.lossFnConfig),
+        sums,
+      },
       gradients,
       recompute,
     });
@@ -57,7 +88,10 @@ export async function* trainingPass(
     }
   }
   const tokens = call.data.reduce((sum, datum) => sum + datum.tokens.length, 0);
-  const metrics: Record<string, number> = { "loss:sum": sums.loss, "tokens:sum": tokens };
+  const metrics: Record<string, number> = {
+    ...(sequenceLosses?.metrics ?? { "loss:sum": sums.loss }),
+    "tokens:sum": tokens,
+  };
   if (lossFn === "ppo" || lossFn === "cispo") metrics["clippedTokens:sum"] = sums.clippedTokens;
   return { logprobs, metrics };
 }
@@ -75,7 +109,11 @@ interface StepPlan {
  * Takes the memory of the largest step in advance: without it, one in the middle would leave half a gradient.
  * Where a step that keeps all activations does not fit, blocks are computed again on the way back.
  */
-async function reserveStep(kernels: Kernels, adapter: Adapter, call: ForwardBackwardCall): Promise<StepPlan> {
+async function reserveStep(
+  kernels: Kernels,
+  adapter: LoraAdapter,
+  call: ForwardBackwardCall,
+): Promise<StepPlan> {
   const { maxBufferBytes = Number.POSITIVE_INFINITY, sizes } = kernels;
   const { trainingTokens, trainingBytes } = sizes;
   if (call.data.length === 0) return { maxTokens: trainingTokens, recompute: false, reserve: async () => {} };
@@ -83,10 +121,11 @@ async function reserveStep(kernels: Kernels, adapter: Adapter, call: ForwardBack
   const longest = lengths.indexOf(Math.max(...lengths));
   const total = lengths.reduce((sum, length) => sum + length, 0);
   const targetsPerToken = Math.max(...call.data.map((datum) => datum.targetsPerToken));
-  const { forwardOnly } = call;
+  const { forwardOnly, lossFn } = call;
+  const kind = lossFn === "gspo" || lossFn === "custom" ? "sequence" : "token";
   let failure: RangeError | undefined;
   for (const recompute of forwardOnly ? [false] : [false, true]) {
-    const shape = { forwardOnly, recompute };
+    const shape = { forwardOnly, recompute, kind } as const;
     const full = await scratchOf(kernels, adapter, { ...shape, rows: trainingTokens, targetsPerToken: 1 });
     const affordable = Math.min(1, trainingBytes / full.bytes, maxBufferBytes / full.largestBytes);
     const maxTokens = Math.max(1, Math.floor(trainingTokens * affordable));
@@ -119,19 +158,20 @@ interface StepShape {
   recompute: boolean;
   rows: number;
   targetsPerToken: number;
+  kind: "token" | "sequence";
 }
 
-async function scratchOf(kernels: Kernels, adapter: Adapter, shape: StepShape): Promise<StepScratch> {
+async function scratchOf(kernels: Kernels, adapter: LoraAdapter, shape: StepShape): Promise<StepScratch> {
   const counted = COUNTED.get(adapter) ?? new Map<string, StepScratch>();
   COUNTED.set(adapter, counted);
-  const { forwardOnly, recompute, rows, targetsPerToken } = shape;
-  const key = `${forwardOnly} ${recompute} ${rows} ${targetsPerToken}`;
+  const { forwardOnly, recompute, rows, targetsPerToken, kind } = shape;
+  const key = `${forwardOnly} ${recompute} ${rows} ${targetsPerToken} ${kind}`;
   const known = counted.get(key);
   if (known !== undefined) return known;
   const { model, weights: lora } = adapter;
   // Nothing is computed: any gradients of the right shape will do.
   const gradients = forwardOnly ? undefined : { lora };
-  const step = { model, lora, gradients, targetsPerToken, recompute };
+  const step = { model, lora, gradients, targetsPerToken, recompute, kind };
   const scratch = await stepScratch(step, kernels.sizes, rows);
   counted.set(key, scratch);
   return scratch;

@@ -1,19 +1,11 @@
 import { endpoints } from "../../../wire/endpoints/index.js";
 import type { ClientConfig } from "../../../wire/records/session-types.js";
-import type { BaseModelInfo } from "../../engine/engine.js";
 import { HttpError } from "../http/http-error.js";
 import type { Route } from "../http/route.js";
-import type { Identities } from "./identity.js";
+import type { Services } from "../services.js";
 
 /** Start-up of a client: models, configuration, tokens, telemetry. */
-export function addClientRoutes(
-  route: Route,
-  services: {
-    readonly baseModels: ReadonlyMap<string, BaseModelInfo>;
-    readonly identities: Identities;
-    readonly clientConfig: Partial<ClientConfig>;
-  },
-): void {
+export function addClientRoutes(route: Route, services: Services): void {
   const { baseModels, identities, clientConfig } = services;
 
   route(endpoints.getServerCapabilities, () => ({
@@ -30,7 +22,8 @@ export function addClientRoutes(
     sampleCancelEnabled: true,
     sampleCancelMaxBatchSize: 64,
   }));
-  route(endpoints.authToken, (_, call) => ({ jwt: identities.issueToken(call.get("identity")) }));
+  route(endpoints.authToken, (_, call) => ({ jwt: identities.exchange(call) }));
+  route(endpoints.revokeTokens, (_, call) => identities.revokeTokens(call.get("identity")));
   route(endpoints.describeKey, (_, call) => {
     const { owner } = call.get("identity");
     const keyId = Number.parseInt(/^key-([0-9a-f]{8})/.exec(owner)?.[1] ?? "0", 16);

@@ -1,27 +1,39 @@
+import { existsSync } from "node:fs";
+import { readFile } from "node:fs/promises";
+import { join } from "node:path";
+import { TokenNames } from "../../../chat-api/index.js";
 import { TinkerError } from "../../../errors.js";
+import { ModelFormats } from "../../../renderers/model-formats.js";
 import { loadTokenizer, type Tokenizer } from "../../../tokenizers/index.js";
-import type { BaseModelInfo } from "../../engine/engine.js";
+import { type BaseModelInfo, EngineInputError } from "../../engine/engine.js";
+import { byteVocabulary } from "../../engine/sampling/json/token-bytes.js";
+import { readTokenizerJson } from "../../tokenizer.js";
 import { HttpError } from "../http/http-error.js";
-import { ChatFormats } from "./chat-formats.js";
-import { TokenNames } from "./token-names.js";
+
+const TOKENIZER_FILES = ["tokenizer.json", "tiktoken.model"];
 
 /** Text in and out of a model's tokens, and how it chats. */
 export class TextModel {
   readonly info: BaseModelInfo;
   readonly tokenizer: Tokenizer;
-  readonly formats: ChatFormats;
+  readonly formats: ModelFormats;
   #tokenNames: TokenNames | undefined;
 
   constructor(info: BaseModelInfo, tokenizer: Tokenizer) {
     this.info = info;
     this.tokenizer = tokenizer;
-    this.formats = new ChatFormats(info.name, tokenizer);
+    this.formats = new ModelFormats(info.name, tokenizer);
   }
 
-  /** Read when they are first asked for: few requests want logprobs, and vocabularies are large. */
+  /** Read on first use: few requests ask for logprobs, and vocabularies are large. */
   get tokenNames(): TokenNames {
-    this.#tokenNames ??= new TokenNames(this.info.tokenizerPath, this.tokenizer);
+    this.#tokenNames ??= new TokenNames(this.tokenizer, bytesOfTokens(this.info.tokenizerPath));
     return this.#tokenNames;
+  }
+
+  async tokenizerSettings(): Promise<object> {
+    const file = join(this.info.tokenizerPath, "tokenizer_config.json");
+    return JSON.parse(await readFile(file, "utf8").catch(() => "{}")) as object;
   }
 }
 
@@ -44,6 +56,23 @@ async function load(info: BaseModelInfo): Promise<TextModel> {
     return new TextModel(info, await loadTokenizer(info.tokenizerPath, { offline: true }));
   } catch (error) {
     if (!(error instanceof TinkerError)) throw error;
-    throw new HttpError(422, `Model ${info.name} has no tokenizer, so it takes and gives tokens only.`);
+    throw new HttpError(422, `${whyTokensOnly(info, error)} The model takes and gives tokens only.`);
+  }
+}
+
+/** A tokenizer may be missing, or be refused for its pattern; the server's folders are not named to its clients. */
+function whyTokensOnly({ name, tokenizerPath }: BaseModelInfo, { message }: TinkerError): string {
+  const isThere = TOKENIZER_FILES.some((file) => existsSync(join(tokenizerPath, file)));
+  if (!isThere) return `Model ${name} has no tokenizer.`;
+  return `The tokenizer of model ${name} cannot be used: ${message.replaceAll(tokenizerPath, name)}`;
+}
+
+/** The bytes of each token; none for a vocabulary that is not made of bytes. */
+function bytesOfTokens(folder: string): readonly (Uint8Array | undefined)[] {
+  try {
+    return byteVocabulary(readTokenizerJson(folder)).bytes;
+  } catch (error) {
+    if (!(error instanceof EngineInputError)) throw error;
+    return [];
   }
 }

@@ -1,36 +1,24 @@
 import { randomUUID } from "node:crypto";
-import type { Clock } from "../../../transport/clock.js";
 import { endpoints } from "../../../wire/endpoints/index.js";
 import type { FilledMessage } from "../../../wire/fields/fields.js";
-import type { CheckpointRecord } from "../../store/checkpoint-store.js";
+import type { StoredCheckpoint } from "../../store/checkpoint-store.js";
 import type { RunRecord } from "../../store/run-store.js";
-import type { AuditTrail } from "../access/audit-trail.js";
-import type { Identities } from "../access/identity.js";
 import { conflict, invalid } from "../http/http-error.js";
-import type { Identity, Route } from "../http/route.js";
-import type { LiveSessions } from "../sessions/live-sessions.js";
-import { type CheckpointRecords, checkpointByPath, expiryOf, tinkerPath } from "./find-checkpoint.js";
+import type { RequestOwner, Route } from "../http/route.js";
+import type { Services } from "../services.js";
+import { checkpointByPath, expiryOf, tinkerPath } from "./find-checkpoint.js";
 
 const MAX_REMEMBERED_COPIES = 1000;
 
 /** Copies of checkpoints into runs of their own, which cannot be trained on. */
-export function addCopyRoute(
-  route: Route,
-  services: {
-    readonly store: CheckpointRecords;
-    readonly sessions: LiveSessions;
-    readonly clock: Clock;
-    readonly identities: Identities;
-    readonly audit: AuditTrail;
-  },
-): void {
-  const { store, sessions, clock, identities, audit } = services;
+export function addCopyRoute(route: Route, services: Services): void {
+  const { store, sessions, clock, identities, audit, disk } = services;
   const copies = new Map<string, Promise<string>>();
 
   route(endpoints.copyWeights, async (request, call) => {
     const identity = call.get("identity");
     const token = request.weightsAccessToken ?? call.req.header("x-tinker-weights-access-token");
-    const reader = identities.reader(identity, token);
+    const reader = await identities.reader(call, token);
     const record = checkpointByPath(store, reader, request.sourcePath, "sourcePath");
     // A copy has no number of its own to be recognised by when it is sent again.
     const key = `${identity.owner} ${call.req.header("x-idempotency-key") ?? randomUUID()}`;
@@ -45,8 +33,8 @@ export function addCopyRoute(
   });
 
   async function copy(
-    identity: Identity,
-    from: CheckpointRecord,
+    identity: RequestOwner,
+    from: StoredCheckpoint,
     request: FilledMessage<typeof endpoints.copyWeights.request.shape>,
   ): Promise<string> {
     const { sessionId, modelSeqId, destinationProjectId, ttlSeconds } = request;
@@ -71,13 +59,15 @@ export function addCopyRoute(
       // Even if the run was corrupted later, the checkpoint was saved before that.
       corrupted: false,
     };
-    await store.runs.save(run);
     const { kind, name, userMetadata } = from;
     const expiresAt = expiryOf(clock, ttlSeconds);
-    const record = await store.checkpoints.save(
-      { run, kind, name, expiresAt, userMetadata, overwrite: false },
-      { type: "copy", from },
-    );
+    const record = await disk.saving(run.owner, from.sizeBytes, async () => {
+      await store.runs.save(run);
+      return store.checkpoints.save(
+        { run, kind, name, expiresAt, userMetadata, overwrite: false },
+        { type: "copy", from },
+      );
+    });
     await audit(identity, "checkpoints.copied", {
       tinkerPath: tinkerPath(record),
       details: { source: tinkerPath(from) },

@@ -2,24 +2,15 @@ import { open } from "node:fs/promises";
 import { join } from "node:path";
 import { Readable } from "node:stream";
 import { parseTinkerPath } from "../../../wire/records/tinker-path.js";
-import type { CheckpointRecord } from "../../store/checkpoint-store.js";
-import type { Store } from "../../store/store.js";
-import type { UrlSigner } from "../access/url-signer.js";
+import type { StoredCheckpoint } from "../../store/checkpoint-store.js";
 import { HttpError } from "../http/http-error.js";
 import { answering, contentResponse, streamPart } from "../http/partial-content.js";
 import type { App } from "../http/route.js";
-import type { LiveSessions } from "../sessions/live-sessions.js";
+import type { Services } from "../services.js";
 import { openArchive } from "./archive.js";
 
-/** What signed links lead to; the signature stands in for the key. */
-export function addDownloadRoutes(
-  app: App,
-  services: {
-    readonly store: Pick<Store, "checkpoints" | "sessions">;
-    readonly sessions: LiveSessions;
-    readonly signer: UrlSigner;
-  },
-): void {
+/** Downloads by signed links; the signature replaces the API key. */
+export function addDownloadRoutes(app: App, services: Services): void {
   const { store, sessions, signer } = services;
   const { checkpoints } = store;
 
@@ -78,7 +69,7 @@ export function addDownloadRoutes(
     });
   });
 
-  function signedCheckpoint(url: URL): CheckpointRecord {
+  function signedCheckpoint(url: URL): StoredCheckpoint {
     signer.check(url);
     const { trainingRunId, kind, name } = parseTinkerPath(url.searchParams.get("path") ?? "");
     const record = checkpoints.get(trainingRunId, kind, name);
@@ -88,6 +79,6 @@ export function addDownloadRoutes(
 }
 
 /** A checkpoint's files never change; one saved over it is made at another time. */
-function versionOf(record: CheckpointRecord): string {
+function versionOf(record: StoredCheckpoint): string {
   return `"${record.createdAt}-${record.sizeBytes}"`;
 }

@@ -6,13 +6,13 @@ import {
   parseTinkerPath,
 } from "../../../wire/records/tinker-path.js";
 import type { AdapterState } from "../../engine/engine.js";
-import type { CheckpointRecord } from "../../store/checkpoint-store.js";
+import type { StoredCheckpoint } from "../../store/checkpoint-store.js";
 import type { RunRecord } from "../../store/run-store.js";
 import type { Store } from "../../store/store.js";
 import { HttpError } from "../http/http-error.js";
-import { type Identity, mayAccess } from "../http/route.js";
+import { mayAccess, type RequestOwner } from "../http/route.js";
 
-/** What finding a checkpoint needs of the store. */
+/** Parts of the store in which checkpoints are found. */
 export type CheckpointRecords = Pick<Store, "runs" | "checkpoints">;
 
 /** The path of a checkpoint. */
@@ -20,13 +20,13 @@ export function tinkerPath(record: { runId: string; kind: CheckpointKind; name: 
   return formatTinkerPath(record.runId, record.kind, record.name);
 }
 
-/** A checkpoint by its path, for somebody who may read it: its owner, or anybody once it is published. */
+/** A checkpoint by its path, for its owner, or for anyone once it is published. */
 export function checkpointByPath(
   store: CheckpointRecords,
-  identity: Identity,
+  identity: RequestOwner,
   path: string,
   field: string,
-): CheckpointRecord {
+): StoredCheckpoint {
   const { trainingRunId, kind, name } = parseTinkerPath(path, field);
   return readableCheckpoint(store, identity, { trainingRunId, folder: kind, name });
 }
@@ -38,12 +38,12 @@ export interface CheckpointParts {
   readonly name: string;
 }
 
-/** A checkpoint by the parts of its URL, for somebody who may read it. */
+/** A checkpoint by the parts of its URL, if the identity may read it. */
 export function readableCheckpoint(
   store: CheckpointRecords,
-  identity: Identity,
+  identity: RequestOwner,
   { trainingRunId: runId, folder, name }: CheckpointParts,
-): CheckpointRecord {
+): StoredCheckpoint {
   const kind = CHECKPOINT_KINDS.find((known) => known === folder);
   if (kind === undefined) {
     throw new HttpError(
@@ -62,28 +62,28 @@ export function readableCheckpoint(
 /** A checkpoint that the caller may change. */
 export function ownCheckpoint(
   store: CheckpointRecords,
-  identity: Identity,
+  identity: RequestOwner,
   parts: CheckpointParts,
-): CheckpointRecord {
+): StoredCheckpoint {
   const record = readableCheckpoint(store, identity, parts);
   if (mayAccess(identity, store.runs.get(record.runId)!.owner)) return record;
   throw new HttpError(
     403,
-    `Checkpoint ${tinkerPath(record)} is published by somebody else; only its owner may change it.`,
+    `Checkpoint ${tinkerPath(record)} belongs to another user; only its owner may change it.`,
   );
 }
 
 /** A run of the caller's own. */
-export function ownRun(store: CheckpointRecords, identity: Identity, runId: string): RunRecord {
+export function ownRun(store: CheckpointRecords, identity: RequestOwner, runId: string): RunRecord {
   const run = store.runs.get(runId);
   if (run !== undefined && mayAccess(identity, run.owner)) return run;
   throw new HttpError(404, `There is no training run ${runId}.`);
 }
 
-/** What a checkpoint holds. It was found when the request came; by the time of its turn it may be gone. */
+/** Reads a checkpoint's weights. It existed when the request arrived, but may have been deleted before its turn. */
 export async function readCheckpoint(
   store: CheckpointRecords,
-  record: CheckpointRecord,
+  record: StoredCheckpoint,
 ): Promise<AdapterState> {
   const gone = () => new HttpError(404, `Checkpoint ${tinkerPath(record)} was deleted or replaced.`);
   const isThere = () =>

@@ -1,16 +1,13 @@
-import type { Clock } from "../../../transport/clock.js";
 import { endpoints } from "../../../wire/endpoints/index.js";
 import type { Checkpoint, TrainingRun } from "../../../wire/records/rest-types.js";
 import { CHECKPOINT_TYPES, type CheckpointKind } from "../../../wire/records/tinker-path.js";
-import type { CheckpointRecord } from "../../store/checkpoint-store.js";
+import type { StoredCheckpoint } from "../../store/checkpoint-store.js";
 import type { RunRecord } from "../../store/run-store.js";
-import type { AuditTrail } from "../access/audit-trail.js";
-import type { UrlSigner } from "../access/url-signer.js";
 import { HttpError } from "../http/http-error.js";
-import { type App, type Identity, mayAccess, type Route } from "../http/route.js";
+import { type App, mayAccess, type RequestOwner, type Route } from "../http/route.js";
+import type { Services } from "../services.js";
 import { projectOf } from "../sessions/live-sessions.js";
 import {
-  type CheckpointRecords,
   checkpointByPath,
   expiryOf,
   ownCheckpoint,
@@ -20,21 +17,12 @@ import {
 } from "./find-checkpoint.js";
 
 /** Training runs and their checkpoints, as they are kept. */
-export function addRunRoutes(
-  app: App,
-  route: Route,
-  services: {
-    readonly store: CheckpointRecords;
-    readonly clock: Clock;
-    readonly signer: UrlSigner;
-    readonly audit: AuditTrail;
-  },
-): void {
+export function addRunRoutes(app: App, route: Route, services: Services): void {
   const { store, clock, signer, audit } = services;
   const { checkpoints, runs } = store;
   const hasPublished = (runId: string) =>
     checkpoints.list((record) => record.runId === runId && record.public).length > 0;
-  const auditChange = (identity: Identity, event: string, record: CheckpointRecord, details = {}) =>
+  const auditChange = (identity: RequestOwner, event: string, record: StoredCheckpoint, details = {}) =>
     audit(identity, event, { modelId: record.runId, tinkerPath: tinkerPath(record), details });
 
   route(endpoints.listTrainingRuns, ({ offset, limit, accessScope, projectId }, call) => {
@@ -137,8 +125,8 @@ export function addRunRoutes(
     );
   });
 
-  /** Those who may see a run only for what its owner has published see nothing else of it. */
-  function runView(identity: Identity, run: RunRecord): TrainingRun {
+  /** A run for its owner, or with its published checkpoints only for others. */
+  function runView(identity: RequestOwner, run: RunRecord): TrainingRun {
     const isOwn = mayAccess(identity, run.owner);
     const newest = (kind: CheckpointKind) => {
       const [record] = checkpoints.list(
@@ -161,7 +149,7 @@ export function addRunRoutes(
   }
 }
 
-function checkpointView(record: CheckpointRecord): Checkpoint {
+function checkpointView(record: StoredCheckpoint): Checkpoint {
   return {
     checkpointId: `${record.kind}/${record.name}`,
     checkpointType: CHECKPOINT_TYPES[record.kind],

@@ -6,7 +6,7 @@ import type { App } from "../http/route.js";
 import { type BaseModels, findBaseModel } from "../sessions/base-models.js";
 import { openArchive } from "./archive.js";
 
-/** What tokenizer libraries read of a model's folder; few models have all. */
+/** Files that tokenizer libraries read from a model's folder; few models have all of them. */
 const TOKENIZER_FILES = [
   "tokenizer.json",
   "tokenizer_config.json",

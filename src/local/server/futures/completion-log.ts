@@ -2,8 +2,8 @@ import type { Clock } from "../../../transport/clock.js";
 import type { FutureCompletion, FuturesRetrieveResponse } from "../../../wire/endpoints/futures.js";
 import { waitAmong } from "./future-store.js";
 
-/** A client that never polls leaves at most this many behind. */
-const MAX_KEPT = 20_000;
+/** A client that never polls leaves at most this many behind: twice as many as it may have under way. */
+const MAX_KEPT = 4_000;
 
 /** The requests of one sampling client that have ended, in order, for it to learn of many with one poll. */
 export class CompletionLog {

@@ -1,39 +1,33 @@
 import type { CompleteMetadataResponse, TryAgainResponse } from "../../../wire/endpoints/futures.js";
 import { endpoints } from "../../../wire/endpoints/index.js";
 import { toWireJson } from "../../../wire/json-keys.js";
+import { sessionIdOf } from "../../store/session-store.js";
 import { HttpError, isPythonSdk } from "../http/http-error.js";
-import { type Call, type Identity, mayAccess, type Route } from "../http/route.js";
-import type { Future, FutureStore, Outcome } from "./future-store.js";
+import { type Call, mayAccess, type RequestOwner, type Route } from "../http/route.js";
+import type { Services } from "../services.js";
+import type { Future, FutureOutcome } from "./future-store.js";
 
 /** Clients give a poll 45 s. */
 export const MAX_LONG_POLL_MS = 25_000;
 // Sooner when something holds the queue up, so that it can be shown; not at once, or clients would spin.
 const MAX_BLOCKED_POLL_MS = 3_000;
 
-/** Is told of polls: they are signs of life. */
-interface PollWatcher {
-  whilePolling<T>(requestId: string, signal: AbortSignal, poll: () => Promise<T>): Promise<T>;
-}
-
 /** Results, one at a time, by long polls. */
-export function addFutureRoutes(
-  route: Route,
-  services: {
-    readonly futures: FutureStore;
-    /** Results above this are announced by size first when the client allows it. */
-    readonly limits: { readonly inlineResultBytes: number };
-    /** Tells the session of a request that somebody waits for it. */
-    readonly sessions: PollWatcher & { noteSeen(requestId: string): void };
-    /** Tells the same to samples that are of no session. */
-    readonly sampleRuns: PollWatcher;
-    /** Whether somebody may have sent a request that is no longer known. */
-    readonly maySend: (identity: Identity, requestId: string) => boolean;
-  },
-): void {
-  const { futures, limits, sessions, sampleRuns, maySend } = services;
+export function addFutureRoutes(route: Route, services: Services): void {
+  const { futures, limits, store, sessions, sampleRuns } = services;
+
+  /** Whether a request that is no longer known may have been sent by this identity. */
+  function maySend(identity: RequestOwner, requestId: string): boolean {
+    const session = store.sessions.get(sessionIdOf(requestId));
+    return session === undefined ? requestId.startsWith("sample-") : mayAccess(identity, session.owner);
+  }
 
   route(endpoints.retrieveFuture, async ({ requestId, allowMetadataOnly }, call) => {
-    const future = find(call.get("identity"), requestId);
+    const future = futures.get(requestId);
+    const identity = call.get("identity");
+    if (future === undefined && maySend(identity, requestId)) return gone(call, requestId);
+    if (future === undefined || !mayAccess(identity, future.owner))
+      throw new HttpError(404, `There is no request ${requestId}.`);
     const { signal } = call.req.raw;
     const wait = async () => {
       if (future.queueInfo().state !== "active") await futures.wait(future, MAX_BLOCKED_POLL_MS, signal);
@@ -48,7 +42,7 @@ export function addFutureRoutes(
       queueState: state,
       queueStateReason: reason ?? null,
     } satisfies TryAgainResponse);
-    // The Python package prints a warning at a 200 that is no result, and reads the same in a 408 without a word.
+    // The Python package prints a warning at a 200 that is not a result, but accepts it silently in a 408.
     return isPythonSdk(call.req.raw) ? call.json(tryAgain, 408) : tryAgain;
   });
 
@@ -62,19 +56,19 @@ export function addFutureRoutes(
     return { type: "cancel_future", requestId };
   });
 
-  function find(identity: Identity, requestId: string): Future {
-    const future = futures.get(requestId);
-    if (future !== undefined && mayAccess(identity, future.owner)) return future;
-    if (future === undefined && maySend(identity, requestId)) {
-      throw new HttpError(
-        410,
-        `The result of request ${requestId} is gone: it was fetched, has expired, or the server was restarted.`,
-      );
-    }
-    throw new HttpError(404, `There is no request ${requestId}.`);
+  /**
+   * Clients send the request again after a 410, and so does the Python package with samples. With anything else that shows
+   * its users "Promise expired/broken" and nothing of the answer; the error of a request it shows.
+   */
+  function gone(call: Call, requestId: string) {
+    const error = `The result of request ${requestId} is gone: it was fetched, has expired, or the server was restarted.`;
+    const repeats = !isPythonSdk(call.req.raw) || call.req.header("x-tinker-request-type") === "Sample";
+    if (repeats) throw new HttpError(410, error);
+    const advice = "Go on from the last saved state: create_training_client_from_state_with_optimizer.";
+    return { error: `${error} ${advice}`, category: "server" };
   }
 
-  function answer(call: Call, future: Future, outcome: Outcome, allowMetadataOnly: boolean): unknown {
+  function answer(call: Call, future: Future, outcome: FutureOutcome, allowMetadataOnly: boolean): unknown {
     if (outcome.type === "encoded") {
       const { bytes } = outcome;
       if (allowMetadataOnly && bytes.byteLength > limits.inlineResultBytes) {

@@ -1,27 +1,28 @@
 import type { Clock } from "../../../transport/clock.js";
 import type { OperationEndpoint } from "../../../wire/endpoints/endpoint.js";
-import type { QueueState } from "../../../wire/endpoints/futures.js";
+import type { SentQueueState } from "../../../wire/endpoints/futures.js";
 import type { Limits } from "../http/limits.js";
+import type { OwnerShares } from "../http/owner-shares.js";
 
 /** Why an operation has no result yet. */
 export interface QueueInfo {
-  readonly state: QueueState;
+  readonly state: SentQueueState;
   readonly reason?: string;
 }
 
 /** How an operation ended. Large results are kept in the form most clients fetch. */
-export type Outcome =
+export type FutureOutcome =
   | { readonly type: "json"; readonly body: Readonly<Record<string, unknown>> }
   | { readonly type: "encoded"; readonly bytes: Uint8Array; readonly toJson: () => unknown }
   | ({ readonly type: "failed" } & Failure);
 
-/** What went wrong, in words, and who has to mend it. */
+/** An error message, and whether the user or the server has to act on it. */
 export interface Failure {
   readonly error: string;
   readonly category: "user" | "server";
 }
 
-/** What is asked of the table to keep and answer a result. */
+/** The result of an endpoint, as the table stores and answers it. */
 export type ResultOf<Result> = Pick<OperationEndpoint<never, Result>, "path" | "tag" | "future">;
 
 /** A result as the protobuf that most clients fetch. */
@@ -39,7 +40,7 @@ export class EncodedResult<Result> {
 export function outcomeOf<Result>(
   { tag, future }: ResultOf<Result>,
   result: Result | EncodedResult<Result>,
-): Outcome {
+): FutureOutcome {
   if (!(result instanceof EncodedResult))
     return { type: "json", body: { type: tag, ...(future.toJson(result) as object) } };
   const { bytes, decode } = result;
@@ -55,7 +56,7 @@ export interface Future {
   /** Called when the result has been dropped, by age or for space. */
   readonly onForgotten: () => void;
   readonly waiters: Set<() => void>;
-  outcome: Outcome | undefined;
+  outcome: FutureOutcome | undefined;
   endedAt: number;
 }
 
@@ -67,6 +68,13 @@ const NEW_FUTURE = {
   endedAt: 0,
 } as const;
 
+/** The results of one owner, in the order in which they ended and were fetched: the oldest are found at the front. */
+interface OwnerResults {
+  readonly unfetched: Map<string, Future>;
+  readonly fetched: Map<string, { readonly future: Future; readonly at: number }>;
+  fetchedBytes: number;
+}
+
 const MAX_UNFETCHED_MS = 60 * 60_000;
 // Long enough for a client that lost the answer on its way to ask again.
 const MAX_FETCHED_MS = 5 * 60_000;
@@ -76,16 +84,28 @@ export class FutureStore {
   readonly #clock: Clock;
   readonly #limits: Limits;
   readonly #all = new Map<string, Future>();
-  // Both in the order in which they end, so that the oldest are found at the front.
-  readonly #unfetched = new Map<string, Future>();
-  readonly #fetched = new Map<string, { future: Future; at: number }>();
-  #resultBytes = 0;
-  #fetchedBytes = 0;
+  readonly #results = new Map<string, OwnerResults>();
+  readonly #resultBytes: OwnerShares;
   #closed = false;
 
-  constructor(clock: Clock, limits: Limits) {
+  constructor(clock: Clock, limits: Limits, resultBytes: OwnerShares) {
     this.#clock = clock;
     this.#limits = limits;
+    this.#resultBytes = resultBytes;
+  }
+
+  /** How many operations are known, running or ended. */
+  get size(): number {
+    return this.#all.size;
+  }
+
+  #resultsOf(owner: string): OwnerResults {
+    let results = this.#results.get(owner);
+    if (results === undefined) {
+      results = { unfetched: new Map(), fetched: new Map(), fetchedBytes: 0 };
+      this.#results.set(owner, results);
+    }
+    return results;
   }
 
   get isClosed(): boolean {
@@ -109,19 +129,18 @@ export class FutureStore {
     return this.#all.get(requestId);
   }
 
-  end(future: Future, outcome: Outcome): void {
+  end(future: Future, outcome: FutureOutcome): void {
     if (future.outcome !== undefined) return;
     future.outcome = outcome;
     future.endedAt = this.#clock.now();
-    this.#unfetched.set(future.requestId, future);
-    this.#resultBytes += sizeOf(outcome);
-    this.wake(future);
+    this.#resultsOf(future.owner).unfetched.set(future.requestId, future);
+    this.#resultBytes.add(future.owner, sizeOf(outcome));
+    this.#wake(future);
     future.waiters.clear();
     this.sweep();
   }
 
-  /** Ends the waits for an operation before its end: there is something to see. */
-  wake(future: Future): void {
+  #wake(future: Future): void {
     for (const wake of [...future.waiters]) wake();
   }
 
@@ -132,40 +151,50 @@ export class FutureStore {
   }
 
   markFetched(future: Future): void {
-    if (!this.#unfetched.delete(future.requestId) || future.outcome === undefined) return;
-    this.#fetched.set(future.requestId, { future, at: this.#clock.now() });
-    this.#fetchedBytes += sizeOf(future.outcome);
+    const results = this.#resultsOf(future.owner);
+    if (!results.unfetched.delete(future.requestId) || future.outcome === undefined) return;
+    results.fetched.set(future.requestId, { future, at: this.#clock.now() });
+    results.fetchedBytes += sizeOf(future.outcome);
     this.sweep();
   }
 
   /** Drops a result whose client says it has it. */
   forget(future: Future): void {
     if (future.outcome === undefined || this.#all.get(future.requestId) !== future) return;
-    this.#all.delete(future.requestId);
-    this.#unfetched.delete(future.requestId);
-    if (this.#fetched.delete(future.requestId)) this.#fetchedBytes -= sizeOf(future.outcome);
-    this.#resultBytes -= sizeOf(future.outcome);
+    const { owner, requestId, outcome } = future;
+    const results = this.#resultsOf(owner);
+    this.#all.delete(requestId);
+    results.unfetched.delete(requestId);
+    if (results.fetched.delete(requestId)) results.fetchedBytes -= sizeOf(outcome);
+    this.#resultBytes.add(owner, -sizeOf(outcome));
+    if (results.unfetched.size + results.fetched.size === 0) this.#results.delete(owner);
     future.onForgotten();
   }
 
-  /** Drops results that are too old, then, while there are too many bytes, fetched ones before others. */
+  /** Drops results that are too old, then, of an owner who has too many bytes, fetched ones before others. */
   sweep(): void {
+    for (const [owner, results] of this.#results) this.#sweepOf(owner, results);
+  }
+
+  #sweepOf(owner: string, results: OwnerResults): void {
+    const { fetched, unfetched } = results;
     const now = this.#clock.now();
-    for (const { future, at } of this.#fetched.values()) {
+    const limits = this.#limits;
+    const isOverShare = () => this.#resultBytes.heldBy(owner) > this.#resultBytes.limitFor(owner);
+    for (const { future, at } of fetched.values()) {
       const isOld = at + MAX_FETCHED_MS <= now;
       // The newest always stays: its answer may be the one that is being lost on its way.
       const isTooMuch =
-        this.#fetched.size > this.#limits.fetchedResults ||
-        this.#fetchedBytes > this.#limits.fetchedResultBytes ||
-        this.#resultBytes > this.#limits.resultBytes;
-      if (!isOld && !(isTooMuch && this.#fetched.size > 1)) break;
+        fetched.size > limits.fetchedResults ||
+        results.fetchedBytes > limits.fetchedResultBytes ||
+        isOverShare();
+      if (!isOld && !(isTooMuch && fetched.size > 1)) break;
       this.forget(future);
     }
-    for (const future of this.#unfetched.values()) {
+    for (const future of unfetched.values()) {
       const isOld = future.endedAt + MAX_UNFETCHED_MS <= now;
       // The newest always stays: a single result above the limit must still reach its client.
-      const isTooMuch = this.#resultBytes > this.#limits.resultBytes && this.#unfetched.size > 1;
-      if (!isOld && !isTooMuch) break;
+      if (!isOld && !(unfetched.size > 1 && isOverShare())) break;
       this.forget(future);
     }
   }
@@ -173,11 +202,11 @@ export class FutureStore {
   /** Ends every wait; used when the server closes. */
   close(): void {
     this.#closed = true;
-    for (const future of this.#all.values()) this.wake(future);
+    for (const future of this.#all.values()) this.#wake(future);
   }
 }
 
-function sizeOf(outcome: Outcome): number {
+function sizeOf(outcome: FutureOutcome): number {
   return outcome.type === "encoded" ? outcome.bytes.byteLength : 512;
 }
 

@@ -1,36 +1,44 @@
 import { Hono } from "hono";
+import { inSpan, inTraceOf, loadOpenTelemetry, routeOf } from "../../../session/index.js";
 import type { Clock } from "../../../transport/clock.js";
 import type { Logger } from "../../../transport/logger.js";
 import { discardBody } from "./body.js";
 import { crossSite } from "./cross-site.js";
 import { type ErrorDialect, HttpError, statusFor, toHttpError } from "./http-error.js";
-import type { App, AppEnv, Call, Identity } from "./route.js";
+import type { App, AppEnv, Call, RequestOwner } from "./route.js";
 
-/** What of the server is somebody's. */
+/** Paths that need an API key. */
 const NEEDS_KEY = /^\/(api\/v1|oai|v1|anthropic|tokenize|detokenize|tokenizer_info)(\/|$)/;
 const UNFORESEEN = "The server met an unexpected error; its log says more.";
 
-/** What every request passes through, whatever its route. */
+const SERVER_SPAN = { kind: "server" } as const;
+
+/** Options of the app around all routes. */
 export interface AppOptions {
   readonly clock: Clock;
   readonly logger: Pick<Logger, "error">;
   readonly keysRequired: boolean;
   /** Web origins whose pages may use a server without keys. */
   readonly origins: readonly string[];
-  readonly identify: (request: Request) => Identity;
+  readonly identify: (call: Call) => RequestOwner | Promise<RequestOwner>;
   readonly isClosing: () => boolean;
   /** The first that speaks at a path words its errors; elsewhere they are `{ detail }`. */
   readonly dialects: readonly ErrorDialect[];
+  /** The path that routes are found by, for an app below addresses of several kinds. Default: the request's own. */
+  readonly pathOf?: ((path: string) => string) | undefined;
   /** Routes that need no key. */
   readonly addOpenRoutes: (app: App) => void;
 }
 
 /** An app without routes of its own but `/healthz`: errors, browsers, keys, and refusals while the server closes. */
 export function createApp(options: AppOptions): App {
-  const app = new Hono<AppEnv>();
+  const { pathOf } = options;
+  const app = new Hono<AppEnv>(
+    pathOf === undefined ? {} : { getPath: ({ url }) => pathOf(new URL(url).pathname) },
+  );
 
   app.onError((error, call) => {
-    // A client that went away while it was sending: nobody is there to be told, and nothing of ours is wrong.
+    // The client went away while it was sending: there is no one to answer, and nothing is wrong here.
     if (call.req.raw.signal.aborted) return call.body(null, 400);
     const known = toHttpError(error);
     if (known === undefined)
@@ -55,17 +63,26 @@ export function createApp(options: AppOptions): App {
     await next();
     await discardBody(call.req.raw, options.clock);
   });
+  void loadOpenTelemetry();
+  app.use((call, next) =>
+    inTraceOf(call.req.raw.headers, () =>
+      inSpan(`${call.req.method} ${routeOf(call.req.path)}`, SERVER_SPAN, async (span) => {
+        await next();
+        span.set({ "http.response.status_code": call.res.status });
+      }),
+    ),
+  );
   app.use(crossSite(options));
   app.get("/healthz", (call) => call.json({ status: "ok" }));
   options.addOpenRoutes(app);
   app.use(async (call, next) => {
-    // A session that says goodbye to a closed server has what it wants.
+    // A client that closes its session on a closed server needs no answer.
     if (options.isClosing() && !call.req.path.endsWith("/finish"))
       throw new HttpError(503, "This server is closing.", { connection: "close" });
     await next();
   });
   app.use(async (call, next) => {
-    if (NEEDS_KEY.test(call.req.path)) call.set("identity", options.identify(call.req.raw));
+    if (NEEDS_KEY.test(call.req.path)) call.set("identity", await options.identify(call));
     await next();
   });
   return app;

@@ -1,13 +1,13 @@
 import type { MiddlewareHandler } from "hono";
 import { HttpError } from "./http-error.js";
-import type { AppEnv } from "./route.js";
+import type { AppEnv, Call } from "./route.js";
 
-// Whoever connects to 0.0.0.0 gets to his own machine.
+// Connecting to 0.0.0.0 reaches the same machine.
 const LOOPBACK = /^(localhost|127(\.\d{1,3}){3}|0\.0\.0\.0|\[::1\])$/i;
 
 /**
  * Lets browsers use the server. Where keys are needed any page may: without the key it gets nothing. Without
- * keys only pages of this machine and the origins named by whoever started the server may, or any web page
+ * keys only pages of this machine and the origins named when the server was started may, or any web page
  * could read and train models on the visitor's machine.
  */
 export function crossSite(options: {
@@ -42,6 +42,9 @@ export function crossSite(options: {
       });
     }
     await next();
+    // Answers are data: no browser is to run them, nor to load them into pages of others.
+    context.res.headers.set("x-content-type-options", "nosniff");
+    context.res.headers.set("cross-origin-resource-policy", "same-origin");
     if (origin !== undefined) {
       context.res.headers.set("access-control-allow-origin", origin);
       context.res.headers.set("access-control-expose-headers", "*");
@@ -59,9 +62,15 @@ function isLoopbackOrigin(origin: string): boolean {
   }
 }
 
-/** Whether a request came under a name of this machine. */
-export function isAskedLocally(request: Request): boolean {
+/** Whether a request came under a name of this machine, as any client may say that it does. */
+function isAskedLocally(request: Request): boolean {
   return LOOPBACK.test(new URL(request.url).hostname);
+}
+
+/** Whether a request came from this machine, and under one of its names: not through a proxy for others. */
+export function isOfThisMachine({ env, req }: Pick<Call, "env" | "req">): boolean {
+  const address = env?.address?.replace(/^::ffff:/, "") ?? "127.0.0.1";
+  return isAskedLocally(req.raw) && (address === "::1" || LOOPBACK.test(address));
 }
 
 /**

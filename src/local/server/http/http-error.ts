@@ -1,44 +1,15 @@
 import type { ContentfulStatusCode } from "hono/utils/http-status";
 import { ValidationError } from "../../../errors.js";
+import { HttpError } from "../../../http-error.js";
 import { inWireWords } from "../../../wire/endpoints/field-names.js";
 import { CancelledError, EngineInputError, EngineLostError } from "../../engine/engine.js";
 import { NameTakenError } from "../../store/checkpoint-store.js";
 import { whyUnwritable } from "../../store/data-folder.js";
 
-/** An answer other than 200, thrown from anywhere below a route. */
-export class HttpError extends Error {
-  override name = "HttpError";
-  readonly status: ContentfulStatusCode;
-  readonly detail: string | FieldProblem[];
-  readonly headers: Readonly<Record<string, string>>;
-
-  constructor(
-    status: ContentfulStatusCode,
-    detail: string | FieldProblem[],
-    headers: Readonly<Record<string, string>> = {},
-  ) {
-    super(typeof detail === "string" ? detail : detail.map((problem) => problem.msg).join("; "));
-    this.status = status;
-    this.detail = detail;
-    this.headers = headers;
-  }
-}
-
-/** What is wrong with one field, in the shape FastAPI gives it. */
-export interface FieldProblem {
-  readonly loc: readonly (string | number)[];
-  readonly msg: string;
-  readonly type: string;
-}
-
-/** How errors are worded below some paths, whose clients expect a shape of their own. */
-export interface ErrorDialect {
-  speaksAt(path: string): boolean;
-  answer(error: HttpError): { readonly status: ContentfulStatusCode; readonly body: object };
-}
+export { type ErrorDialect, HttpError } from "../../../http-error.js";
 
 /** The part of a request that a field stands in. */
-export type Place = "body" | "query";
+export type FieldPlace = "body" | "query";
 
 /** A conflict that the same request, sent again, would meet again. */
 export function conflict(message: string): HttpError {
@@ -51,8 +22,8 @@ export function isPythonSdk(request: Request): boolean {
 }
 
 /**
- * The status that tells a client what to do. The Python package sends a request again for five minutes after a 409 or
- * 5xx, in silence, whatever `x-should-retry` says: what sending again cannot mend is a 400 to it.
+ * The status that tells a client what to do. The Python package ignores `x-should-retry` and silently repeats a request
+ * for five minutes after a 409 or 5xx, so it gets a 400 where a repeat is useless.
  */
 export function statusFor({ status, headers }: HttpError, request: Request): ContentfulStatusCode {
   return headers["x-should-retry"] === "false" && isPythonSdk(request) ? 400 : status;
@@ -69,7 +40,7 @@ export function invalid(field: string, message: string): ValidationError {
 }
 
 /** 422 in the words of the wire. */
-export function fieldError({ field, message }: ValidationError, place: Place): HttpError {
+export function fieldError({ field, message }: ValidationError, place: FieldPlace): HttpError {
   const path = inWireWords(field)
     .split(/[.[\]]+/)
     .filter((part) => part !== "")
@@ -77,7 +48,7 @@ export function fieldError({ field, message }: ValidationError, place: Place): H
   return new HttpError(422, [{ loc: [place, ...path], msg: inWireWords(message), type: "value_error" }]);
 }
 
-/** What a failed operation tells its client, and whose fault it was. */
+/** Error message and category of a failed operation, for its client. */
 export function describeFailure(error: unknown): { error: string; category: "user" | "server" } {
   const known = toHttpError(error);
   if (known !== undefined) return { error: known.message, category: known.status < 500 ? "user" : "server" };
@@ -85,7 +56,7 @@ export function describeFailure(error: unknown): { error: string; category: "use
   return { error: error instanceof Error ? error.message : String(error), category: "server" };
 }
 
-/** Turns errors of the layers below into answers; undefined for those nobody foresaw. */
+/** Turns errors of the layers below into answers; undefined for unexpected ones. */
 export function toHttpError(error: unknown): HttpError | undefined {
   if (error instanceof HttpError) return error;
   if (error instanceof ValidationError) return fieldError(error, "body");

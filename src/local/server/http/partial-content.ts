@@ -1,7 +1,7 @@
 import { HttpError } from "./http-error.js";
 
 /** Something that can be fetched in parts. */
-export interface Content {
+export interface FileContent {
   readonly sizeBytes: number;
   /** Different for different bytes. */
   readonly etag: string;
@@ -12,7 +12,7 @@ export interface Content {
 }
 
 /** Answers GET and HEAD with the whole content or the one range that was asked for (RFC 9110, chapter 14). */
-export function contentResponse(request: Request, content: Content): Response {
+export function contentResponse(request: Request, content: FileContent): Response {
   const { sizeBytes, etag } = content;
   const lastModified = new Date(content.modifiedAt).toUTCString();
   const range = sameVersion(request.headers.get("if-range"), etag, lastModified)
@@ -37,12 +37,12 @@ export function contentResponse(request: Request, content: Content): Response {
   });
 }
 
-/** A part is only of use to somebody who holds the other parts of the same version. */
+/** A part is useful only to a client that has the other parts of the same version. */
 function sameVersion(ifRange: string | null, etag: string, lastModified: string): boolean {
   return ifRange === null || ifRange === etag || ifRange === lastModified;
 }
 
-/** Undefined where the whole is to be sent: no range, several, or one in a form that is not known. */
+/** Undefined if the whole file is sent: without a range, with several, or with one in an unknown form. */
 function parseRange(
   text: string | null,
   sizeBytes: number,

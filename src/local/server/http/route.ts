@@ -5,19 +5,25 @@ import type { FilledMessage, Shape } from "../../../wire/fields/fields.js";
 import { type BodyReader, readJsonObject } from "./body.js";
 import { fieldError } from "./http-error.js";
 
-/** Who sent a request. Without configured keys everybody is the one local user, who sees everything. */
-export interface Identity {
+/** The sender of a request. Without API keys, all requests come from one local user, who sees everything. */
+export interface RequestOwner {
   readonly owner: string;
   readonly seesAll: boolean;
 }
 
-/** Whether somebody may see what belongs to `owner`. */
-export function mayAccess(identity: Identity, owner: string): boolean {
+/** Whether an identity may see what belongs to `owner`. */
+export function mayAccess(identity: RequestOwner, owner: string): boolean {
   return identity.seesAll || identity.owner === owner;
 }
 
-/** What is known of a request beside itself: who sent it, and its JSON as it came. */
-export type AppEnv = { Variables: { identity: Identity; bodyText: string } };
+/** Where a request came from. */
+export interface Connection {
+  /** The other end of its socket; absent for a request of this process. */
+  readonly address?: string | undefined;
+}
+
+/** Context of a request: its connection, who sent it, and its JSON text. */
+export type AppEnv = { Bindings: Connection; Variables: { identity: RequestOwner; bodyText: string } };
 /** The app that all routes are added to. */
 export type App = Hono<AppEnv>;
 /** One request on its way through the app. */
@@ -47,9 +53,7 @@ export function routesOf(app: App, reader: BodyReader): Route {
     const readsBody =
       place === "body" && Object.keys(endpoint.request.shape).some((name) => !path.includes(`:${name}`));
     app.on(method, path, async (call) => {
-      const { value: body, text } = readsBody
-        ? await readJsonObject(call.req.raw, reader)
-        : { value: {}, text: "" };
+      const { value: body, text } = readsBody ? await readJsonObject(call, reader) : { value: {}, text: "" };
       call.set("bodyText", text);
       try {
         const parts = { parameters: call.req.param(), query: call.req.query(), body };

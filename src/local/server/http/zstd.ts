@@ -6,7 +6,7 @@ import { HttpError } from "./http-error.js";
 const FRAME_MAGIC = 0xfd2fb528;
 const LARGEST_BLOCK_BYTES = 128 * 1024;
 const BLOCKS_AT_A_TIME = 16;
-/** What every decoder has to take. */
+/** Window size that every zstd decoder must support. */
 const EVERYDAY_WINDOW_BYTES = 8 * 2 ** 20;
 
 function tooLarge(limitBytes: number): HttpError {
@@ -137,7 +137,7 @@ export async function zstdDecompress(bytes: Uint8Array, limitBytes: number): Pro
   }
 }
 
-/** What can be read of the beginning of a body that is cut off; nothing when it is broken. */
+/** The decompressed beginning of a truncated body; empty if it is damaged. */
 export function zstdHead(bytes: Uint8Array): Uint8Array {
   const parts: Uint8Array[] = [];
   try {

@@ -2,6 +2,8 @@ import { mkdir, rm } from "node:fs/promises";
 import { join } from "node:path";
 import type { AdapterState, Engine } from "../../engine/engine.js";
 import { readAdapterFolder, writeAdapterFiles } from "../../store/adapter-files.js";
+import { bytesOf, type DiskQuota } from "../checkpoints/disk-quota.js";
+import { HttpError } from "../http/http-error.js";
 
 /** Weights a sampler holds on to while it samples. */
 export interface AdapterLease {
@@ -13,43 +15,54 @@ interface Loaded {
   readonly adapterId: string;
   readonly baseModel: string;
   readonly ready: Promise<void>;
-  /** Set for weights that exist nowhere but here. */
-  readonly isUnnamed: boolean;
+  /** Owner of the disk space for spilled weights; set for weights that exist nowhere else. */
+  readonly owner: string | undefined;
   /** Which engine has them, counted from the first. */
   readonly engineNumber: number;
   users: number;
   isDropped: boolean;
 }
 
+interface Spilled {
+  readonly owner: string;
+  readonly folder: string;
+  readonly written: Promise<void>;
+  /** Gives the owner's share of the disk back. */
+  giveBack?: () => void;
+}
+
 /**
  * The sampler weights in the engine: shared by all samplers of one checkpoint, the least recently used ones
- * evicted. Unnamed weights, which have no checkpoint to be read from again, wait in a spill folder.
+ * evicted. Unnamed weights, which have no checkpoint to be read from again, wait in a spill folder, or are lost where
+ * their owner's share of the disk is full.
  */
 export class AdapterPool {
   readonly #engine: Engine;
   readonly #spillFolder: string;
   readonly #maxLoaded: number;
+  readonly #disk: Pick<DiskQuota, "take">;
   // In order of use, the least recent first.
   readonly #loaded = new Map<string, Loaded>();
-  readonly #spilled = new Map<string, { baseModel: string; folder: string; written: Promise<void> }>();
+  readonly #spilled = new Map<string, Spilled>();
   #nextId = 0;
   #engineNumber = 0;
 
-  constructor(engine: Engine, spillFolder: string, maxLoaded: number) {
+  constructor(engine: Engine, spillFolder: string, maxLoaded: number, disk: Pick<DiskQuota, "take">) {
     this.#engine = engine;
     this.#spillFolder = spillFolder;
     this.#maxLoaded = maxLoaded;
+    this.#disk = disk;
   }
 
   /** Takes a frozen copy of a model's current weights in under `key`. */
-  async adopt(key: string, modelAdapterId: string, baseModel: string): Promise<void> {
+  async adopt(key: string, owner: string, modelAdapterId: string, baseModel: string): Promise<void> {
     const adapterId = this.#newId();
     await this.#engine.cloneAdapter(modelAdapterId, adapterId);
     this.#loaded.set(key, {
       adapterId,
       baseModel,
       ready: Promise.resolve(),
-      isUnnamed: true,
+      owner,
       engineNumber: this.#engineNumber,
       users: 0,
       isDropped: false,
@@ -111,6 +124,7 @@ export class AdapterPool {
       this.#spilled.delete(key);
       await spilled.written.catch(() => undefined);
       await removeFolder(spilled.folder);
+      spilled.giveBack?.();
     }
   }
 
@@ -126,7 +140,7 @@ export class AdapterPool {
       adapterId,
       baseModel,
       ready: load(),
-      isUnnamed: spilled !== undefined,
+      owner: spilled?.owner,
       engineNumber: this.#engineNumber,
       users: 0,
       isDropped: false,
@@ -140,33 +154,34 @@ export class AdapterPool {
     for (const [key, entry] of this.#loaded) {
       if (entry.users > 0) continue;
       this.#loaded.delete(key);
-      if (entry.isUnnamed && !this.#spilled.has(key)) this.#spill(key, entry);
+      if (entry.owner !== undefined && !this.#spilled.has(key)) this.#spill(key, entry.owner, entry);
       else void this.#remove(entry);
       if (this.#loaded.size <= this.#maxLoaded) return;
     }
   }
 
-  #spill(key: string, entry: Loaded): void {
+  #spill(key: string, owner: string, entry: Loaded): void {
     const folder = join(this.#spillFolder, entry.adapterId);
     const write = async () => {
       const state = await this.#engine.exportAdapter(entry.adapterId, { optimizer: false });
+      spilled.giveBack = await this.#disk.take(owner, bytesOf(state));
       await mkdir(folder, { recursive: true, mode: 0o700 });
       await writeAdapterFiles(folder, state, entry.baseModel);
       await this.#remove(entry);
     };
-    const spilled = { baseModel: entry.baseModel, folder, written: write() };
+    const spilled: Spilled = { owner, folder, written: Promise.resolve().then(write) };
     this.#spilled.set(key, spilled);
-    spilled.written.catch(() => this.#keep(key, entry, spilled));
+    spilled.written.catch((error: unknown) => this.#keep(key, entry, spilled, error));
   }
 
-  /** Weights that the disk did not take stay where they are. */
-  async #keep(key: string, entry: Loaded, spilled: { folder: string }): Promise<void> {
+  /** Weights that the disk did not take stay where they are, unless that is for their owner to mend. */
+  async #keep(key: string, entry: Loaded, spilled: Spilled, error: unknown): Promise<void> {
     const isWanted = this.#spilled.get(key) === spilled;
-    if (isWanted) {
-      this.#spilled.delete(key);
-      if (entry.engineNumber === this.#engineNumber) this.#loaded.set(key, entry);
-    } else await this.#remove(entry);
+    if (isWanted) this.#spilled.delete(key);
+    if (!isWanted || error instanceof HttpError) await this.#remove(entry);
+    else if (entry.engineNumber === this.#engineNumber) this.#loaded.set(key, entry);
     await removeFolder(spilled.folder);
+    spilled.giveBack?.();
   }
 
   async #remove(entry: Loaded): Promise<void> {
@@ -180,7 +195,7 @@ export class AdapterPool {
   }
 }
 
-/** What cannot be removed now goes when the next server starts; whoever ends a session has more to free. */
+/** A file that cannot be removed now is removed when the next server starts; ending a session must go on. */
 async function removeFolder(folder: string): Promise<void> {
   await rm(folder, { recursive: true, force: true }).catch(() => undefined);
 }

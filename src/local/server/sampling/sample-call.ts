@@ -1,3 +1,4 @@
+import { randomUUID } from "node:crypto";
 import type { endpoints } from "../../../wire/endpoints/index.js";
 import type { FilledMessage } from "../../../wire/fields/fields.js";
 import type {
@@ -7,18 +8,43 @@ import type {
   TopkLogprobs,
 } from "../../../wire/sampling/sampling-types.js";
 import { TensorData } from "../../../wire/tensors/tensor-data.js";
-import type { BaseModelInfo, SampleCall, SampleResult, TopTokens } from "../../engine/engine.js";
+import type { BaseModelInfo, OnToken, SampleCall, SampleResult, TopTokens } from "../../engine/engine.js";
 import { invalid } from "../http/http-error.js";
 import type { Limits } from "../http/limits.js";
+import type { RequestOwner } from "../http/route.js";
 import { textTokens } from "../sessions/base-models.js";
+import type { LiveSession } from "../sessions/live-sessions.js";
+import type { SampledModel, SampledWeights } from "./sampling-sessions.js";
 
-/** A sample request in the engine's form, before it has an id and weights. */
-export type SampleWork = Omit<SampleCall, "requestId" | "session" | "adapterId">;
+/** A sample request on its way: the call that the engine gets, without the id and the weights, and whose it is. */
+export interface SampleJob {
+  readonly requestId: string;
+  readonly owner: string;
+  /** The row of a trace that shows it. */
+  readonly track: string;
+  readonly session: LiveSession | undefined;
+  readonly weights: SampledWeights;
+  readonly call: Omit<SampleCall, "requestId" | "session" | "adapterId">;
+  readonly targets?: TensorData | undefined;
+  /** Called with each token of each sample once and in order, however often the engine begins again. */
+  readonly onToken?: OnToken | undefined;
+}
+
+/** A job that belongs to no session. */
+export function jobAlone(
+  { owner }: RequestOwner,
+  { info, weights }: SampledModel,
+  call: SampleJob["call"],
+  more: Pick<SampleJob, "targets" | "onToken"> = {},
+): SampleJob {
+  const requestId = `sample-${randomUUID()}`;
+  return { requestId, owner, track: info.name, session: undefined, weights, call, ...more };
+}
 
 type Request = FilledMessage<typeof endpoints.sample.request.shape>;
 
 /** Checks a sample request against the model and brings it into the engine's form. */
-export function toSampleCall(request: Request, model: BaseModelInfo, limits: Limits): SampleWork {
+export function toSampleCall(request: Request, model: BaseModelInfo, limits: Limits): SampleJob["call"] {
   const { numSamples, samplingParams, topkPromptLogprobs, promptLogprobsLastN } = request;
   const { topkSampleLogprobs = 0, promptAltTokensK = 0, targetPromptLogprobs: targets } = request;
   const { temperature, topK, topP } = samplingParams;
@@ -38,6 +64,17 @@ export function toSampleCall(request: Request, model: BaseModelInfo, limits: Lim
   for (const [field, count] of Object.entries(perPosition)) {
     if (count > limits.tokensPerPosition)
       throw invalid(field, `must be at most ${limits.tokensPerPosition}, got ${count}`);
+  }
+  // Each of them is an object in memory before it is sent.
+  const columns = topkPromptLogprobs + promptAltTokensK + (targets?.shape[1] ?? 0);
+  const likeliest = prompt.length * columns + numSamples * maxTokens * topkSampleLogprobs;
+  const most = Math.max(limits.likeliestTokens, model.maxContextLength * limits.tokensPerPosition);
+  if (likeliest > most) {
+    const field = numSamples * topkSampleLogprobs > columns ? "topkSampleLogprobs" : "topkPromptLogprobs";
+    throw invalid(
+      field,
+      `asks for ${likeliest} likeliest tokens over all positions, and one request may have ${most}; ask for fewer, or for fewer samples at a time`,
+    );
   }
   return {
     baseModel: model.name,

@@ -1,8 +1,8 @@
-import { randomInt, randomUUID } from "node:crypto";
+import { randomInt } from "node:crypto";
 import type { Clock } from "../../../transport/clock.js";
 import { endpoints } from "../../../wire/endpoints/index.js";
 import { decodeSampleResponse, encodeSampleResponse } from "../../../wire/protobuf.js";
-import type { TensorData } from "../../../wire/tensors/tensor-data.js";
+import type { SampleResponse } from "../../../wire/sampling/sampling-types.js";
 import {
   CancelledError,
   type Engine,
@@ -10,6 +10,7 @@ import {
   type SampledToken,
   type SampleResult,
 } from "../../engine/engine.js";
+import { checkConstraintSize } from "../../engine/sampling/json/schema-grammar.js";
 import type { Store } from "../../store/store.js";
 import type { Activity } from "../activity.js";
 import { readCheckpoint } from "../checkpoints/find-checkpoint.js";
@@ -17,66 +18,61 @@ import {
   EncodedResult,
   type Failure,
   type Future,
+  type FutureOutcome,
   type FutureStore,
-  type Outcome,
   outcomeOf,
 } from "../futures/future-store.js";
 import { describeFailure, HttpError, tooBusy } from "../http/http-error.js";
 import type { Limits } from "../http/limits.js";
-import type { Identity } from "../http/route.js";
+import type { OwnerShares } from "../http/owner-shares.js";
 import { type Absence, type LiveSession, newAbsence, PAUSE_AFTER_MS } from "../sessions/live-sessions.js";
 import type { AdapterLease, AdapterPool } from "./adapter-pool.js";
-import { type SampleWork, toSampleResponse } from "./sample-call.js";
-import type { SampledModel, SampledWeights } from "./sampling-sessions.js";
+import { type SampleJob, toSampleResponse } from "./sample-call.js";
 
 const MAX_SEED = 2 ** 48 - 1;
+/** Memory of a schema that is parsed in the server and again in the engine; `{},` takes the most. */
+const BYTES_PER_SCHEMA_CHARACTER = 40;
 
-/** One sample request, checked. */
-export interface SampleJob {
-  readonly requestId: string;
-  readonly owner: string;
-  /** What traces draw it under. */
-  readonly track: string;
-  readonly session: LiveSession | undefined;
-  readonly weights: SampledWeights;
-  readonly call: SampleWork;
-  readonly targets?: TensorData | undefined;
-  /** Hears each token of each sample once and in order, however often the engine begins again. */
-  readonly onToken?: OnToken | undefined;
-  readonly onForgotten?: () => void;
-  readonly onEnd?: (outcome: Outcome) => void;
+/** Samples that are being drawn. */
+export interface Drawing {
+  /** Fails with an `HttpError`. */
+  readonly result: Promise<SampleResponse>;
+  cancel(): void;
 }
 
-/** What running samples needs of the server. */
+/** Parts of the server that running samples use. */
 export interface SampleRunsOptions {
   readonly engine: Engine;
   readonly store: Pick<Store, "runs" | "checkpoints" | "usage">;
   readonly clock: Clock;
   readonly futures: FutureStore;
   readonly limits: Limits;
+  /** A limit that owners share. */
+  readonly shared: (limit: number) => OwnerShares;
   readonly adapters: AdapterPool;
-  /** A request without a session that nobody has asked for in this time is given up. */
+  /** A request without a session is cancelled if it was not polled for this time. */
   readonly timeoutMs: number;
   readonly activity: Activity;
 }
 
-/** Who waits for a request that is of no session: its polls are all there is to see of them. */
+/** Open polls of a request without a session: they show whether a client still waits for it. */
 interface Waiter {
   openPolls: number;
-  /** When its last poll was closed without an answer; nobody has asked since. */
+  /** When its last poll was closed without an answer, if none is open since. */
   goneAt: number | undefined;
   absence: Absence | undefined;
 }
 
 interface Running {
   readonly session: LiveSession | undefined;
-  /** Set where there is no session. */
+  /** Set if the request has no session. */
   readonly waiter: Waiter | undefined;
-  /** Whose turn it takes: the session's, or its owner's where there is none. */
+  readonly owner: string;
+  /** Key for taking turns: the session, or the owner if there is no session. */
   readonly turnOf: string;
   readonly sequences: number;
   isCancelled: boolean;
-  /** Taken out of the engine because nobody waits for it. */
+  /** Taken out of the engine while its client is absent. */
   isPaused: boolean;
   startedAt: number;
   /** Set when it was not the client that cancelled it. */
@@ -87,83 +83,100 @@ interface Running {
 export class SampleRuns {
   readonly #options: SampleRunsOptions;
   readonly #running = new Map<string, Running>();
-  #queuedSequences = 0;
+  readonly #queued: OwnerShares;
+  readonly #queuedBytes: OwnerShares;
 
   constructor(options: SampleRunsOptions) {
     this.#options = options;
+    this.#queued = options.shared(options.limits.queuedSequences);
+    this.#queuedBytes = options.shared(options.limits.queuedBytes);
   }
 
   /** How many sequences are being drawn or wait for it. */
   get sequences(): number {
-    return this.#queuedSequences;
+    return this.#queued.total;
   }
 
-  /** Accepts a request that is of no session; every one of them is new. */
-  startAlone(
-    identity: Identity,
-    { info, weights }: SampledModel,
-    call: SampleWork,
-    more: Pick<SampleJob, "targets" | "onToken" | "onEnd"> = {},
+  /** Draws samples whose result is fetched later, by the id of the request. */
+  start(
+    job: SampleJob,
+    {
+      onForgotten = () => {},
+      onEnd = () => {},
+    }: { onForgotten?: () => void; onEnd?: (outcome: FutureOutcome) => void } = {},
   ): Future {
-    const requestId = `sample-${randomUUID()}`;
-    const { owner } = identity;
-    return this.start({ requestId, owner, track: info.name, session: undefined, weights, call, ...more });
+    const { futures } = this.#options;
+    const { requestId, owner } = job;
+    const { result, cancel } = this.draw(job);
+    const future = futures.create({ requestId, owner, cancel, onForgotten });
+    void result
+      .then(encodedOutcome)
+      .catch(failedOutcome)
+      .then((outcome) => {
+        futures.end(future, outcome);
+        onEnd(outcome);
+      });
+    return future;
   }
 
-  /** Accepts a sample request; 429 when too many are waiting. */
-  start(job: SampleJob): Future {
-    const { limits, futures, engine, clock } = this.#options;
+  /** Draws samples for a caller in this process; 429 when too many are waiting. */
+  draw(job: SampleJob): Drawing {
+    const { engine, clock } = this.#options;
     const sequences = job.call.numSamples;
     const turnOf = job.session?.record.id ?? `owner ${job.owner}`;
-    if (this.#queuedSequences + sequences > limits.queuedSequences) this.#checkShare(turnOf, sequences);
+    const { owner } = job;
+    if (this.#queued.heldBy(owner) + sequences > this.#queued.limitFor(owner))
+      this.#checkShare(owner, turnOf, sequences);
+    const bytes = bytesOf(job.call);
+    if (!this.#queuedBytes.admits(owner, bytes))
+      throw tooBusy(
+        `${this.#queuedBytes.heldBy(owner)} bytes of your prompts and schemas are being sampled or waiting; at most ${Math.floor(this.#queuedBytes.limitFor(owner))} may now. Try again in a moment.`,
+      );
     const running: Running = {
       session: job.session,
       waiter: job.session ? undefined : { openPolls: 0, goneAt: undefined, absence: undefined },
+      owner,
       turnOf,
       sequences,
       isCancelled: false,
       isPaused: false,
       startedAt: clock.now(),
     };
-    const future = futures.create({
-      requestId: job.requestId,
-      owner: job.owner,
-      cancel: () => {
-        running.isCancelled = true;
-        noteSeen(running.waiter);
-        engine.cancelSample(job.requestId);
-      },
-      onForgotten: () => job.onForgotten?.(),
-    });
-    this.#queuedSequences += sequences;
+    this.#queued.add(owner, sequences);
+    this.#queuedBytes.add(owner, bytes);
     this.#running.set(job.requestId, running);
-    void this.#run(job, running).then((outcome) => {
-      this.#queuedSequences -= sequences;
+    const result = this.#run(job, running).finally(() => {
+      this.#queued.add(owner, -sequences);
+      this.#queuedBytes.add(owner, -bytes);
       this.#running.delete(job.requestId);
-      futures.end(future, outcome);
-      job.onEnd?.(outcome);
     });
-    return future;
+    const cancel = () => {
+      if (this.#running.get(job.requestId) !== running) return;
+      running.isCancelled = true;
+      noteSeen(running.waiter);
+      engine.cancelSample(job.requestId);
+    };
+    return { result, cancel };
   }
 
-  /** Where the queue is full, only those may go on filling it who have less than their share of it. */
-  #checkShare(turnOf: string, sequences: number): void {
+  /** Where an owner's part of the queue is full, only those sessions may go on filling it that have less than their share. */
+  #checkShare(owner: string, turnOf: string, sequences: number): void {
     const queued = new Map<string, number>([[turnOf, 0]]);
     for (const other of this.#running.values())
-      queued.set(other.turnOf, (queued.get(other.turnOf) ?? 0) + other.sequences);
+      if (other.owner === owner) queued.set(other.turnOf, (queued.get(other.turnOf) ?? 0) + other.sequences);
     const own = queued.get(turnOf)!;
-    const { queuedSequences } = this.#options.limits;
-    if (own === 0 || own + sequences <= queuedSequences / queued.size) return;
+    const limit = Math.floor(this.#queued.limitFor(owner));
+    if (own === 0 || own + sequences <= limit / queued.size) return;
     throw tooBusy(
-      `${this.#queuedSequences} sequences are being sampled or waiting, ${own} of them yours; at most ${queuedSequences} may. Try again in a moment.`,
+      `${this.#queued.total} sequences are being sampled or waiting, ${own} of them yours; at most ${limit} may. Try again in a moment.`,
     );
   }
 
-  async #run(job: SampleJob, running: Running): Promise<Outcome> {
+  async #run(job: SampleJob, running: Running): Promise<SampleResponse> {
     const { clock } = this.#options;
     const { requestId, call } = job;
     const submittedAt = clock.now();
-    let outcome: Outcome;
+    let failed = true;
     let tokens = 0;
     try {
       const result = await this.#draw(job, running);
@@ -171,21 +184,22 @@ export class SampleRuns {
       this.#count(job, result.promptCacheHitTokens, tokens);
       this.#options.activity.sampled(tokens, running.startedAt);
       const response = toSampleResponse(result, call.prompt, job.targets);
-      const encoded = new EncodedResult(encodeSampleResponse(response), decodeSampleResponse);
-      outcome = outcomeOf(endpoints.sample, encoded);
+      failed = false;
+      return response;
     } catch (error) {
-      outcome = { type: "failed", ...(running.failure ?? describeFailure(error)) };
+      const failure = running.failure ?? describeFailure(error);
+      throw new HttpError(failure.category === "user" ? 400 : 500, failure.error);
+    } finally {
+      job.session?.trace.add({
+        name: "sample",
+        track: job.track,
+        submittedAt,
+        startedAt: running.startedAt,
+        endedAt: clock.now(),
+        failed,
+        details: { requestId, promptTokens: call.prompt.length, samples: call.numSamples, tokens },
+      });
     }
-    job.session?.trace.add({
-      name: "sample",
-      track: job.track,
-      submittedAt,
-      startedAt: running.startedAt,
-      endedAt: clock.now(),
-      failed: outcome.type === "failed",
-      details: { requestId, promptTokens: call.prompt.length, samples: call.numSamples, tokens },
-    });
-    return outcome;
   }
 
   /** Draws in the engine; what a pause takes out of it begins again when the client is back. */
@@ -193,7 +207,7 @@ export class SampleRuns {
     const { clock, engine } = this.#options;
     const { requestId, call } = job;
     const client = job.session ?? running.waiter;
-    // Chosen here and not by the engine, so that a sample that begins again draws what has been told already.
+    // Chosen here and not by the engine, so that a sample that begins again draws the same tokens.
     const seed = call.seed ?? (job.onToken && randomInt(MAX_SEED));
     const onToken = job.onToken && this.#inOrder(requestId, running, job.onToken);
     for (;;) {
@@ -205,9 +219,10 @@ export class SampleRuns {
         if (running.isCancelled) throw new CancelledError("The request was cancelled.");
         if (client?.absence !== undefined) continue;
         running.startedAt = clock.now();
-        const session = running.turnOf;
+        const { owner } = job;
+        const session = job.session?.record.id;
         return await engine.sample(
-          { ...call, seed, requestId, session, adapterId: lease?.adapterId },
+          { ...call, seed, requestId, owner, session, adapterId: lease?.adapterId },
           onToken,
         );
       } catch (error) {
@@ -218,12 +233,12 @@ export class SampleRuns {
     }
   }
 
-  /** Tells of each position once; a listener that throws ends its sample and nobody else's. */
+  /** Reports each position once; a listener that throws ends only its own sample. */
   #inOrder(requestId: string, running: Running, onToken: OnToken): OnToken {
-    const told = new Array<number>(running.sequences).fill(0);
+    const reported = new Array<number>(running.sequences).fill(0);
     return (token: SampledToken) => {
-      if (running.isCancelled || token.position !== told[token.index]) return;
-      told[token.index]! += 1;
+      if (running.isCancelled || token.position !== reported[token.index]) return;
+      reported[token.index]! += 1;
       try {
         onToken(token);
       } catch (error) {
@@ -241,7 +256,7 @@ export class SampleRuns {
         return undefined;
       case "checkpoint": {
         const { record } = weights;
-        // The time tells an overwritten checkpoint from the one before it.
+        // The time distinguishes an overwritten checkpoint from the one before it.
         const key = `${record.runId}/${record.kind}/${record.name}@${record.createdAt}`;
         return adapters.acquire(key, call.baseModel, () => readCheckpoint(store, record));
       }
@@ -250,7 +265,7 @@ export class SampleRuns {
           Promise.reject(
             new HttpError(
               410,
-              "The sampler's weights are gone: they had no name, and the engine that held them was lost. Save weights under a name to keep them.",
+              "The sampler's weights are gone: they had no name, and the engine that held them was lost or your share of the disk was full. Save weights under a name to keep them.",
             ),
           ),
         );
@@ -271,7 +286,7 @@ export class SampleRuns {
     usage.add(at, { ...common, kind: "sample", count: sampledTokens });
   }
 
-  /** Somebody asks for a request; where it is of no session, that is the only sign of life. */
+  /** Notes a poll for a request; without a session, polls are the only sign of life. */
   async whilePolling<T>(requestId: string, signal: AbortSignal, poll: () => Promise<T>): Promise<T> {
     const waiter = this.#running.get(requestId)?.waiter;
     if (waiter === undefined) return poll();
@@ -285,7 +300,7 @@ export class SampleRuns {
     }
   }
 
-  /** Pauses and gives up what nobody has asked for again; not counting the time in which this server itself was away. */
+  /** Pauses and cancels requests that are not polled; time in which this server was away does not count. */
   expire(awayMs: number): void {
     const { clock, engine, timeoutMs } = this.#options;
     for (const [requestId, running] of this.#running) {
@@ -300,9 +315,20 @@ export class SampleRuns {
       }
       if (goneMs < timeoutMs) continue;
       running.isCancelled = true;
-      const error = `Nobody has asked for request ${requestId} for ${Math.round(timeoutMs / 1000)} s.`;
+      const error = `Request ${requestId} was cancelled: it was not polled for ${Math.round(timeoutMs / 1000)} s.`;
       running.failure = { error, category: "server" };
       noteSeen(waiter);
+    }
+  }
+
+  /** Ends the samples that are of no session, since the server closes; those of sessions end with them. */
+  close(): void {
+    for (const [requestId, running] of this.#running) {
+      if (running.session !== undefined) continue;
+      running.isCancelled = true;
+      running.failure = { error: "This server is closing.", category: "server" };
+      noteSeen(running.waiter);
+      this.#options.engine.cancelSample(requestId);
     }
   }
 
@@ -328,6 +354,21 @@ export class SampleRuns {
       this.#options.engine.cancelSample(requestId);
     }
   }
+}
+
+/** Memory that a request takes in the server and in the engine. */
+function bytesOf({ prompt, constraint }: SampleJob["call"]): number {
+  const schema = constraint === undefined ? 0 : checkConstraintSize(constraint);
+  return 2 * prompt.byteLength + BYTES_PER_SCHEMA_CHARACTER * schema;
+}
+
+function encodedOutcome(response: SampleResponse): FutureOutcome {
+  const encoded = new EncodedResult(encodeSampleResponse(response), decodeSampleResponse);
+  return outcomeOf(endpoints.sample, encoded);
+}
+
+function failedOutcome(error: unknown): FutureOutcome {
+  return { type: "failed", ...describeFailure(error) };
 }
 
 function noteSeen(waiter: Waiter | undefined): void {

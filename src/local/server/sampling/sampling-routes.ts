@@ -2,35 +2,20 @@ import type { UntypedFuture } from "../../../wire/endpoints/endpoint.js";
 import { endpoints } from "../../../wire/endpoints/index.js";
 import { exactSeqId } from "../../../wire/endpoints/sampling.js";
 import type { TensorData } from "../../../wire/tensors/tensor-data.js";
-import type { Store } from "../../store/store.js";
 import { MAX_LONG_POLL_MS } from "../futures/future-routes.js";
-import type { Future, FutureStore } from "../futures/future-store.js";
+import type { Future } from "../futures/future-store.js";
 import { conflict, HttpError, invalid } from "../http/http-error.js";
-import type { Limits } from "../http/limits.js";
 import { mayAccess, type Route } from "../http/route.js";
-import type { BaseModels } from "../sessions/base-models.js";
+import type { Services } from "../services.js";
 import { fingerprintJson } from "../sessions/fingerprint.js";
-import type { LiveSessions } from "../sessions/live-sessions.js";
-import { type SampleWork, toSampleCall } from "./sample-call.js";
-import type { SampleRuns } from "./sample-runs.js";
-import { findSampledModel, type SamplingSession, type SamplingSessions } from "./sampling-sessions.js";
+import { jobAlone, type SampleJob, toSampleCall } from "./sample-call.js";
+import { findSampledModel, type SamplingSession } from "./sampling-sessions.js";
 
 /** Cloned clients number their requests from their client id times this. */
 const REQUESTS_PER_CLIENT = 1_000_000_000n;
 
-/** What sampling needs of the server. */
-export interface SamplingServices {
-  readonly baseModels: BaseModels;
-  readonly store: Store;
-  readonly limits: Limits;
-  readonly sessions: LiveSessions;
-  readonly futures: FutureStore;
-  readonly samplingSessions: SamplingSessions;
-  readonly sampleRuns: SampleRuns;
-}
-
 /** Sampling sessions, samples, and how a client learns of many results at once. */
-export function addSamplingRoutes(route: Route, services: SamplingServices): void {
+export function addSamplingRoutes(route: Route, services: Services): void {
   const { baseModels, store, limits, sessions, futures, samplingSessions, sampleRuns } = services;
 
   route(endpoints.createSamplingSession, (request, call) => {
@@ -53,7 +38,7 @@ export function addSamplingRoutes(route: Route, services: SamplingServices): voi
     if (found === undefined || !mayAccess(call.get("identity"), found.session.owner))
       throw new HttpError(404, `There is no sampler ${samplerId}.`);
     const { baseModel, modelPath } = found.sampler;
-    return { samplerId, baseModel, modelPath };
+    return { samplerId, baseModel, modelPath, takesConstraints: true };
   });
 
   route(endpoints.sample, (request, call) => {
@@ -63,7 +48,7 @@ export function addSamplingRoutes(route: Route, services: SamplingServices): voi
       const choices = "samplingSessionId and seqId, or baseModel or modelPath";
       const model = findSampledModel(store, baseModels, identity, request, choices);
       const work = toSampleCall(request, model.info, limits);
-      return accepted(sampleRuns.startAlone(identity, model, work, { targets }), work);
+      return accepted(sampleRuns.start(jobAlone(identity, model, work, { targets })), work);
     }
     const sampling = samplingSessions.use(identity, samplingSessionId);
     if (seqId === undefined) throw invalid("seqId", "is needed together with samplingSessionId");
@@ -73,11 +58,11 @@ export function addSamplingRoutes(route: Route, services: SamplingServices): voi
     return accepted(startNumbered(sampling, exact, work, targets), work);
   });
 
-  /** The same request again finds the same future. */
+  /** Starts a sample; a repeated request gets the future of the first one. */
   function startNumbered(
     sampling: SamplingSession,
     seqId: string,
-    work: SampleWork,
+    work: SampleJob["call"],
     targets: TensorData | undefined,
   ): Future {
     const fingerprint = fingerprintJson([work, targets]);
@@ -91,23 +76,21 @@ export function addSamplingRoutes(route: Route, services: SamplingServices): voi
     const { session } = sampling;
     const requestId = `${sampling.id}:${seqId}`;
     const clientId = String(BigInt(seqId) / REQUESTS_PER_CLIENT);
-    const future = sampleRuns.start({
-      requestId,
-      owner: session.record.owner,
-      track: sampling.id,
-      session,
-      weights: sampling.weights,
-      call: work,
-      targets,
-      onForgotten: () => sampling.requests.delete(seqId),
-      onEnd: (outcome) => {
-        const log = samplingSessions.completionsOf(sampling, clientId);
-        if (outcome.type === "failed") return log.add({ state: "failed", requestId });
-        const size =
-          outcome.type === "encoded" ? { responsePayloadUncompressedSize: outcome.bytes.byteLength } : {};
-        log.add({ state: "finished", requestId, ...size });
+    const { weights } = sampling;
+    const job = { requestId, owner: session.record.owner, track: sampling.id, session, weights };
+    const future = sampleRuns.start(
+      { ...job, call: work, targets },
+      {
+        onForgotten: () => sampling.requests.delete(seqId),
+        onEnd: (outcome) => {
+          const log = samplingSessions.completionsOf(sampling, clientId);
+          if (outcome.type === "failed") return log.add({ state: "failed", requestId });
+          const size =
+            outcome.type === "encoded" ? { responsePayloadUncompressedSize: outcome.bytes.byteLength } : {};
+          log.add({ state: "finished", requestId, ...size });
+        },
       },
-    });
+    );
     sampling.requests.set(seqId, { fingerprint, requestId });
     return future;
   }
@@ -129,7 +112,7 @@ export function addSamplingRoutes(route: Route, services: SamplingServices): voi
   });
 }
 
-function accepted({ requestId }: Future, { numSamples }: SampleWork): UntypedFuture {
+function accepted({ requestId }: Future, { numSamples }: SampleJob["call"]): UntypedFuture {
   const sampleSequenceIds = Array.from({ length: numSamples }, (_, index) => `${requestId}:${index}`);
   return { requestId, sampleSequenceIds };
 }

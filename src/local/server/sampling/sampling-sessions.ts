@@ -1,27 +1,29 @@
 import { randomUUID } from "node:crypto";
 import type { Clock } from "../../../transport/clock.js";
 import type { BaseModelInfo } from "../../engine/engine.js";
-import type { CheckpointRecord } from "../../store/checkpoint-store.js";
+import type { StoredCheckpoint } from "../../store/checkpoint-store.js";
+import { sessionIdOf } from "../../store/session-store.js";
 import type { Store } from "../../store/store.js";
 import { type CheckpointRecords, checkpointByPath } from "../checkpoints/find-checkpoint.js";
 import { CompletionLog } from "../futures/completion-log.js";
 import { conflict, HttpError, invalid } from "../http/http-error.js";
 import type { Limits } from "../http/limits.js";
-import { type Identity, mayAccess } from "../http/route.js";
+import { mayAccess, type RequestOwner } from "../http/route.js";
 import { type BaseModels, findBaseModel } from "../sessions/base-models.js";
-import {
-  type LiveModel,
-  type LiveSession,
-  type LiveSessions,
-  sessionIdOf,
-} from "../sessions/live-sessions.js";
+import type { LiveModel, LiveSession, LiveSessions } from "../sessions/live-sessions.js";
 import type { AdapterPool } from "./adapter-pool.js";
 
 /** Which weights are sampled from. */
 export type SampledWeights =
   | { readonly type: "base" }
-  | { readonly type: "checkpoint"; readonly record: CheckpointRecord }
-  | { readonly type: "unnamed"; readonly key: string };
+  | { readonly type: "checkpoint"; readonly record: StoredCheckpoint }
+  | UnnamedWeights;
+
+/** Weights that have no checkpoint. Those in flight are shared by their samplers, and their key changes with each save. */
+interface UnnamedWeights {
+  readonly type: "unnamed";
+  key: string;
+}
 
 /** A base model, and the weights on top of it. */
 export interface SampledModel {
@@ -33,7 +35,7 @@ export interface SampledModel {
 export function findSampledModel(
   store: CheckpointRecords,
   models: BaseModels,
-  identity: Identity,
+  identity: RequestOwner,
   {
     baseModel,
     modelPath,
@@ -62,7 +64,7 @@ export interface SamplingSession extends SampledModel {
   clients: number;
 }
 
-/** What sampling sessions need of the server. */
+/** Parts of the server that sampling sessions use. */
 export interface SamplingSessionsOptions {
   readonly store: Pick<Store, "sessions">;
   readonly clock: Clock;
@@ -75,6 +77,7 @@ export interface SamplingSessionsOptions {
 export class SamplingSessions {
   readonly #options: SamplingSessionsOptions;
   readonly #all = new Map<string, SamplingSession>();
+  readonly #inflight = new WeakMap<LiveModel, UnnamedWeights>();
 
   constructor(options: SamplingSessionsOptions) {
     this.#options = options;
@@ -111,19 +114,40 @@ export class SamplingSessions {
     };
     this.#all.set(id, created);
     session.samplerIds.add(id);
-    this.#options.store.sessions.addSampler(session.record, { id, baseModel: info.name, modelPath });
+    const { limits, store } = this.#options;
+    store.sessions.addSampler(
+      session.record,
+      { id, baseModel: info.name, modelPath },
+      limits.samplersPerSession,
+    );
+    const samplers = this.#of(session);
+    void this.#removeOldest(samplers, samplers.length - limits.samplersPerSession);
     return created;
   }
 
-  /** Freezes a model's weights as they are now into a sampling session that has no checkpoint. */
-  async freeze(model: LiveModel, seqId: number): Promise<SamplingSession> {
+  /**
+   * Freezes a model's weights as they are now into a sampling session that has no checkpoint. Weights in flight also
+   * replace those of the model's earlier sessions of that kind.
+   */
+  async freeze(
+    model: LiveModel,
+    seqId: number,
+    kind: "snapshot" | "inflight" = "snapshot",
+  ): Promise<SamplingSession> {
     const { adapters } = this.#options;
     const key = `unnamed:${randomUUID()}`;
-    await adapters.adopt(key, model.adapterId, model.info.name);
+    await adapters.adopt(key, model.session.record.owner, model.adapterId, model.info.name);
     try {
-      const weights = { type: "unnamed", key } as const;
+      const shared = kind === "inflight" ? this.#inflight.get(model) : undefined;
+      const weights = shared ?? { type: "unnamed", key };
       const created = this.create(model.session, seqId, { info: model.info, weights }, null);
-      await this.#limitUnnamed(model.session);
+      if (kind === "inflight") this.#inflight.set(model, weights);
+      if (shared !== undefined) {
+        const replaced = shared.key;
+        shared.key = key;
+        await adapters.drop(replaced);
+      }
+      await this.#limitUnnamed(model.session.record.owner, model.session);
       return created;
     } catch (error) {
       await adapters.drop(key);
@@ -131,10 +155,22 @@ export class SamplingSessions {
     }
   }
 
-  async #limitUnnamed(session: LiveSession): Promise<void> {
-    const unnamed = this.#of(session).filter(({ weights }) => weights.type === "unnamed");
-    const surplus = Math.max(0, unnamed.length - this.#options.limits.ephemeralSamplers);
-    for (const oldest of unnamed.slice(0, surplus)) await this.#remove(oldest);
+  async #limitUnnamed(owner: string, session: LiveSession): Promise<void> {
+    const { limits, sessions } = this.#options;
+    const isUnnamed = ({ weights }: SamplingSession) => weights.type === "unnamed";
+    const ofSession = this.#of(session).filter(isUnnamed);
+    await this.#removeOldest(ofSession, ofSession.length - limits.ephemeralSamplers);
+    const held = sessions.held(limits.unnamedSamplers, (each) => this.#of(each).filter(isUnnamed).length);
+    const surplus = Math.ceil(held.heldBy(owner) - held.limitFor(owner));
+    if (surplus <= 0) return;
+    const ofOwner = [...this.#all.values()].filter(
+      (each) => isUnnamed(each) && each.session.record.owner === owner,
+    );
+    await this.#removeOldest(ofOwner, surplus);
+  }
+
+  async #removeOldest(samplers: readonly SamplingSession[], surplus: number): Promise<void> {
+    for (const oldest of samplers.slice(0, Math.max(0, surplus))) await this.#remove(oldest);
   }
 
   #of(session: LiveSession): SamplingSession[] {
@@ -145,11 +181,13 @@ export class SamplingSessions {
     this.#all.delete(removed.id);
     removed.session.samplerIds.delete(removed.id);
     for (const log of removed.completions.values()) log.close();
-    if (removed.weights.type === "unnamed") await this.#options.adapters.drop(removed.weights.key);
+    const { weights } = removed;
+    const isShared = [...this.#all.values()].some((other) => other.weights === weights);
+    if (weights.type === "unnamed" && !isShared) await this.#options.adapters.drop(weights.key);
   }
 
   /** The sampling session that a request is for; a sign of life. */
-  use(identity: Identity, id: string): SamplingSession {
+  use(identity: RequestOwner, id: string): SamplingSession {
     const { sessions, store, limits } = this.#options;
     const found = this.#all.get(id);
     const session = sessions.use(identity, sessionIdOf(id));
@@ -158,13 +196,13 @@ export class SamplingSessions {
     if (record !== undefined && mayAccess(identity, record.session.owner)) {
       throw new HttpError(
         410,
-        `Sampling session ${id} is gone: the server keeps the newest ${limits.ephemeralSamplers} unnamed ones of a session. Save weights under a name to keep them.`,
+        `Sampling session ${id} is gone: the server keeps the newest ${limits.samplersPerSession} of a session, of unnamed ones ${limits.ephemeralSamplers}. Save weights under a name to keep them.`,
       );
     }
     throw new HttpError(404, `There is no sampling session ${id}.`);
   }
 
-  /** What one client of a sampling session learns of its requests. */
+  /** Completed requests of one client of a sampling session. */
   completionsOf(sampling: SamplingSession, clientId: string): CompletionLog {
     let log = sampling.completions.get(clientId);
     if (log === undefined) {

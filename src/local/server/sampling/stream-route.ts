@@ -1,132 +1,127 @@
 import { randomUUID } from "node:crypto";
 import { SampleText } from "../../../tokenizers/sample-text.js";
 import { onAbort } from "../../../transport/abort.js";
+import type { Clock } from "../../../transport/clock.js";
 import { endpoints } from "../../../wire/endpoints/index.js";
-import { decodeSampleResponse } from "../../../wire/protobuf.js";
 import {
   encodeSampleEvent,
   KEEP_ALIVE_EVENT,
   type SampledPiece,
 } from "../../../wire/sampling/sample-events.js";
-import type { BaseModelInfo, SampledToken } from "../../engine/engine.js";
+import type { SampleResponse } from "../../../wire/sampling/sampling-types.js";
+import type { BaseModelInfo, OnToken, SampledToken } from "../../engine/engine.js";
 import type { TextTokenizer } from "../../tokenizer.js";
-import type { Future, FutureStore, Outcome } from "../futures/future-store.js";
-import { HttpError } from "../http/http-error.js";
+import { waitAmong } from "../futures/future-store.js";
+import { describeFailure } from "../http/http-error.js";
 import type { Route } from "../http/route.js";
-import { toSampleCall, toTopk } from "./sample-call.js";
-import type { SampleJob } from "./sample-runs.js";
-import type { SamplingServices } from "./sampling-routes.js";
+import type { Services } from "../services.js";
+import { jobAlone, type SampleJob, toSampleCall, toTopk } from "./sample-call.js";
+import { constrained } from "./sample-constraint.js";
+import type { Drawing } from "./sample-runs.js";
 import { findSampledModel } from "./sampling-sessions.js";
 
-/** What is refused sooner, before the first token, is an ordinary error. */
+/** Errors before this time and before the first token are ordinary HTTP errors. */
 const FIRST_TOKEN_MS = 1_000;
 /** Something goes over the wire at least this often. */
 const KEEP_ALIVE_MS = 15_000;
 /** Tokens that go out in one piece to a reader who is behind. */
 const MAX_TOKENS_PER_PIECE = 256;
 
-/** What streaming needs of the server. */
-export interface StreamServices extends SamplingServices {
-  /** The tokenizer in a model's folder; null where there is none. */
-  readonly tokenizerOf: (model: BaseModelInfo) => TextTokenizer | null;
-}
-
-/** Samples that are told of token by token, as server-sent events. */
-export function addStreamRoute(route: Route, services: StreamServices): void {
-  const { baseModels, store, limits, sessions, futures, samplingSessions, sampleRuns, tokenizerOf } =
-    services;
+/** Samples token by token, as server-sent events. */
+export function addStreamRoute(route: Route, services: Services): void {
+  const { baseModels, store, limits, sessions, samplingSessions, sampleRuns, tokenizerOf, clock } = services;
 
   // Every request is a new one: what broke off was cancelled, so a number to know it by would find nothing.
   route(endpoints.streamSample, (request, call) => {
     const identity = call.get("identity");
-    const { samplingSessionId, targetPromptLogprobs: targets } = request;
+    const { samplingSessionId, targetPromptLogprobs: targets, constraint } = request;
     const { signal } = call.req.raw;
+    const answer = (info: BaseModelInfo, job: SampleJob, whilePolling: WhilePolling) => {
+      const { stopStrings } = job.call;
+      const draw = (onToken: OnToken) => sampleRuns.draw({ ...job, onToken });
+      const textOf = textsOf(tokenizerOf(info), stopStrings);
+      const { requestId } = job;
+      return new StreamedSample({ requestId, draw, textOf, clock, whilePolling }).answer(signal);
+    };
     if (samplingSessionId === undefined) {
       const choices = "samplingSessionId, or baseModel or modelPath";
       const model = findSampledModel(store, baseModels, identity, request, choices);
-      const work = toSampleCall(request, model.info, limits);
-      return new StreamedSample({
-        futures,
-        tokenizer: tokenizerOf(model.info),
-        stops: work.stopStrings,
-        start: (listeners) => sampleRuns.startAlone(identity, model, work, { targets, ...listeners }),
-        whilePolling: (poll) => poll(),
-      }).answer(signal);
+      const work = constrained(toSampleCall(request, model.info, limits), constraint);
+      return answer(model.info, jobAlone(identity, model, work, { targets }), (poll) => poll());
     }
     const sampling = samplingSessions.use(identity, samplingSessionId);
     const { id, session, info, weights } = sampling;
-    const work = toSampleCall(request, info, limits);
+    const work = constrained(toSampleCall(request, info, limits), constraint);
     const { owner } = session.record;
     const requestId = `${id}:stream-${randomUUID()}`;
-    return new StreamedSample({
-      futures,
-      tokenizer: tokenizerOf(info),
-      stops: work.stopStrings,
-      start: (listeners) =>
-        sampleRuns.start({
-          requestId,
-          owner,
-          track: id,
-          session,
-          weights,
-          call: work,
-          targets,
-          ...listeners,
-        }),
-      whilePolling: (poll) => sessions.whilePolling(id, signal, poll),
-    }).answer(signal);
+    const job = { requestId, owner, track: id, session, weights, call: work, targets };
+    return answer(info, job, (poll) => sessions.whilePolling(id, signal, poll));
   });
 }
 
+/** Waits for the next token; reading is a sign of life. */
+type WhilePolling = (poll: () => Promise<void>) => Promise<void>;
+
 /** A sample on its way to one reader. What is not read waits here, about as much as the whole result takes at most. */
 class StreamedSample {
-  readonly #futures: FutureStore;
-  readonly #whilePolling: (poll: () => Promise<void>) => Promise<void>;
+  readonly #requestId: string;
+  readonly #clock: Clock;
+  readonly #whilePolling: WhilePolling;
   readonly #textOf: (token: SampledToken) => string | undefined;
-  readonly #future: Future;
-  #told: SampledToken[] = [];
+  readonly #drawing: Drawing;
+  readonly #waiters = new Set<() => void>();
+  #drawn: SampledToken[] = [];
   /** How many of them have gone out. */
   #sent = 0;
+  #response: SampleResponse | undefined;
+  #error: unknown;
+  #isDrawn = false;
   #isOver = false;
   #unsubscribe = () => {};
 
   constructor(options: {
-    readonly futures: FutureStore;
-    readonly tokenizer: TextTokenizer | null;
-    readonly stops: readonly string[];
-    readonly start: (listeners: Pick<SampleJob, "onToken" | "onEnd">) => Future;
-    /** Reading is a sign of life. */
-    readonly whilePolling: (poll: () => Promise<void>) => Promise<void>;
+    readonly requestId: string;
+    readonly draw: (onToken: OnToken) => Drawing;
+    readonly textOf: (token: SampledToken) => string | undefined;
+    readonly clock: Clock;
+    readonly whilePolling: WhilePolling;
   }) {
-    const { futures, tokenizer, stops, start } = options;
-    this.#futures = futures;
+    this.#requestId = options.requestId;
+    this.#clock = options.clock;
     this.#whilePolling = options.whilePolling;
-    this.#textOf = textsOf(tokenizer, stops);
-    this.#future = start({
-      onToken: (token) => {
-        this.#told.push(token);
-        futures.wake(this.#future);
-      },
-      onEnd: () => {
-        if (this.#isOver) futures.forget(this.#future);
-      },
+    this.#textOf = options.textOf;
+    this.#drawing = options.draw((token) => {
+      this.#drawn.push(token);
+      this.#wake();
     });
+    this.#drawing.result
+      .then(
+        (response) => {
+          this.#response = response;
+        },
+        (error: unknown) => {
+          this.#error = error;
+        },
+      )
+      .finally(() => {
+        this.#isDrawn = true;
+        this.#wake();
+      });
   }
 
   async answer(signal: AbortSignal): Promise<Response> {
     this.#unsubscribe = onAbort(signal, () => this.#end());
     await this.#wait(FIRST_TOKEN_MS, signal);
-    const { outcome } = this.#future;
-    if (outcome?.type === "failed" && !this.#hasUnsent) {
+    if (this.#error !== undefined && !this.#hasUnsent) {
       this.#end();
-      throw new HttpError(outcome.category === "user" ? 400 : 500, outcome.error);
+      throw this.#error;
     }
     const encoder = new TextEncoder();
     const body = new ReadableStream<Uint8Array>(
       {
         start: (controller) => {
           // Makes the headers go out.
-          if (!this.#hasUnsent && outcome === undefined) controller.enqueue(encoder.encode(KEEP_ALIVE_EVENT));
+          if (!this.#hasUnsent && !this.#isDrawn) controller.enqueue(encoder.encode(KEEP_ALIVE_EVENT));
         },
         pull: async (controller) => {
           const piece = await this.#next(signal);
@@ -147,12 +142,16 @@ class StreamedSample {
   }
 
   get #hasUnsent(): boolean {
-    return this.#told.length > this.#sent;
+    return this.#drawn.length > this.#sent;
+  }
+
+  #wake(): void {
+    for (const wake of [...this.#waiters]) wake();
   }
 
   #wait(timeoutMs: number, signal: AbortSignal): Promise<void> {
-    if (this.#hasUnsent) return Promise.resolve();
-    return this.#whilePolling(() => this.#futures.wait(this.#future, timeoutMs, signal));
+    if (this.#hasUnsent || this.#isDrawn || signal.aborted) return Promise.resolve();
+    return this.#whilePolling(() => waitAmong(this.#waiters, this.#clock, timeoutMs, signal));
   }
 
   /** The next events as text; undefined at the end. */
@@ -160,21 +159,18 @@ class StreamedSample {
     if (this.#isOver) return undefined;
     await this.#wait(KEEP_ALIVE_MS, signal);
     if (this.#hasUnsent) return this.#tokens();
-    const { outcome } = this.#future;
-    if (outcome !== undefined) {
-      this.#end();
-      return lastEvents(this.#future, outcome);
-    }
-    if (!this.#futures.isClosed) return KEEP_ALIVE_EVENT;
+    if (!this.#isDrawn) return KEEP_ALIVE_EVENT;
     this.#end();
-    return encodeSampleEvent({ type: "error", error: "This server is closing.", category: "server" });
+    return this.#response === undefined
+      ? encodeSampleEvent({ type: "error", ...describeFailure(this.#error) })
+      : lastEvents(this.#requestId, this.#response);
   }
 
   #tokens(): string {
-    const tokens = this.#told.slice(this.#sent, this.#sent + MAX_TOKENS_PER_PIECE);
+    const tokens = this.#drawn.slice(this.#sent, this.#sent + MAX_TOKENS_PER_PIECE);
     this.#sent += tokens.length;
     if (!this.#hasUnsent) {
-      this.#told = [];
+      this.#drawn = [];
       this.#sent = 0;
     }
     const events = tokens.map((token) =>
@@ -183,14 +179,13 @@ class StreamedSample {
     return events.join("");
   }
 
-  /** Nobody reads any more, or there is nothing left to read. */
+  /** Called when the reader is gone, or everything was read. */
   #end(): void {
     if (this.#isOver) return;
     this.#isOver = true;
-    this.#told = [];
+    this.#drawn = [];
     this.#unsubscribe();
-    if (this.#future.outcome === undefined) this.#future.cancel();
-    else this.#futures.forget(this.#future);
+    if (!this.#isDrawn) this.#drawing.cancel();
   }
 }
 
@@ -220,10 +215,7 @@ function toPiece(drawn: SampledToken, text: string | undefined): SampledPiece {
   };
 }
 
-function lastEvents({ requestId }: Future, outcome: Outcome): string {
-  if (outcome.type === "failed") return encodeSampleEvent({ ...outcome, type: "error" });
-  if (outcome.type !== "encoded") throw new Error("The engine gave no samples.");
-  const response = decodeSampleResponse(outcome.bytes);
+function lastEvents(requestId: string, response: SampleResponse): string {
   const sequences = response.sequences.map((sequence, index) => ({
     ...sequence,
     sequenceId: `${requestId}:${index}`,

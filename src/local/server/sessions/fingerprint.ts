@@ -1,6 +1,6 @@
 import { createHash } from "node:crypto";
 
-/** The same for equal JSON values, whatever the order of their keys; undefined and null count as absent. */
+/** A fingerprint that is equal for equal JSON values, in any order of keys; undefined and null count as absent. */
 export function fingerprintJson(value: unknown): string {
   return createHash("sha256")
     .update(JSON.stringify(canonical(value)))

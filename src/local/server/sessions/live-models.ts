@@ -12,26 +12,29 @@ import {
   outcomeOf,
   type ResultOf,
 } from "../futures/future-store.js";
-import { conflict, describeFailure, HttpError } from "../http/http-error.js";
+import { conflict, describeFailure, HttpError, tooBusy } from "../http/http-error.js";
 import type { Limits } from "../http/limits.js";
-import type { Identity, Route } from "../http/route.js";
+import type { OwnerShares } from "../http/owner-shares.js";
+import type { RequestOwner, Route } from "../http/route.js";
 import { fingerprintJson } from "./fingerprint.js";
 import type { LiveModel, LiveSession, LiveSessions, StateSource } from "./live-sessions.js";
-import { type TrainingBacklog, TurnQueue } from "./turn-queue.js";
+import { TurnQueue } from "./turn-queue.js";
 
-/** What the models need of the server. */
+/** Parts of the server that models use. */
 export interface LiveModelsOptions {
   readonly sessions: LiveSessions;
   readonly store: Pick<Store, "runs">;
   readonly clock: Clock;
   readonly futures: FutureStore;
   readonly limits: Limits;
+  /** A limit that owners share. */
+  readonly shared: (limit: number) => OwnerShares;
   readonly activity: Activity;
   /** Makes a model's adapter again, in an engine that has none. */
   readonly restore: (model: LiveModel, source: StateSource) => Promise<void>;
 }
 
-/** What a new model is made from. */
+/** Settings of a new model. */
 export interface NewModel {
   readonly modelSeqId: number;
   readonly info: BaseModelInfo;
@@ -53,10 +56,11 @@ interface Numbered {
 /** The models being trained: each is changed by one request after the other, in the order of their numbers. */
 export class LiveModels {
   readonly #options: LiveModelsOptions;
-  readonly #backlog: TrainingBacklog = { bytes: 0 };
+  readonly #backlog: OwnerShares;
 
   constructor(options: LiveModelsOptions) {
     this.#options = options;
+    this.#backlog = options.shared(options.limits.queuedBytes);
   }
 
   /** Adds a model to a session, as request number 0 of its own queue; the same request again finds the same future. */
@@ -94,7 +98,7 @@ export class LiveModels {
   }
 
   #newModel(session: LiveSession, modelId: string, { info, lora, userMetadata }: NewModel): LiveModel {
-    const { clock, futures, limits, store } = this.#options;
+    const { clock, futures, limits, sessions, store } = this.#options;
     if (store.runs.get(modelId) !== undefined)
       throw conflict(`Model ${modelId} existed before and was unloaded; give the new one another number.`);
     if (session.models.size >= limits.modelsPerSession) {
@@ -103,10 +107,18 @@ export class LiveModels {
         `Session ${session.record.id} has ${session.models.size} models, its limit; unload some first.`,
       );
     }
+    const { owner } = session.record;
+    const open = sessions.held(limits.openModels, ({ models }) => models.size);
+    if (!open.admits(owner, 1)) {
+      throw tooBusy(
+        `You have ${open.heldBy(owner)} models in training, and may have ${Math.floor(open.limitFor(owner))} now; unload some first.`,
+        5,
+      );
+    }
     const now = clock.wallNow();
     const run: RunRecord = {
       id: modelId,
-      owner: session.record.owner,
+      owner,
       sessionId: session.record.id,
       projectId: session.record.projectId,
       baseModel: info.name,
@@ -240,13 +252,18 @@ export class LiveModels {
   }
 
   /** A numbered request was refused: its number is given up, so that those behind it can go on. */
-  giveUp(identity: Identity, modelId: string | undefined, seqId: number | undefined, error: unknown): void {
+  giveUp(
+    identity: RequestOwner,
+    modelId: string | undefined,
+    seqId: number | undefined,
+    error: unknown,
+  ): void {
     const willComeAgain = error instanceof HttpError && error.status === 429;
     if (willComeAgain || modelId === undefined || seqId === undefined) return;
     try {
       this.#options.sessions.model(identity, modelId).turns.refuse(seqId);
     } catch {
-      // There is no such model, so nobody waits.
+      // There is no such model, so no request waits behind this one.
     }
   }
 

@@ -1,21 +1,22 @@
 import { randomUUID } from "node:crypto";
 import type { Clock } from "../../../transport/clock.js";
-import type { BaseModelInfo } from "../../engine/engine.js";
-import type { CheckpointRecord } from "../../store/checkpoint-store.js";
+import type { BaseModelInfo, CustomLoss } from "../../engine/engine.js";
+import type { StoredCheckpoint } from "../../store/checkpoint-store.js";
 import type { RunRecord } from "../../store/run-store.js";
-import type { SessionRecord } from "../../store/session-store.js";
+import { type StoredSession, sessionIdOf } from "../../store/session-store.js";
 import type { Store } from "../../store/store.js";
 import type { Failure } from "../futures/future-store.js";
 import { HttpError, tooBusy } from "../http/http-error.js";
 import type { Limits } from "../http/limits.js";
-import { type Identity, mayAccess } from "../http/route.js";
+import type { OwnerShares } from "../http/owner-shares.js";
+import { mayAccess, type RequestOwner } from "../http/route.js";
 import { TraceLog } from "./trace-log.js";
 import type { TurnQueue } from "./turn-queue.js";
 
-/** Where a model's state can be had again, to the last bit. */
+/** Checkpoint from which a model's state can be restored, to the last bit. */
 export type StateSource =
   | { readonly type: "created" }
-  | { readonly type: "checkpoint"; readonly record: CheckpointRecord; readonly optimizer: boolean };
+  | { readonly type: "checkpoint"; readonly record: StoredCheckpoint; readonly optimizer: boolean };
 
 /** A model being trained: its run, its place in the engine, and its requests. */
 export interface LiveModel {
@@ -30,26 +31,36 @@ export interface LiveModel {
   hasGradients: boolean;
   /** Its adapter went with an engine that was lost: the next request has it made again. */
   isAdapterLost: boolean;
-  /** Set once a failure has left its weights in no state that anybody asked for. */
+  /** Set once a failure has left its weights in an unknown state. */
   corruptedBecause?: string;
 }
 
-/** A session with somebody at the other end. */
+/** A custom loss that a session has created. */
+export interface SessionLoss extends CustomLoss {
+  readonly name: string;
+  readonly fingerprint: string;
+  /** Size of the graph as JSON. */
+  readonly bytes: number;
+}
+
+/** A session whose client is connected. */
 export interface LiveSession {
-  readonly record: SessionRecord;
+  readonly record: StoredSession;
   readonly trace: TraceLog;
   readonly models: Map<string, LiveModel>;
   /** Request ids of unloads by model: one that is sent again must not fail because the model is gone. */
   readonly unloads: Map<string, string>;
   readonly samplerIds: Set<string>;
+  /** Custom losses by their ids. */
+  readonly customLosses: Map<string, SessionLoss>;
   lastSeenAt: number;
-  /** Long polls that wait for an answer: somebody is there, however silent. */
+  /** Open long polls: while there is one, the client is present. */
   openPolls: number;
-  /** Set while nobody seems to be there: its work waits until its client is back, or the session is over. */
+  /** Set while the client seems absent: its work waits until the client is back, or the session is over. */
   absence: Absence | undefined;
 }
 
-/** The time in which nobody waits for a session's work. */
+/** A period in which the client of a session is absent. */
 export interface Absence {
   readonly over: Promise<void>;
   readonly end: () => void;
@@ -64,17 +75,19 @@ export function newAbsence(): Absence {
   return { over, end };
 }
 
-/** What a client says of its session. */
+/** A client's description of its session. */
 export type NewSession = Pick<
-  SessionRecord,
+  StoredSession,
   "tags" | "userMetadata" | "sdkVersion" | "projectId" | "displayName"
 >;
 
-/** What the sessions need of the server. */
+/** Parts of the server that sessions use. */
 export interface LiveSessionsOptions {
   readonly store: Store;
   readonly clock: Clock;
   readonly limits: Limits;
+  /** A limit that owners share. */
+  readonly shared: (limit: number) => OwnerShares;
   /** A session not heard of for this long is over. */
   readonly timeoutMs: number;
   /** Takes the work of a session whose client seems to be gone from the engine. */
@@ -83,12 +96,12 @@ export interface LiveSessionsOptions {
   readonly onEnd: (session: LiveSession, failure: Failure) => Promise<void>;
 }
 
-/** Work that nobody waits for pauses after this. Clients send a heartbeat every 10 s; two may be lost or late. */
+/** Work of an absent client pauses after this time. Clients send a heartbeat every 10 s; two may be lost or late. */
 export const PAUSE_AFTER_MS = 25_000;
 
 /**
  * The sessions of this server; one ends when its client says so or is silent for too long. Long before that its work is
- * paused: a client that was killed says no goodbye, and whoever starts it again must not wait behind it.
+ * paused: a killed client does not close its session, and its next start must not wait behind it.
  */
 export class LiveSessions {
   readonly #options: LiveSessionsOptions;
@@ -99,14 +112,19 @@ export class LiveSessions {
     this.#options = options;
   }
 
-  async open(identity: Identity, request: NewSession): Promise<LiveSession> {
+  async open(identity: RequestOwner, request: NewSession): Promise<LiveSession> {
     const { clock, limits, store } = this.#options;
-    if (this.#live.size >= limits.openSessions) {
-      throw tooBusy(`This server has ${this.#live.size} open sessions, its limit; close some first.`, 5);
+    const { owner } = identity;
+    const open = this.held(limits.openSessions, () => 1);
+    if (!open.admits(owner, 1)) {
+      throw tooBusy(
+        `You have ${open.heldBy(owner)} open sessions, and may have ${Math.floor(open.limitFor(owner))} now; close some first.`,
+        5,
+      );
     }
-    const record: SessionRecord = {
+    const record: StoredSession = {
       id: randomUUID(),
-      owner: identity.owner,
+      owner,
       createdAt: clock.wallNow(),
       status: { type: "active" },
       samplers: [],
@@ -118,6 +136,7 @@ export class LiveSessions {
       models: new Map(),
       unloads: new Map(),
       samplerIds: new Set(),
+      customLosses: new Map(),
       lastSeenAt: clock.now(),
       openPolls: 0,
       absence: undefined,
@@ -127,8 +146,15 @@ export class LiveSessions {
     return session;
   }
 
+  /** Use of a shared limit by each owner, counted over their open sessions. */
+  held(limit: number, amountOf: (session: LiveSession) => number): OwnerShares {
+    const shares = this.#options.shared(limit);
+    for (const session of this.#live.values()) shares.add(session.record.owner, amountOf(session));
+    return shares;
+  }
+
   /** The session that a request says it is of; a sign of life. 404 for an unknown one, 410 for one that is over. */
-  use(identity: Identity, sessionId: string): LiveSession {
+  use(identity: RequestOwner, sessionId: string): LiveSession {
     const session = this.#live.get(sessionId);
     if (session !== undefined && mayAccess(identity, session.record.owner)) {
       this.#noteSeen(session);
@@ -142,7 +168,7 @@ export class LiveSessions {
   }
 
   /** A session as it is kept, live or over; 404 for an unknown one. */
-  record(identity: Identity, sessionId: string): SessionRecord {
+  record(identity: RequestOwner, sessionId: string): StoredSession {
     const record = this.#options.store.sessions.get(sessionId);
     if (record !== undefined && mayAccess(identity, record.owner)) return record;
     throw new HttpError(404, `There is no session ${sessionId}.`);
@@ -155,7 +181,7 @@ export class LiveSessions {
     return sum;
   }
 
-  /** Of all sessions. */
+  /** Models of all sessions. */
   *models(): Generator<LiveModel> {
     for (const { models } of this.#live.values()) yield* models.values();
   }
@@ -169,7 +195,7 @@ export class LiveSessions {
     return this.#live.get(sessionId);
   }
 
-  /** Somebody polls for a request of a session: a sign of life, for as long as the poll is open. */
+  /** Counts an open poll as a sign of life of its session. */
   async whilePolling<T>(id: string, signal: AbortSignal, poll: () => Promise<T>): Promise<T> {
     const session = this.noteSeen(id);
     if (session === undefined) return poll();
@@ -182,7 +208,7 @@ export class LiveSessions {
     }
   }
 
-  /** A sign of life from whoever asks about a request. */
+  /** Notes a sign of life of a request's session. */
   noteSeen(requestId: string): LiveSession | undefined {
     const session = this.#live.get(sessionIdOf(requestId));
     if (session !== undefined) this.#noteSeen(session);
@@ -202,8 +228,8 @@ export class LiveSessions {
     this.#options.onPause(session);
   }
 
-  /** A loaded model, for somebody who may use it; a sign of life. */
-  model(identity: Identity, modelId: string): LiveModel {
+  /** A loaded model, if the identity may use it; also a sign of life. */
+  model(identity: RequestOwner, modelId: string): LiveModel {
     const session = this.#live.get(sessionIdOf(modelId));
     const model = session?.models.get(modelId);
     if (session !== undefined && model !== undefined && mayAccess(identity, session.record.owner)) {
@@ -259,7 +285,7 @@ export class LiveSessions {
     for (const one of saved) if (one.status === "rejected") throw one.reason;
   }
 
-  async #end(session: LiveSession, status: SessionRecord["status"], why: Failure): Promise<void> {
+  async #end(session: LiveSession, status: StoredSession["status"], why: Failure): Promise<void> {
     const { id } = session.record;
     const { store, onEnd } = this.#options;
     if (!this.#live.delete(id)) return;
@@ -274,11 +300,6 @@ export class LiveSessions {
     this.#ending.set(id, ending);
     await store.sessions.save(session.record);
   }
-}
-
-/** The session id at the front of a model, sampler or request id. */
-export function sessionIdOf(id: string): string {
-  return id.split(":", 1)[0]!;
 }
 
 /** Metadata as the SDKs read it back: text to text. */
@@ -299,7 +320,7 @@ export function projectOf(record: { readonly projectId: string | null }): string
   return record.projectId ?? "default";
 }
 
-function endOf(record: SessionRecord): string {
+function endOf(record: StoredSession): string {
   switch (record.status.type) {
     case "client_finished":
       return "its client finished it";

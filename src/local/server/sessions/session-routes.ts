@@ -1,27 +1,17 @@
 import { endpoints } from "../../../wire/endpoints/index.js";
 import type { FilledMessage } from "../../../wire/fields/fields.js";
 import type { SessionStatus, SessionSummary } from "../../../wire/records/rest-types.js";
-import type { SessionRecord } from "../../store/session-store.js";
-import type { Store } from "../../store/store.js";
-import type { AuditTrail } from "../access/audit-trail.js";
-import type { UrlSigner } from "../access/url-signer.js";
+import type { StoredSession } from "../../store/session-store.js";
 import { mayAccess, type Route } from "../http/route.js";
-import { type LiveSessions, projectOf, textMetadata } from "./live-sessions.js";
+import type { Services } from "../services.js";
+import { projectOf, textMetadata } from "./live-sessions.js";
 
 type Search = FilledMessage<typeof endpoints.searchSessions.request.shape>;
 
 /** Sessions: opened, kept alive and finished by their clients; listed, searched and traced as they are kept. */
-export function addSessionRoutes(
-  route: Route,
-  services: {
-    readonly sessions: LiveSessions;
-    readonly store: Pick<Store, "sessions" | "runs" | "checkpoints">;
-    readonly signer: UrlSigner;
-    readonly audit: AuditTrail;
-  },
-): void {
+export function addSessionRoutes(route: Route, services: Services): void {
   const { sessions, store, signer, audit } = services;
-  const runsOf = (session: SessionRecord) => store.runs.list().filter((run) => run.sessionId === session.id);
+  const runsOf = (session: StoredSession) => store.runs.list().filter((run) => run.sessionId === session.id);
 
   route(endpoints.createSession, async (request, call) => {
     const session = await sessions.open(call.get("identity"), {
@@ -100,13 +90,13 @@ export function addSessionRoutes(
   });
 
   /** null: neither finished by its client nor known to be running. */
-  function statusOf({ id, status }: SessionRecord): SessionStatus | null {
+  function statusOf({ id, status }: StoredSession): SessionStatus | null {
     if (sessions.get(id) !== undefined) return { type: "active" };
     if (status.type !== "client_finished") return null;
     return { type: "client_finished", reason: { type: status.reason }, detail: status.detail };
   }
 
-  function summaryOf(session: SessionRecord): SessionSummary {
+  function summaryOf(session: StoredSession): SessionSummary {
     const checkpoints = store.checkpoints.list(
       (record) => store.runs.get(record.runId)?.sessionId === session.id,
     );
@@ -123,7 +113,7 @@ export function addSessionRoutes(
     };
   }
 
-  function matchesSearch(session: SessionRecord, search: Search): boolean {
+  function matchesSearch(session: StoredSession, search: Search): boolean {
     const { owner, projectIds, userMetadata = {}, statuses, cursor } = search;
     if (owner?.type === "user" && !owner.ownerUrns.includes(session.owner)) return false;
     if (projectIds !== undefined && !projectIds.includes(projectOf(session))) return false;
@@ -140,7 +130,7 @@ export function addSessionRoutes(
     );
   }
 
-  function matchesStatus(session: SessionRecord, wanted: NonNullable<Search["statuses"]>[number]): boolean {
+  function matchesStatus(session: StoredSession, wanted: NonNullable<Search["statuses"]>[number]): boolean {
     const status = statusOf(session);
     if (status?.type !== wanted.type) return false;
     if (wanted.type !== "client_finished" || status.type !== "client_finished") return true;
@@ -148,8 +138,8 @@ export function addSessionRoutes(
   }
 }
 
-/** With both an id and a name, matching either is enough. */
-function matchesName(session: SessionRecord, { sessionId, displayName }: Search): boolean {
+/** If both an id and a name are given, matching one of them is enough. */
+function matchesName(session: StoredSession, { sessionId, displayName }: Search): boolean {
   if (sessionId === undefined && displayName === undefined) return true;
   if (session.id === sessionId) return true;
   if (displayName === undefined) return false;

@@ -1,32 +1,33 @@
 import type { Clock } from "../../../transport/clock.js";
-import type { Failure, Future, FutureStore, Outcome, QueueInfo } from "../futures/future-store.js";
+import type { Failure, Future, FutureOutcome, FutureStore, QueueInfo } from "../futures/future-store.js";
 import { conflict, describeFailure, HttpError, tooBusy } from "../http/http-error.js";
 import type { Limits } from "../http/limits.js";
+import type { OwnerShares } from "../http/owner-shares.js";
 import type { TraceLog } from "./trace-log.js";
 
 /** One request of a model. */
-export interface Turn {
+export interface QueuedRequest {
   /** Absent for clients that do not number their requests: they run in the order of arrival. */
   readonly seqId: number | undefined;
-  /** The same for the same payload, however it was encoded. */
+  /** Equal for equal payloads, however they were encoded. */
   readonly fingerprint: string;
   /** As traces show it. */
   readonly name: string;
-  /** What waiting for its turn costs in memory. */
+  /** Bytes of memory that it takes while it waits. */
   readonly bytes: number;
   /** Looks at a request that is new, not a repeat; throws to refuse it. */
   readonly check?: () => void;
-  readonly execute: () => Promise<Outcome>;
+  readonly execute: () => Promise<FutureOutcome>;
 }
 
 interface Waiting {
   readonly seqId: number;
-  readonly turn: Turn;
+  readonly turn: QueuedRequest;
   readonly future: Future;
   readonly submittedAt: number;
 }
 
-/** What the queue of one model needs of the server. */
+/** Settings of the queue of one model. */
 export interface TurnQueueOptions {
   readonly modelId: string;
   readonly owner: string;
@@ -34,21 +35,20 @@ export interface TurnQueueOptions {
   readonly futures: FutureStore;
   readonly limits: Limits;
   readonly trace: TraceLog;
-  readonly backlog: TrainingBacklog;
-  /** Nobody waits for the results: nothing more is executed until `resume`. */
+  /** Bytes of the requests that wait in all queues. */
+  readonly backlog: OwnerShares;
+  /** The client is absent: nothing more is executed until `resume`. */
   readonly isPaused: () => boolean;
 }
 
-/** Training data that waits in all queues together. */
-export interface TrainingBacklog {
-  bytes: number;
-}
+/** Bytes of a request beside its data: many small ones fill memory too. */
+const REQUEST_BYTES = 1024;
 
 // Enough to recognise any repeat a client can still send; an older one is answered with 410.
 const MAX_REMEMBERED = 4096;
 
 /**
- * The training requests of one model, executed one after the other strictly by number (`seqId`), whatever the order in
+ * The training requests of one model, executed one after the other strictly by number (`seqId`), not by the order in
  * which they arrive. Creating the model is number 0. A number whose request was refused is skipped.
  */
 export class TurnQueue {
@@ -78,8 +78,8 @@ export class TurnQueue {
   }
 
   /** Accepts a request, or finds the future it was given when it was sent before. */
-  submit(turn: Turn): Future {
-    const { futures, limits, backlog, modelId } = this.#options;
+  submit(turn: QueuedRequest): Future {
+    const { futures, limits, backlog, modelId, owner } = this.#options;
     if (this.#closedBecause !== undefined) throw new HttpError(410, this.#closedBecause);
     const seqId = turn.seqId ?? Math.max(this.#highest, 0) + 1;
     const before = this.#known.get(seqId);
@@ -97,9 +97,10 @@ export class TurnQueue {
         `Request ${seqId} of model ${modelId} is ${ahead} ahead of the next one to be executed, ${this.#next}; at most ${limits.queuedRequestsPerModel} may wait. Await some results first.`,
       );
     }
-    if (backlog.bytes > 0 && backlog.bytes + turn.bytes > limits.queuedBytes) {
+    const bytes = turn.bytes + REQUEST_BYTES;
+    if (!backlog.admits(owner, bytes)) {
       throw tooBusy(
-        `Training data of ${backlog.bytes} bytes is waiting to be processed; at most ${limits.queuedBytes} may wait. Await some results first.`,
+        `Training requests of ${backlog.heldBy(owner)} bytes of yours are waiting to be processed; at most ${Math.floor(backlog.limitFor(owner))} may wait now. Await some results first.`,
       );
     }
     turn.check?.();
@@ -109,21 +110,21 @@ export class TurnQueue {
       submittedAt: this.#options.clock.now(),
       future: futures.create({
         requestId: `${modelId}:${seqId}`,
-        owner: this.#options.owner,
+        owner,
         queueInfo: () => this.#infoFor(seqId),
       }),
     };
     this.#refused.delete(seqId);
     this.#remember(seqId, turn.fingerprint, waiting.future.requestId);
     this.#highest = Math.max(this.#highest, seqId);
-    backlog.bytes += turn.bytes;
+    backlog.add(owner, bytes);
     if (isLate) this.#late.push(waiting);
     else this.#waiting.set(seqId, waiting);
     void this.#run();
     return waiting.future;
   }
 
-  #repeated(seqId: number, turn: Turn, before: { fingerprint: string; requestId: string }): Future {
+  #repeated(seqId: number, turn: QueuedRequest, before: { fingerprint: string; requestId: string }): Future {
     const { futures, modelId } = this.#options;
     if (before.fingerprint !== turn.fingerprint) {
       throw conflict(
@@ -183,7 +184,7 @@ export class TurnQueue {
     for (let entry = this.#take(); entry !== undefined; entry = this.#take()) {
       this.#running = entry;
       const startedAt = this.#options.clock.now();
-      let outcome: Outcome;
+      let outcome: FutureOutcome;
       try {
         outcome = await entry.turn.execute();
       } catch (error) {
@@ -216,8 +217,8 @@ export class TurnQueue {
     return entry;
   }
 
-  #finish(waiting: Waiting, outcome: Outcome): void {
-    this.#options.backlog.bytes -= waiting.turn.bytes;
+  #finish(waiting: Waiting, outcome: FutureOutcome): void {
+    this.#options.backlog.add(this.#options.owner, -waiting.turn.bytes - REQUEST_BYTES);
     this.#options.futures.end(waiting.future, outcome);
   }
 

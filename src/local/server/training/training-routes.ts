@@ -1,13 +1,13 @@
 import { sep } from "node:path";
-import type { Clock } from "../../../transport/clock.js";
+import { modelCacheFolder } from "../../../checkpoints/hub-model.node.js";
 import { endpoints } from "../../../wire/endpoints/index.js";
 import { adamParams } from "../../../wire/endpoints/training.js";
 import { convertKeys } from "../../../wire/json-keys.js";
 import {
   decodeForwardBackwardOutput,
-  decodeForwardBackwardRequest,
   encodeForwardBackwardOutput,
   peekRequest,
+  readForwardBackwardRequest,
 } from "../../../wire/protobuf.js";
 import { TensorData } from "../../../wire/tensors/tensor-data.js";
 import type {
@@ -16,40 +16,24 @@ import type {
   OptimizerConfig,
   OptimParams,
 } from "../../../wire/training/training-types.js";
-import type { AdamSettings, BaseModelInfo, Engine, EngineDatum } from "../../engine/engine.js";
-import { modelCacheFolder } from "../../hub-model.js";
-import type { Store } from "../../store/store.js";
-import type { Activity } from "../activity.js";
+import type { AdamSettings, BaseModelInfo, EngineDatum } from "../../engine/engine.js";
+import { sessionIdOf } from "../../store/session-store.js";
 import { EncodedResult } from "../futures/future-store.js";
-import { type BodyReader, BodyTooLargeError, contentType, readBody } from "../http/body.js";
-import { isAskedLocally } from "../http/cross-site.js";
+import { BodyTooLargeError, contentType, inShortSteps, readBody } from "../http/body.js";
+import { isOfThisMachine } from "../http/cross-site.js";
 import { HttpError, invalid } from "../http/http-error.js";
-import type { Limits } from "../http/limits.js";
-import type { App, Identity, Route } from "../http/route.js";
-import { type BaseModels, findBaseModel } from "../sessions/base-models.js";
+import type { App, Call, RequestOwner, Route } from "../http/route.js";
+import type { Services } from "../services.js";
+import { findBaseModel } from "../sessions/base-models.js";
 import { fingerprintJson } from "../sessions/fingerprint.js";
 import type { LiveModels } from "../sessions/live-models.js";
-import { type LiveModel, type LiveSessions, sessionIdOf, textMetadata } from "../sessions/live-sessions.js";
+import { type LiveModel, textMetadata } from "../sessions/live-sessions.js";
 import { checkLoss, fingerprintBatch, toEngineBatch } from "./training-batch.js";
 
 const DEFAULT_RANK = 32;
 
-/** What training needs of the server. */
-export interface TrainingServices {
-  readonly engine: Engine;
-  readonly baseModels: BaseModels;
-  readonly sessions: LiveSessions;
-  readonly models: LiveModels;
-  readonly store: Pick<Store, "usage">;
-  readonly clock: Clock;
-  readonly limits: Limits;
-  readonly reader: BodyReader;
-  readonly random: () => number;
-  readonly activity: Activity;
-}
-
 /** Models and what trains them: create, forward, backward, optimizer step, unload. */
-export function addTrainingRoutes(app: App, route: Route, services: TrainingServices): void {
+export function addTrainingRoutes(app: App, route: Route, services: Services): void {
   const { engine, baseModels, sessions, models, store, clock, limits, reader, random, activity } = services;
   const numbered = models.numbered(route);
 
@@ -85,7 +69,7 @@ export function addTrainingRoutes(app: App, route: Route, services: TrainingServ
       isLora: true,
       loraRank: run.lora.rank,
       optimizerConfig: { type: "adamw" },
-      modelData: { arch: info.arch, modelName: info.name, tokenizerId: tokenizerId(info, call.req.raw) },
+      modelData: { arch: info.arch, modelName: info.name, tokenizerId: tokenizerId(info, call) },
     };
   });
 
@@ -109,8 +93,8 @@ export function addTrainingRoutes(app: App, route: Route, services: TrainingServ
     const identity = call.get("identity");
     let bytes: Uint8Array = new Uint8Array(0);
     try {
-      bytes = await readBody(call.req.raw, reader);
-      const request = decodeForwardBackwardRequest(bytes);
+      bytes = await readBody(call, reader);
+      const request = await inShortSteps(readForwardBackwardRequest(bytes, limits.datumsPerRequest));
       endpoints.forwardBackward.request.shape.seqId.read(request.seqId, "seqId");
       return call.json(endpoints.forwardBackward.answer.toJson(pass(identity, request)));
     } catch (error) {
@@ -126,11 +110,11 @@ export function addTrainingRoutes(app: App, route: Route, services: TrainingServ
     pass(call.get("identity"), { ...request, ...input, forwardOnly: true }),
   );
 
-  function pass(identity: Identity, request: Pass) {
+  function pass(identity: RequestOwner, request: Pass) {
     const { modelId, data, forwardOnly } = request;
     const model = sessions.model(identity, modelId);
-    const { lossFn, lossFnConfig } = checkLoss(request.lossFn, request.lossFnConfig);
-    const batch = toEngineBatch(data, { lossFn, model: model.info, limits });
+    const loss = checkLoss(request.lossFn, request.lossFnConfig, model.session.customLosses);
+    const batch = toEngineBatch(data, { loss, model: model.info, limits });
     const endpoint = forwardOnly ? endpoints.forward : endpoints.forwardBackward;
     const execute = async () => {
       const shapes = batch.data.map(({ tokens, targetsPerToken: columns }) =>
@@ -138,8 +122,10 @@ export function addTrainingRoutes(app: App, route: Route, services: TrainingServ
       );
       const { adapterId } = model;
       const startedAt = clock.now();
-      const run = () =>
-        engine.forwardBackward({ adapterId, data: batch.data, lossFn, lossFnConfig, forwardOnly });
+      const { lossFn, lossFnConfig } = loss;
+      const customLoss = loss.customLoss && { inputs: loss.customLoss.inputs, graph: loss.customLoss.graph };
+      const call = { adapterId, data: batch.data, lossFn, lossFnConfig, customLoss, forwardOnly };
+      const run = () => engine.forwardBackward(call);
       const { logprobs, metrics } = await (forwardOnly ? run() : models.changing(model, endpoint, run));
       model.hasGradients ||= !forwardOnly;
       store.usage.add(clock.wallNow(), {
@@ -165,7 +151,10 @@ export function addTrainingRoutes(app: App, route: Route, services: TrainingServ
       });
       return new EncodedResult(bytes, decodeForwardBackwardOutput);
     };
-    const fingerprint = fingerprintBatch([endpoint.path, lossFn, lossFnConfig], batch.data);
+    const fingerprint = fingerprintBatch(
+      [endpoint.path, loss.lossFn, loss.lossFnConfig, request.lossFnConfig],
+      batch.data,
+    );
     return models.submit(model, endpoint, request, execute, { fingerprint, bytes: batch.bytes });
   }
 
@@ -183,10 +172,6 @@ export function addTrainingRoutes(app: App, route: Route, services: TrainingServ
       return { metrics };
     });
   });
-
-  app.post(endpoints.createCustomLoss.path, () => {
-    throw invalid("graph", "cannot be stored on this server: custom losses run in the client");
-  });
 }
 
 type Pass = Omit<ForwardBackwardRequest, "seqId"> & { readonly seqId?: number | undefined };
@@ -199,12 +184,12 @@ function weightOf(data: readonly EngineDatum[]): number {
 }
 
 /** Clients on other machines look for the name, on the hub or in their folder; a folder of ours is for those on this one. */
-function tokenizerId({ name, tokenizerPath }: BaseModelInfo, request: Request): string {
+function tokenizerId({ name, tokenizerPath }: BaseModelInfo, call: Call): string {
   const isOfHub = tokenizerPath.startsWith(`${modelCacheFolder(name)}${sep}`);
-  return isOfHub || !isAskedLocally(request) ? name : tokenizerPath;
+  return isOfHub || !isOfThisMachine(call) ? name : tokenizerPath;
 }
 
-/** Refuses a model that is to be trained by an optimizer which this server does not have. */
+/** Refuses optimizers that this server does not have. */
 export function checkOptimizer(config: OptimizerConfig | undefined): void {
   if (config === undefined || config.type === "adamw") return;
   throw invalid("optimizerConfig", "type must be adamw: it is the only optimizer of this server");

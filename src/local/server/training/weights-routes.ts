@@ -1,38 +1,18 @@
 import { randomUUID } from "node:crypto";
-import type { Clock } from "../../../transport/clock.js";
 import { endpoints } from "../../../wire/endpoints/index.js";
 import type { CheckpointKind } from "../../../wire/records/tinker-path.js";
-import type { Engine } from "../../engine/engine.js";
-import { type CheckpointRecord, NameTakenError } from "../../store/checkpoint-store.js";
+import { NameTakenError, type StoredCheckpoint } from "../../store/checkpoint-store.js";
 import { checkName } from "../../store/names.js";
-import type { Store } from "../../store/store.js";
-import type { AuditTrail } from "../access/audit-trail.js";
-import type { Identities } from "../access/identity.js";
-import type { Activity } from "../activity.js";
+import { bytesOf } from "../checkpoints/disk-quota.js";
 import { checkpointByPath, expiryOf, readCheckpoint, tinkerPath } from "../checkpoints/find-checkpoint.js";
 import type { ResultOf } from "../futures/future-store.js";
 import { HttpError, invalid } from "../http/http-error.js";
-import type { Call, Identity, Route } from "../http/route.js";
-import { type BaseModels, findBaseModel } from "../sessions/base-models.js";
+import type { Call, RequestOwner, Route } from "../http/route.js";
+import type { Services } from "../services.js";
+import { findBaseModel } from "../sessions/base-models.js";
 import { fingerprintJson } from "../sessions/fingerprint.js";
-import type { LiveModels } from "../sessions/live-models.js";
-import { type LiveModel, type LiveSessions, textMetadata } from "../sessions/live-sessions.js";
+import { type LiveModel, textMetadata } from "../sessions/live-sessions.js";
 import { checkOptimizer } from "./training-routes.js";
-
-/** What saving and loading need of the server. */
-export interface WeightsServices {
-  readonly engine: Engine;
-  readonly baseModels: BaseModels;
-  readonly sessions: LiveSessions;
-  readonly models: LiveModels;
-  readonly store: Store;
-  readonly clock: Clock;
-  readonly identities: Identities;
-  readonly audit: AuditTrail;
-  readonly activity: Activity;
-  /** Makes a sampling session of a model's weights as they are now. */
-  readonly freeze: (model: LiveModel, samplingSessionSeqId: number) => Promise<{ readonly id: string }>;
-}
 
 interface SaveRequest {
   readonly modelId: string;
@@ -44,9 +24,20 @@ interface SaveRequest {
 }
 
 /** Weights in and out of models: save, save for sampling, export, load. */
-export function addWeightsRoutes(route: Route, services: WeightsServices): void {
-  const { engine, baseModels, sessions, models, store, clock, identities, audit, freeze, activity } =
-    services;
+export function addWeightsRoutes(route: Route, services: Services): void {
+  const {
+    engine,
+    baseModels,
+    sessions,
+    models,
+    store,
+    clock,
+    identities,
+    audit,
+    samplingSessions,
+    activity,
+    disk,
+  } = services;
   const numbered = models.numbered(route);
 
   numbered(endpoints.saveWeights, (request, call) =>
@@ -64,8 +55,9 @@ export function addWeightsRoutes(route: Route, services: WeightsServices): void 
 
   numbered(endpoints.saveWeightsForSampler, (request, call) => {
     const endpoint = endpoints.saveWeightsForSampler;
-    const { samplingSessionSeqId } = request;
+    const { samplingSessionSeqId, kind } = request;
     if (samplingSessionSeqId === undefined) {
+      if (kind === "inflight") throw invalid("kind", "inflight needs samplingSessionSeqId");
       return save(endpoint, "sampler_weights", request, call, (record) => ({
         path: tinkerPath(record),
         samplingSessionId: null,
@@ -74,7 +66,7 @@ export function addWeightsRoutes(route: Route, services: WeightsServices): void 
     const model = sessions.model(call.get("identity"), request.modelId);
     return models.submit(model, endpoint, request, async () => ({
       path: null,
-      samplingSessionId: (await freeze(model, samplingSessionSeqId)).id,
+      samplingSessionId: (await samplingSessions.freeze(model, samplingSessionSeqId, kind)).id,
     }));
   });
 
@@ -83,7 +75,7 @@ export function addWeightsRoutes(route: Route, services: WeightsServices): void 
     kind: CheckpointKind,
     request: SaveRequest,
     call: Call,
-    resultOf: (record: CheckpointRecord) => Result,
+    resultOf: (record: StoredCheckpoint) => Result,
   ) {
     const identity = call.get("identity");
     const model = sessions.model(identity, request.modelId);
@@ -98,9 +90,12 @@ export function addWeightsRoutes(route: Route, services: WeightsServices): void 
       const state = await engine.exportAdapter(model.adapterId, { optimizer: kind === "weights" });
       const expiresAt = expiryOf(clock, request.ttlSeconds);
       const userMetadata = textMetadata(request.userMetadata);
-      const record = await store.checkpoints.save(
-        { run, kind, name, expiresAt, userMetadata, overwrite },
-        { type: "state", state },
+      const replaced = overwrite ? (store.checkpoints.get(run.id, kind, name)?.sizeBytes ?? 0) : 0;
+      const record = await disk.saving(run.owner, bytesOf(state) - replaced, () =>
+        store.checkpoints.save(
+          { run, kind, name, expiresAt, userMetadata, overwrite },
+          { type: "state", state },
+        ),
       );
       if (record.hasOptimizer && !model.hasGradients)
         model.source = { type: "checkpoint", record, optimizer: true };
@@ -134,11 +129,12 @@ export function addWeightsRoutes(route: Route, services: WeightsServices): void 
       : `${base}-${randomUUID().slice(0, 8)}`;
   }
 
-  numbered(endpoints.loadWeights, (request, call) => {
+  numbered(endpoints.loadWeights, async (request, call) => {
     const identity = call.get("identity");
     const { path, optimizer, sessionId, modelSeqId, modelId, seqId, weightsAccessToken, ...rest } = request;
     checkOptimizer(rest.optimizerConfig);
-    const record = checkpointByPath(store, identities.reader(identity, weightsAccessToken), path, "path");
+    const reader = await identities.reader(call, weightsAccessToken);
+    const record = checkpointByPath(store, reader, path, "path");
     if (optimizer && !record.hasOptimizer) {
       throw invalid(
         "optimizer",
@@ -182,9 +178,9 @@ export function addWeightsRoutes(route: Route, services: WeightsServices): void 
   });
 
   async function load(
-    identity: Identity,
+    identity: RequestOwner,
     model: LiveModel,
-    record: CheckpointRecord,
+    record: StoredCheckpoint,
     withOptimizer: boolean,
   ) {
     const path = tinkerPath(record);
@@ -209,5 +205,6 @@ export function addWeightsRoutes(route: Route, services: WeightsServices): void 
 }
 
 function checkSameBase(wanted: string, given: string): void {
-  if (wanted !== given) throw invalid("baseModel", `is ${wanted}, but the checkpoint is of ${given}`);
+  if (wanted !== given)
+    throw invalid("baseModel", `is ${wanted}, but the checkpoint was trained from ${given}`);
 }

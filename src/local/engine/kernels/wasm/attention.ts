@@ -2,8 +2,7 @@
 // order in all forward paths (masked entries add exact zeros), so packed, paged, batched and single rows agree bit for bit.
 import { GEMM_SCRATCH, gemm, zeroRect } from "./gemm";
 import { exp4, log1 } from "./math";
-import { ATTENTION, ATTENTION_BACKWARD, ATTENTION_PAGED } from "./operations";
-import { dispatch, float, pointer, scratch, setFloat, setPointer } from "./pool";
+import { float, pointer, scratch } from "./pool";
 import { loadPartial, maxLanes, sumLanes } from "./vector";
 
 /** Query rows per block of `attention` and its backward pass. */
@@ -77,35 +76,10 @@ function softmaxRow(x: usize, count: usize, keys: usize, scale: f32, lse: usize)
   return total;
 }
 
-export function attention(out: usize, lse: usize, q: usize, qStride: usize, k: usize, kStride: usize, v: usize, vStride: usize, offsets: usize, sequences: usize, heads: usize, kvHeads: usize, headDim: usize, scale: f32): void {
-  setPointer(0, out);
-  setPointer(1, lse);
-  setPointer(2, q);
-  setPointer(3, qStride);
-  setPointer(4, k);
-  setPointer(5, kStride);
-  setPointer(6, v);
-  setPointer(7, vStride);
-  setPointer(8, offsets);
-  setPointer(9, sequences);
-  setPointer(10, heads);
-  setPointer(11, kvHeads);
-  setPointer(12, headDim);
-  setFloat(13, scale);
-  let blocks: usize = 0;
-  let pairs: f64 = 0;
-  for (let s: usize = 0; s < sequences; s++) {
-    const length = load<usize>(offsets + (s << 2), 4) - load<usize>(offsets + (s << 2));
-    blocks += (length + QUERY_BLOCK - 1) / QUERY_BLOCK;
-    pairs += 0.5 * <f64>length * <f64>length;
-  }
-  dispatch(ATTENTION, blocks * kvHeads, pairs * <f64>(heads * headDim));
-}
-
-export function attentionChunk(chunk: usize): void {
-  const heads = pointer(10);
-  const kvHeads = pointer(11);
-  const headDim = pointer(12);
+export function attention(chunk: usize): void {
+  const heads = pointer(9);
+  const kvHeads = pointer(10);
+  const headDim = pointer(11);
   const offsets = pointer(8);
   const kvHead = chunk % kvHeads;
   let block = chunk / kvHeads;
@@ -143,41 +117,11 @@ export function attentionChunk(chunk: usize): void {
     const sums = scores + QUERY_BLOCK * scoreStride;
     for (let i: usize = 0; i < rows; i++) {
       const lse = pointer(1) + (((row + i) * heads + head) << 2);
-      store<f32>(sums + (i << 2), softmaxRow(scores + i * scoreStride, first + i + 1, keys, float(13), lse));
+      store<f32>(sums + (i << 2), softmaxRow(scores + i * scoreStride, first + i + 1, keys, float(0), lse));
     }
     gemm(out, outStride, scores, scoreStride, 4, v, vStride, 4, rows, headDim, keys, memory, true);
     for (let i: usize = 0; i < rows; i++) scaleRow(out + i * outStride, 1 / load<f32>(sums + (i << 2)), headDim);
   }
-}
-
-export function attentionBackward(dq: usize, dqStride: usize, dk: usize, dkStride: usize, dv: usize, dvStride: usize, dout: usize, q: usize, qStride: usize, k: usize, kStride: usize, v: usize, vStride: usize, out: usize, lse: usize, offsets: usize, sequences: usize, heads: usize, kvHeads: usize, headDim: usize, scale: f32): void {
-  setPointer(0, out);
-  setPointer(1, lse);
-  setPointer(2, q);
-  setPointer(3, qStride);
-  setPointer(4, k);
-  setPointer(5, kStride);
-  setPointer(6, v);
-  setPointer(7, vStride);
-  setPointer(8, offsets);
-  setPointer(9, sequences);
-  setPointer(10, heads);
-  setPointer(11, kvHeads);
-  setPointer(12, headDim);
-  setFloat(13, scale);
-  setPointer(14, dq);
-  setPointer(15, dqStride);
-  setPointer(16, dk);
-  setPointer(17, dkStride);
-  setPointer(18, dv);
-  setPointer(19, dvStride);
-  setPointer(20, dout);
-  let pairs: f64 = 0;
-  for (let s: usize = 0; s < sequences; s++) {
-    const length = <f64>(load<usize>(offsets + (s << 2), 4) - load<usize>(offsets + (s << 2)));
-    pairs += 0.5 * length * length;
-  }
-  dispatch(ATTENTION_BACKWARD, sequences * kvHeads, 2.5 * pairs * <f64>(heads * headDim));
 }
 
 /** sum of a[i] * b[i] in four lanes by index modulo 4 */
@@ -191,13 +135,13 @@ function dotRow(a: usize, b: usize, n: usize): f32 {
 }
 
 /**
- * One sequence and one kv head per chunk, so that nobody else adds to its dk and dv. Rows of scores become probabilities,
+ * One sequence and one kv head per chunk, so that no other thread adds to its dk and dv. Rows of scores become probabilities,
  * rows of dp become gradients of the scores; then five products per block of queries.
  */
-export function attentionBackwardChunk(chunk: usize): void {
-  const heads = pointer(10);
-  const kvHeads = pointer(11);
-  const headDim = pointer(12);
+export function attentionBackward(chunk: usize): void {
+  const heads = pointer(9);
+  const kvHeads = pointer(10);
+  const headDim = pointer(11);
   const kvHead = chunk % kvHeads;
   const sequence = chunk / kvHeads;
   const start = load<usize>(pointer(8) + (sequence << 2));
@@ -205,15 +149,15 @@ export function attentionBackwardChunk(chunk: usize): void {
   const qStride = pointer(3);
   const kStride = pointer(5);
   const vStride = pointer(7);
-  const dqStride = pointer(15);
-  const dkStride = pointer(17);
-  const dvStride = pointer(19);
+  const dqStride = pointer(13);
+  const dkStride = pointer(15);
+  const dvStride = pointer(17);
   const outStride = heads * headDim * 4;
   const kvAt = kvHead * headDim * 4;
   const k = pointer(4) + start * kStride + kvAt;
   const v = pointer(6) + start * vStride + kvAt;
-  const dk = pointer(16) + start * dkStride + kvAt;
-  const dv = pointer(18) + start * dvStride + kvAt;
+  const dk = pointer(14) + start * dkStride + kvAt;
+  const dv = pointer(16) + start * dvStride + kvAt;
   zeroRect(dk, dkStride, length, headDim);
   zeroRect(dv, dvStride, length, headDim);
   const memory = scratch();
@@ -228,16 +172,16 @@ export function attentionBackwardChunk(chunk: usize): void {
       const gradients = probabilities + QUERY_BLOCK * stride;
       const row = start + first;
       const q = pointer(2) + row * qStride + head * headDim * 4;
-      const dout = pointer(20) + row * outStride + head * headDim * 4;
+      const dout = pointer(18) + row * outStride + head * headDim * 4;
       const out = pointer(0) + row * outStride + head * headDim * 4;
       gemm(probabilities, stride, q, qStride, 4, k, 4, kStride, rows, keys, headDim, memory, true);
       gemm(gradients, stride, dout, outStride, 4, v, 4, vStride, rows, keys, headDim, memory, true);
       for (let i: usize = 0; i < rows; i++) {
         const delta = dotRow(dout + i * outStride, out + i * outStride, headDim);
         const lse = load<f32>(pointer(1) + (((row + i) * heads + head) << 2));
-        gradientRow(probabilities + i * stride, gradients + i * stride, first + i + 1, keys, lse, delta, float(13));
+        gradientRow(probabilities + i * stride, gradients + i * stride, first + i + 1, keys, lse, delta, float(0));
       }
-      const dq = pointer(14) + row * dqStride + head * headDim * 4;
+      const dq = pointer(12) + row * dqStride + head * headDim * 4;
       gemm(dq, dqStride, gradients, stride, 4, k, kStride, 4, rows, headDim, keys, memory, true);
       gemm(dk, dkStride, gradients, 4, stride, q, qStride, 4, keys, headDim, rows, memory, false);
       gemm(dv, dvStride, probabilities, 4, stride, dout, outStride, 4, keys, headDim, rows, memory, false);
@@ -269,26 +213,6 @@ function gradientRow(p: usize, dp: usize, count: usize, keys: usize, lse: f32, d
   }
 }
 
-export function attentionPaged(out: usize, q: usize, qStride: usize, kPages: usize, vPages: usize, tables: usize, lengths: usize, rows: usize, maxPages: usize, pageSize: usize, heads: usize, kvHeads: usize, headDim: usize, scale: f32): void {
-  setPointer(0, out);
-  setPointer(1, q);
-  setPointer(2, qStride);
-  setPointer(3, kPages);
-  setPointer(4, vPages);
-  setPointer(5, tables);
-  setPointer(6, lengths);
-  setPointer(7, rows);
-  setPointer(8, maxPages);
-  setPointer(9, pageSize);
-  setPointer(10, heads);
-  setPointer(11, kvHeads);
-  setPointer(12, headDim);
-  setFloat(13, scale);
-  let pairs: f64 = 0;
-  for (let row: usize = 0; row < rows; row++) pairs += <f64>load<usize>(lengths + (row << 2));
-  dispatch(ATTENTION_PAGED, ((rows + PAGED_BLOCK - 1) / PAGED_BLOCK) * kvHeads, pairs * <f64>(heads * headDim));
-}
-
 /** How many rows from `row` on (at most up to `end`) read the same pages. */
 function sameTable(row: usize, end: usize): usize {
   const maxPages = pointer(8);
@@ -307,7 +231,7 @@ function sameTable(row: usize, end: usize): usize {
   return next - row;
 }
 
-export function attentionPagedChunk(chunk: usize): void {
+export function attentionPaged(chunk: usize): void {
   const heads = pointer(10);
   const kvHeads = pointer(11);
   const headDim = pointer(12);
@@ -354,7 +278,7 @@ function attendPages(out: usize, outStride: usize, q: usize, qStride: usize, row
   }
   for (let i: usize = 0; i < count; i++) {
     const length = load<usize>(lengths + ((i * step) << 2));
-    store<f32>(sums + (i << 2), softmaxRow(scores + i * stride, length, keys, float(13), 0));
+    store<f32>(sums + (i << 2), softmaxRow(scores + i * stride, length, keys, float(0), 0));
   }
   for (let key: usize = 0; key < keys; key += pageSize) {
     const page = load<usize>(table + ((key / pageSize) << 2));

@@ -1,107 +1,61 @@
 // Operations that treat every element alike; chunks are ranges of elements (or of rows for SwiGLU).
 import { exp4, one4 } from "./math";
-import { ADAMW, ADD, ADD_SCALED, COPY, SCALE, SWIGLU, SWIGLU_BACKWARD, ZERO } from "./operations";
-import { dispatch, float, pointer, setFloat, setPointer } from "./pool";
-import { loadPartial, storePartial } from "./vector";
+import { float, pointer } from "./pool";
+import { fetch, put } from "./vector";
 
-/** Elements per chunk. */
-const SPAN: usize = 16384;
-const SWIGLU_ROWS: usize = 8;
+export function zero(start: usize, end: usize): void {
+  memory.fill(pointer(0) + (start << 2), 0, (end - start) << 2);
+}
 
-// @ts-ignore: decorator
-@inline
-function spans(n: usize): usize {
-  return (n + SPAN - 1) / SPAN;
+export function copy(start: usize, end: usize): void {
+  memory.copy(pointer(0) + (start << 2), pointer(1) + (start << 2), (end - start) << 2);
 }
 
 // @ts-ignore: decorator
 @inline
-function spanLength(chunk: usize, n: usize): usize {
-  return min<usize>(SPAN, n - chunk * SPAN);
+function addFour(out: usize, a: usize, b: usize, count: usize): void {
+  put(out, f32x4.add(fetch(a, count), fetch(b, count)), count);
 }
 
-export function zero(x: usize, n: usize): void {
-  setPointer(0, x);
-  setPointer(1, n);
-  dispatch(ZERO, spans(n), 0.3 * <f64>n);
+export function add(start: usize, end: usize): void {
+  const out = pointer(0);
+  const a = pointer(1);
+  const b = pointer(2);
+  const rest = (end - start) & 3;
+  const whole = (end - rest) << 2;
+  for (let i = start << 2; i < whole; i += 16) addFour(out + i, a + i, b + i, 4);
+  if (rest > 0) addFour(out + whole, a + whole, b + whole, rest);
 }
 
-export function zeroChunk(chunk: usize): void {
-  memory.fill(pointer(0) + chunk * SPAN * 4, 0, spanLength(chunk, pointer(1)) << 2);
+// @ts-ignore: decorator
+@inline
+function addScaledFour(y: usize, x: usize, factor: v128, count: usize): void {
+  put(y, f32x4.add(fetch(y, count), f32x4.mul(factor, fetch(x, count))), count);
 }
 
-export function copy(out: usize, x: usize, n: usize): void {
-  setPointer(0, x);
-  setPointer(1, n);
-  setPointer(2, out);
-  dispatch(COPY, spans(n), 0.5 * <f64>n);
+export function addScaled(start: usize, end: usize): void {
+  const y = pointer(0);
+  const x = pointer(1);
+  const factor = f32x4.splat(float(0));
+  const rest = (end - start) & 3;
+  const whole = (end - rest) << 2;
+  for (let i = start << 2; i < whole; i += 16) addScaledFour(y + i, x + i, factor, 4);
+  if (rest > 0) addScaledFour(y + whole, x + whole, factor, rest);
 }
 
-export function copyChunk(chunk: usize): void {
-  const at = chunk * SPAN * 4;
-  memory.copy(pointer(2) + at, pointer(0) + at, spanLength(chunk, pointer(1)) << 2);
+// @ts-ignore: decorator
+@inline
+function scaleFour(x: usize, factor: v128, count: usize): void {
+  put(x, f32x4.mul(factor, fetch(x, count)), count);
 }
 
-export function add(out: usize, a: usize, b: usize, n: usize): void {
-  setPointer(0, out);
-  setPointer(1, n);
-  setPointer(2, a);
-  setPointer(3, b);
-  dispatch(ADD, spans(n), <f64>n);
-}
-
-export function addChunk(chunk: usize): void {
-  const at = chunk * SPAN * 4;
-  const n = spanLength(chunk, pointer(1));
-  const out = pointer(0) + at;
-  const a = pointer(2) + at;
-  const b = pointer(3) + at;
-  const whole = (n & ~3) << 2;
-  for (let i: usize = 0; i < whole; i += 16) v128.store(out + i, f32x4.add(v128.load(a + i), v128.load(b + i)));
-  const rest = n & 3;
-  if (rest > 0) storePartial(out + whole, f32x4.add(loadPartial(a + whole, rest), loadPartial(b + whole, rest)), rest);
-}
-
-export function addScaled(y: usize, x: usize, factor: f32, n: usize): void {
-  setPointer(0, y);
-  setPointer(1, n);
-  setPointer(2, x);
-  setFloat(3, factor);
-  dispatch(ADD_SCALED, spans(n), <f64>n);
-}
-
-export function addScaledChunk(chunk: usize): void {
-  const at = chunk * SPAN * 4;
-  const n = spanLength(chunk, pointer(1));
-  const y = pointer(0) + at;
-  const x = pointer(2) + at;
-  const factor = f32x4.splat(float(3));
-  const whole = (n & ~3) << 2;
-  for (let i: usize = 0; i < whole; i += 16) {
-    v128.store(y + i, f32x4.add(v128.load(y + i), f32x4.mul(factor, v128.load(x + i))));
-  }
-  const rest = n & 3;
-  if (rest > 0) {
-    const sum = f32x4.add(loadPartial(y + whole, rest), f32x4.mul(factor, loadPartial(x + whole, rest)));
-    storePartial(y + whole, sum, rest);
-  }
-}
-
-export function scale(x: usize, factor: f32, n: usize): void {
-  setPointer(0, x);
-  setPointer(1, n);
-  setFloat(2, factor);
-  dispatch(SCALE, spans(n), 0.5 * <f64>n);
-}
-
-export function scaleChunk(chunk: usize): void {
-  const n = spanLength(chunk, pointer(1));
-  const x = pointer(0) + chunk * SPAN * 4;
-  const factor = f32x4.splat(float(2));
-  const whole = (n & ~3) << 2;
-  for (let i: usize = 0; i < whole; i += 16) v128.store(x + i, f32x4.mul(factor, v128.load(x + i)));
-  const rest = n & 3;
-  if (rest > 0) storePartial(x + whole, f32x4.mul(factor, loadPartial(x + whole, rest)), rest);
+export function scale(start: usize, end: usize): void {
+  const x = pointer(0);
+  const factor = f32x4.splat(float(0));
+  const rest = (end - start) & 3;
+  const whole = (end - rest) << 2;
+  for (let i = start << 2; i < whole; i += 16) scaleFour(x + i, factor, 4);
+  if (rest > 0) scaleFour(x + whole, factor, rest);
 }
 
 /** Four float64 sums by index modulo 4, added as (s0 + s1) + (s2 + s3). */
@@ -134,69 +88,32 @@ function square(at: usize): f64 {
   return value * value;
 }
 
-export function adamw(weights: usize, grad: usize, first: usize, second: usize, n: usize, decay: f32, oneMinusBeta1: f32, beta2: f32, oneMinusBeta2: f32, stepSize: f32, rootCorrection2: f32, eps: f32, gradScale: f32): void {
-  setPointer(0, weights);
-  setPointer(1, n);
-  setPointer(2, grad);
-  setPointer(3, first);
-  setPointer(4, second);
-  setFloat(5, decay);
-  setFloat(6, oneMinusBeta1);
-  setFloat(7, beta2);
-  setFloat(8, oneMinusBeta2);
-  setFloat(9, stepSize);
-  setFloat(10, rootCorrection2);
-  setFloat(11, eps);
-  setFloat(12, gradScale);
-  dispatch(ADAMW, spans(n), 6 * <f64>n);
-}
-
-export function adamwChunk(chunk: usize): void {
-  const at = chunk * SPAN * 4;
-  const n = spanLength(chunk, pointer(1));
-  const weights = pointer(0) + at;
-  const grad = pointer(2) + at;
-  const first = pointer(3) + at;
-  const second = pointer(4) + at;
-  const whole = (n & ~3) << 2;
-  for (let i: usize = 0; i < whole; i += 16) {
-    const m = adamFirst(v128.load(grad + i), v128.load(first + i));
-    const v = adamSecond(v128.load(grad + i), v128.load(second + i));
-    v128.store(first + i, m);
-    v128.store(second + i, v);
-    v128.store(weights + i, adamWeights(v128.load(weights + i), m, v));
-  }
-  const rest = n & 3;
-  if (rest > 0) {
-    const g = loadPartial(grad + whole, rest);
-    const m = adamFirst(g, loadPartial(first + whole, rest));
-    const v = adamSecond(g, loadPartial(second + whole, rest));
-    storePartial(first + whole, m, rest);
-    storePartial(second + whole, v, rest);
-    storePartial(weights + whole, adamWeights(loadPartial(weights + whole, rest), m, v), rest);
-  }
-}
-
+/** One step; floats: decay, 1 - beta1, beta2, 1 - beta2, step size, root of correction 2, eps, factor of the gradient. */
 // @ts-ignore: decorator
 @inline
-function adamFirst(grad: v128, m: v128): v128 {
-  const g = f32x4.mul(grad, f32x4.splat(float(12)));
-  return f32x4.add(m, f32x4.mul(f32x4.sub(g, m), f32x4.splat(float(6))));
+function adamFour(weights: usize, grad: usize, first: usize, second: usize, count: usize): void {
+  const g = f32x4.mul(fetch(grad, count), f32x4.splat(float(7)));
+  const oldM = fetch(first, count);
+  const m = f32x4.add(oldM, f32x4.mul(f32x4.sub(g, oldM), f32x4.splat(float(1))));
+  const oldV = fetch(second, count);
+  const v = f32x4.add(f32x4.mul(oldV, f32x4.splat(float(2))), f32x4.mul(f32x4.mul(g, g), f32x4.splat(float(3))));
+  put(first, m, count);
+  put(second, v, count);
+  const root = f32x4.div(f32x4.sqrt(v), f32x4.splat(float(5)));
+  const update = f32x4.div(m, f32x4.add(root, f32x4.splat(float(6))));
+  const kept = f32x4.mul(fetch(weights, count), f32x4.splat(float(0)));
+  put(weights, f32x4.sub(kept, f32x4.mul(f32x4.splat(float(4)), update)), count);
 }
 
-// @ts-ignore: decorator
-@inline
-function adamSecond(grad: v128, v: v128): v128 {
-  const g = f32x4.mul(grad, f32x4.splat(float(12)));
-  return f32x4.add(f32x4.mul(v, f32x4.splat(float(7))), f32x4.mul(f32x4.mul(g, g), f32x4.splat(float(8))));
-}
-
-// @ts-ignore: decorator
-@inline
-function adamWeights(w: v128, m: v128, v: v128): v128 {
-  const root = f32x4.div(f32x4.sqrt(v), f32x4.splat(float(10)));
-  const update = f32x4.div(m, f32x4.add(root, f32x4.splat(float(11))));
-  return f32x4.sub(f32x4.mul(w, f32x4.splat(float(5))), f32x4.mul(f32x4.splat(float(9)), update));
+export function adamw(start: usize, end: usize): void {
+  const weights = pointer(0);
+  const grad = pointer(1);
+  const first = pointer(2);
+  const second = pointer(3);
+  const rest = (end - start) & 3;
+  const whole = (end - rest) << 2;
+  for (let i = start << 2; i < whole; i += 16) adamFour(weights + i, grad + i, first + i, second + i, 4);
+  if (rest > 0) adamFour(weights + whole, grad + whole, first + whole, second + whole, rest);
 }
 
 // @ts-ignore: decorator
@@ -206,78 +123,49 @@ function sigmoid(x: v128): v128 {
   return f32x4.div(one, f32x4.add(one, exp4(f32x4.neg(x))));
 }
 
-export function swiglu(out: usize, gateUp: usize, rows: usize, cols: usize): void {
-  setPointer(0, out);
-  setPointer(1, gateUp);
-  setPointer(2, rows);
-  setPointer(3, cols);
-  dispatch(SWIGLU, (rows + SWIGLU_ROWS - 1) / SWIGLU_ROWS, 6 * <f64>rows * <f64>cols);
+// @ts-ignore: decorator
+@inline
+function swigluFour(out: usize, gate: usize, up: usize, count: usize): void {
+  const g = fetch(gate, count);
+  put(out, f32x4.mul(f32x4.mul(g, sigmoid(g)), fetch(up, count)), count);
 }
 
-export function swigluChunk(chunk: usize): void {
-  const cols = pointer(3);
-  const bytes = cols << 2;
-  const whole = (cols & ~3) << 2;
-  const rest = cols & 3;
-  const end = min<usize>((chunk + 1) * SWIGLU_ROWS, pointer(2));
-  for (let row = chunk * SWIGLU_ROWS; row < end; row++) {
+export function swiglu(start: usize, end: usize): void {
+  const bytes = pointer(2) << 2;
+  const whole = bytes & ~15;
+  const rest = pointer(2) & 3;
+  for (let row = start; row < end; row++) {
     const out = pointer(0) + row * bytes;
     const gate = pointer(1) + row * bytes * 2;
     const up = gate + bytes;
-    for (let i: usize = 0; i < whole; i += 16) {
-      const g = v128.load(gate + i);
-      v128.store(out + i, f32x4.mul(f32x4.mul(g, sigmoid(g)), v128.load(up + i)));
-    }
-    if (rest > 0) {
-      const g = loadPartial(gate + whole, rest);
-      storePartial(out + whole, f32x4.mul(f32x4.mul(g, sigmoid(g)), loadPartial(up + whole, rest)), rest);
-    }
+    for (let i: usize = 0; i < whole; i += 16) swigluFour(out + i, gate + i, up + i, 4);
+    if (rest > 0) swigluFour(out + whole, gate + whole, up + whole, rest);
   }
-}
-
-export function swigluBackward(dgateUp: usize, dout: usize, gateUp: usize, rows: usize, cols: usize): void {
-  setPointer(0, dgateUp);
-  setPointer(1, gateUp);
-  setPointer(2, rows);
-  setPointer(3, cols);
-  setPointer(4, dout);
-  dispatch(SWIGLU_BACKWARD, (rows + SWIGLU_ROWS - 1) / SWIGLU_ROWS, 8 * <f64>rows * <f64>cols);
 }
 
 // @ts-ignore: decorator
 @inline
-function gateGradient(d: v128, g: v128, up: v128, s: v128): v128 {
+function swigluBackwardFour(dgate: usize, dup: usize, gate: usize, up: usize, dout: usize, count: usize): void {
+  const g = fetch(gate, count);
+  const d = fetch(dout, count);
+  const s = sigmoid(g);
   const one = one4();
   const slope = f32x4.mul(s, f32x4.add(one, f32x4.mul(g, f32x4.sub(one, s))));
-  return f32x4.mul(f32x4.mul(d, up), slope);
+  put(dup, f32x4.mul(d, f32x4.mul(g, s)), count);
+  put(dgate, f32x4.mul(f32x4.mul(d, fetch(up, count)), slope), count);
 }
 
-export function swigluBackwardChunk(chunk: usize): void {
-  const cols = pointer(3);
-  const bytes = cols << 2;
-  const whole = (cols & ~3) << 2;
-  const rest = cols & 3;
-  const end = min<usize>((chunk + 1) * SWIGLU_ROWS, pointer(2));
-  for (let row = chunk * SWIGLU_ROWS; row < end; row++) {
+export function swigluBackward(start: usize, end: usize): void {
+  const bytes = pointer(2) << 2;
+  const whole = bytes & ~15;
+  const rest = pointer(2) & 3;
+  for (let row = start; row < end; row++) {
     const dgate = pointer(0) + row * bytes * 2;
     const dup = dgate + bytes;
     const gate = pointer(1) + row * bytes * 2;
     const up = gate + bytes;
-    const dout = pointer(4) + row * bytes;
-    for (let i: usize = 0; i < whole; i += 16) {
-      const g = v128.load(gate + i);
-      const d = v128.load(dout + i);
-      const s = sigmoid(g);
-      v128.store(dup + i, f32x4.mul(d, f32x4.mul(g, s)));
-      v128.store(dgate + i, gateGradient(d, g, v128.load(up + i), s));
-    }
-    if (rest > 0) {
-      const g = loadPartial(gate + whole, rest);
-      const d = loadPartial(dout + whole, rest);
-      const u = loadPartial(up + whole, rest);
-      const s = sigmoid(g);
-      storePartial(dup + whole, f32x4.mul(d, f32x4.mul(g, s)), rest);
-      storePartial(dgate + whole, gateGradient(d, g, u, s), rest);
-    }
+    const dout = pointer(3) + row * bytes;
+    for (let i: usize = 0; i < whole; i += 16) swigluBackwardFour(dgate + i, dup + i, gate + i, up + i, dout + i, 4);
+    if (rest > 0) swigluBackwardFour(dgate + whole, dup + whole, gate + whole, up + whole, dout + whole, rest);
   }
 }

@@ -1,5 +1,20 @@
 // Products of so few rows that packing B would cost more than it saves: B is read where it lies.
-import { loadPartial, madd, storePartial, zip32high, zip32low, zip64high, zip64low } from "./vector";
+import { fetch, loadPartial, madd, put, storePartial, zip32high, zip32low, zip64high, zip64low } from "./vector";
+
+// @ts-ignore: decorator
+@inline
+function eightSteps(c: usize, y: usize, bk: usize, a0: v128, a1: v128, a2: v128, a3: v128, a4: v128, a5: v128, a6: v128, a7: v128, count: usize): void {
+  const z = y + bk * 4;
+  let s = madd(a0, fetch(y, count), fetch(c, count));
+  s = madd(a1, fetch(y + bk, count), s);
+  s = madd(a2, fetch(y + bk * 2, count), s);
+  s = madd(a3, fetch(y + bk * 3, count), s);
+  s = madd(a4, fetch(z, count), s);
+  s = madd(a5, fetch(z + bk, count), s);
+  s = madd(a6, fetch(z + bk * 2, count), s);
+  s = madd(a7, fetch(z + bk * 3, count), s);
+  put(c, s, count);
+}
 
 /**
  * One row, eight steps of k per pass over C: B's rows are read as eight straight streams, which large matrices need.
@@ -17,35 +32,14 @@ function rowTimesColumns(c: usize, a: usize, ak: usize, b: usize, bk: usize, n: 
     const a5 = v128.load_splat<f32>(a + ak * 5);
     const a6 = v128.load_splat<f32>(a + ak * 6);
     const a7 = v128.load_splat<f32>(a + ak * 7);
-    const half = bk * 4;
     let t = c;
     let y = b;
     for (let j: usize = 0; j < whole; j += 4) {
-      const z = y + half;
-      let s = madd(a0, v128.load(y), v128.load(t));
-      s = madd(a1, v128.load(y + bk), s);
-      s = madd(a2, v128.load(y + bk * 2), s);
-      s = madd(a3, v128.load(y + bk * 3), s);
-      s = madd(a4, v128.load(z), s);
-      s = madd(a5, v128.load(z + bk), s);
-      s = madd(a6, v128.load(z + bk * 2), s);
-      s = madd(a7, v128.load(z + bk * 3), s);
-      v128.store(t, s);
+      eightSteps(t, y, bk, a0, a1, a2, a3, a4, a5, a6, a7, 4);
       t += 16;
       y += 16;
     }
-    if (rest > 0) {
-      let s = loadPartial(t, rest);
-      s = madd(a0, loadPartial(y, rest), s);
-      s = madd(a1, loadPartial(y + bk, rest), s);
-      s = madd(a2, loadPartial(y + bk * 2, rest), s);
-      s = madd(a3, loadPartial(y + bk * 3, rest), s);
-      s = madd(a4, loadPartial(y + half, rest), s);
-      s = madd(a5, loadPartial(y + bk * 5, rest), s);
-      s = madd(a6, loadPartial(y + bk * 6, rest), s);
-      s = madd(a7, loadPartial(y + bk * 7, rest), s);
-      storePartial(t, s, rest);
-    }
+    if (rest > 0) eightSteps(t, y, bk, a0, a1, a2, a3, a4, a5, a6, a7, rest);
     a += ak * 8;
     b += bk * 8;
   }

@@ -1,9 +1,8 @@
 // Matrix products. Every element of C is one chain of multiply-adds in the order of k that starts at the element's old
 // value (or zero), so results do not depend on M, on edges, on blocking or on who computes what.
 import { fewRows, rowTimesPanels } from "./few-rows";
-import { MATMUL } from "./operations";
 import { KC, pack4, pack8, packTurned } from "./pack";
-import { dispatch, pointer, scratch, setPointer, threads } from "./pool";
+import { pointer, scratch } from "./pool";
 import { madd } from "./vector";
 
 const MC: usize = 128;
@@ -98,13 +97,13 @@ function strip(pa: usize, ao: usize, pb: usize, bo: usize, kb: usize, c: usize, 
 
 /**
  * Also touches memory from `next` on, `step` bytes further for every step of k: WebAssembly cannot ask for memory ahead of its
- * use, but a load whose value nobody waits for does just that. (The values are stored, lest the compiler drop the loads.)
+ * use, but a load whose value is not used at once has that effect. (The values are stored, or the compiler would drop the loads.)
  */
 function stripFetching(pa: usize, ao: usize, pb: usize, bo: usize, kb: usize, c: usize, ldc: usize, panels: usize, fresh: bool, next: usize, step: usize, sink: usize): void {
   store<u32>(sink, tiles(pa, ao, pb, bo, kb, c, ldc, panels, fresh, true, next, step));
 }
 
-/** The same where C is not whole tiles: on a copy of its rows, padded to 4 x 8 * panels. */
+/** A strip where C has no whole tiles: works on a copy of its rows, padded to 4 x 8 * panels. */
 function stripEdge(padded: usize, pa: usize, ao: usize, pb: usize, bo: usize, kb: usize, c: usize, ldc: usize, rows: usize, cols: usize, fresh: bool): void {
   const panels = (cols + 7) >> 3;
   const stride = panels << 5;
@@ -226,47 +225,10 @@ function gemmTurned(c: usize, ldc: usize, a: usize, ai: usize, ak: usize, b: usi
 }
 
 /**
- * C = or += A * B. Strides in bytes, as in `gemm`; for packed layouts `bk` and `bj` are the packed matrix' height and width.
- * The grid of chunks cuts C only, never k.
+ * One piece of C = or += A * B. Strides in bytes, as in `gemm`; for packed layouts `bk` and `bj` are the packed matrix' height
+ * and width. The grid of chunks cuts C only, never k.
  */
-export function matmul(c: usize, ldc: usize, a: usize, ai: usize, ak: usize, layout: usize, b: usize, bk: usize, bj: usize, m: usize, n: usize, k: usize, accumulate: usize): void {
-  let chunkRows = m;
-  let chunkCols = n;
-  if (threads() > 1) {
-    // Every chunk packs its rows of A, which is much of the work where there are few.
-    const wanted = threads() * (m <= FEW_ROWS ? 2 : 4);
-    let count: usize = 1;
-    while (count < wanted) {
-      // Where B needs no packing, cutting rows alone packs nothing twice.
-      if (layout == PACKED && chunkRows >= 128) chunkRows = (chunkRows / 2 + 3) & ~3;
-      else if (chunkCols >= chunkRows && chunkCols >= 64) chunkCols = (chunkCols / 2 + 31) & ~31;
-      else if (chunkRows >= 64) chunkRows = (chunkRows / 2 + 3) & ~3;
-      else if (chunkCols >= 64) chunkCols = (chunkCols / 2 + 31) & ~31;
-      else break;
-      count = ((m + chunkRows - 1) / chunkRows) * ((n + chunkCols - 1) / chunkCols);
-    }
-  }
-  setPointer(0, c);
-  setPointer(1, ldc);
-  setPointer(2, a);
-  setPointer(3, ai);
-  setPointer(4, ak);
-  setPointer(5, b);
-  setPointer(6, bk);
-  setPointer(7, bj);
-  setPointer(8, m);
-  setPointer(9, n);
-  setPointer(10, k);
-  setPointer(11, accumulate);
-  setPointer(12, chunkRows);
-  setPointer(13, chunkCols);
-  setPointer(14, layout);
-  const grid = ((m + chunkRows - 1) / chunkRows) * ((n + chunkCols - 1) / chunkCols);
-  // A row or two do not keep another thread busy for long enough between the steps that only one can do.
-  dispatch(MATMUL, grid, (m < 4 ? 0.065 : 0.25) * <f64>m * <f64>n * <f64>k);
-}
-
-export function matmulChunk(chunk: usize): void {
+export function matmul(chunk: usize): void {
   const m = pointer(8);
   const n = pointer(9);
   const chunkRows = pointer(12);

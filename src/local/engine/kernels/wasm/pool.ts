@@ -1,10 +1,11 @@
-// One job at a time is cut into chunks; whoever is free takes the next one, the calling thread included, so workers that
-// are late (or not started yet) cost nothing. Who computes a chunk never changes its bits.
+// One job at a time is cut into chunks; any free thread takes the next one, the calling thread included, so workers that
+// are late (or not started yet) cost nothing. The thread that computes a chunk never changes its bits.
 //
-// Memory below 1024 belongs to this file, up to 4096 to the constants of math.ts. A ticket is (job number << 32 | chunks left): it is taken with one
-// compare-exchange, and a job cannot end before its taken chunks are done, so a taken ticket's parameters are stable.
+// Memory below 1024 belongs to this file, up to 4096 to the constants of math.ts. A ticket is (job number << 32 | chunks left):
+// it is taken with one compare-exchange, and a job cannot end before its taken chunks are done, so a taken ticket's parameters
+// are stable.
 import { writeConstants } from "./math";
-import { runChunk } from "./operations";
+import { compute, Operation } from "./operations";
 
 const TICKET: usize = 64;
 const SIGNAL: usize = 128;
@@ -15,10 +16,14 @@ const STOP: usize = 384;
 const FAILED: usize = 388;
 const OPERATION: usize = 448;
 const CHUNKS: usize = 452;
-const THREADS: usize = 456;
-const SCRATCH_BASE: usize = 460;
-const SCRATCH_BYTES: usize = 464;
-const PARAMETERS: usize = 512;
+const ITEMS: usize = 456;
+const CHUNK_ITEMS: usize = 460;
+const THREADS: usize = 464;
+const SCRATCH_BASE: usize = 468;
+const SCRATCH_BYTES: usize = 472;
+/** The host writes parameters here before it calls `run`: addresses, strides in bytes and counts, then float32. */
+const POINTERS: usize = 512;
+const FLOATS: usize = 768;
 
 /** Turns of the waiting loop before a thread goes to sleep: about a tenth of a millisecond, for waking it takes nearly as long. */
 const SPIN: i32 = 150000;
@@ -30,25 +35,13 @@ let threadIndex: usize = 0;
 // @ts-ignore: decorator
 @inline
 export function pointer(index: usize): usize {
-  return load<usize>(PARAMETERS + (index << 2));
+  return load<usize>(POINTERS + (index << 2));
 }
 
 // @ts-ignore: decorator
 @inline
 export function float(index: usize): f32 {
-  return load<f32>(PARAMETERS + (index << 2));
-}
-
-// @ts-ignore: decorator
-@inline
-export function setPointer(index: usize, value: usize): void {
-  store<usize>(PARAMETERS + (index << 2), value);
-}
-
-// @ts-ignore: decorator
-@inline
-export function setFloat(index: usize, value: f32): void {
-  store<f32>(PARAMETERS + (index << 2), value);
+  return load<f32>(FLOATS + (index << 2));
 }
 
 /** This thread's private memory; the host makes it large enough before the job. */
@@ -56,15 +49,17 @@ export function scratch(): usize {
   return load<usize>(SCRATCH_BASE) + threadIndex * load<usize>(SCRATCH_BYTES);
 }
 
-export function threads(): usize {
-  return load<usize>(THREADS);
-}
-
 export function configure(threadCount: usize, scratchBase: usize, scratchBytes: usize): void {
   writeConstants();
   store<usize>(THREADS, threadCount);
   store<usize>(SCRATCH_BASE, scratchBase);
   store<usize>(SCRATCH_BYTES, scratchBytes);
+}
+
+// @ts-ignore: decorator
+@inline
+function computeChunk(operation: Operation, chunk: usize, items: usize, chunkItems: usize): void {
+  compute(operation, chunk * chunkItems, min<usize>((chunk + 1) * chunkItems, items));
 }
 
 /** Takes and runs chunks until none is left. */
@@ -75,18 +70,22 @@ function drain(): void {
     if (left == 0) return;
     if (atomic.cmpxchg<u64>(TICKET, ticket, ticket - 1) != ticket) continue;
     const chunks = load<u32>(CHUNKS);
-    runChunk(load<u32>(OPERATION), chunks - <u32>left);
+    computeChunk(load<i32>(OPERATION), chunks - <u32>left, load<usize>(ITEMS), load<usize>(CHUNK_ITEMS));
     if (atomic.add<u32>(DONE, 1) + 1 == chunks && atomic.load<i32>(CALLER_SLEEPS) != 0) atomic.notify(DONE, 1);
   }
 }
 
-export function dispatch(operation: u32, chunks: usize, work: f64): void {
+/** Computes `items` items of an operation, `chunkItems` at a time, on all threads if it is `work` enough. */
+export function run(operation: Operation, items: usize, chunkItems: usize, work: f64): void {
+  const chunks = (items + chunkItems - 1) / chunkItems;
   if (chunks <= 1 || work < PARALLEL_WORK || load<usize>(THREADS) == 1) {
-    for (let chunk: usize = 0; chunk < chunks; chunk++) runChunk(operation, chunk);
+    for (let chunk: usize = 0; chunk < chunks; chunk++) computeChunk(operation, chunk, items, chunkItems);
     return;
   }
-  store<u32>(OPERATION, operation);
+  store<i32>(OPERATION, operation);
   store<usize>(CHUNKS, chunks);
+  store<usize>(ITEMS, items);
+  store<usize>(CHUNK_ITEMS, chunkItems);
   atomic.store<u32>(DONE, 0);
   const job = (atomic.load<u64>(TICKET) >> 32) + 1;
   atomic.store<u64>(TICKET, (job << 32) | <u64>chunks);

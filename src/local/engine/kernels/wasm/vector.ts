@@ -55,6 +55,20 @@ export function storePartial(pointer: usize, value: v128, count: usize): void {
   if (count == 3) v128.store32_lane(pointer, value, 2, 8);
 }
 
+/** The first `count` floats at `pointer`, at most four; where `count` is known to the compiler, nothing is decided at run time. */
+// @ts-ignore: decorator
+@inline
+export function fetch(pointer: usize, count: usize): v128 {
+  return count >= 4 ? v128.load(pointer) : loadPartial(pointer, count);
+}
+
+// @ts-ignore: decorator
+@inline
+export function put(pointer: usize, value: v128, count: usize): void {
+  if (count >= 4) v128.store(pointer, value);
+  else storePartial(pointer, value, count);
+}
+
 /** (l0 + l1) + (l2 + l3) */
 // @ts-ignore: decorator
 @inline

@@ -1,10 +1,7 @@
 // Softmax over the vocabulary: log-probabilities of targets, and the gradient of the logits.
 import { exp4, log1 } from "./math";
-import { LOG_SOFTMAX_GATHER, LOGITS_GRADIENT } from "./operations";
-import { dispatch, pointer, setPointer } from "./pool";
-import { loadPartial, maxLanes, storePartial, sumLanes } from "./vector";
-
-const ROWS: usize = 4;
+import { pointer } from "./pool";
+import { fetch, loadPartial, maxLanes, put, sumLanes } from "./vector";
 
 /** The largest of n floats. */
 export function maximum(x: usize, n: usize): f32 {
@@ -21,24 +18,12 @@ export function maximum(x: usize, n: usize): f32 {
   return best;
 }
 
-export function logSoftmaxGather(logprobs: usize, lse: usize, logits: usize, targets: usize, rows: usize, vocab: usize, targetsPerRow: usize): void {
-  setPointer(0, logprobs);
-  setPointer(1, lse);
-  setPointer(2, logits);
-  setPointer(3, targets);
-  setPointer(4, rows);
-  setPointer(5, vocab);
-  setPointer(6, targetsPerRow);
-  dispatch(LOG_SOFTMAX_GATHER, (rows + ROWS - 1) / ROWS, 5 * <f64>rows * <f64>vocab);
-}
-
-export function logSoftmaxGatherChunk(chunk: usize): void {
-  const vocab = pointer(5);
-  const perRow = pointer(6);
+export function logSoftmaxGather(start: usize, end: usize): void {
+  const vocab = pointer(4);
+  const perRow = pointer(5);
   const whole = (vocab & ~3) << 2;
   const rest = vocab & 3;
-  const end = min<usize>((chunk + 1) * ROWS, pointer(4));
-  for (let row = chunk * ROWS; row < end; row++) {
+  for (let row = start; row < end; row++) {
     const x = pointer(2) + row * vocab * 4;
     const top = maximum(x, vocab);
     const shift = f32x4.splat(top);
@@ -66,24 +51,18 @@ export function logSoftmaxGatherChunk(chunk: usize): void {
   }
 }
 
-export function logitsGradient(logits: usize, lse: usize, targets: usize, coefficients: usize, rows: usize, vocab: usize, targetsPerRow: usize): void {
-  setPointer(0, coefficients);
-  setPointer(1, lse);
-  setPointer(2, logits);
-  setPointer(3, targets);
-  setPointer(4, rows);
-  setPointer(5, vocab);
-  setPointer(6, targetsPerRow);
-  dispatch(LOGITS_GRADIENT, (rows + ROWS - 1) / ROWS, 5 * <f64>rows * <f64>vocab);
+// @ts-ignore: decorator
+@inline
+function gradientFour(x: usize, factor: v128, shift: v128, count: usize): void {
+  put(x, f32x4.mul(factor, exp4(f32x4.sub(fetch(x, count), shift))), count);
 }
 
-export function logitsGradientChunk(chunk: usize): void {
-  const vocab = pointer(5);
-  const perRow = pointer(6);
+export function logitsGradient(start: usize, end: usize): void {
+  const vocab = pointer(4);
+  const perRow = pointer(5);
   const whole = (vocab & ~3) << 2;
   const rest = vocab & 3;
-  const end = min<usize>((chunk + 1) * ROWS, pointer(4));
-  for (let row = chunk * ROWS; row < end; row++) {
+  for (let row = start; row < end; row++) {
     const x = pointer(2) + row * vocab * 4;
     let total: f32 = 0;
     for (let j: usize = 0; j < perRow; j++) total += load<f32>(pointer(0) + ((row * perRow + j) << 2));
@@ -94,13 +73,8 @@ export function logitsGradientChunk(chunk: usize): void {
     }
     const factor = f32x4.splat(-total);
     const shift = v128.load_splat<f32>(pointer(1) + (row << 2));
-    for (let i: usize = 0; i < whole; i += 16) {
-      v128.store(x + i, f32x4.mul(factor, exp4(f32x4.sub(v128.load(x + i), shift))));
-    }
-    if (rest > 0) {
-      const tail = f32x4.mul(factor, exp4(f32x4.sub(loadPartial(x + whole, rest), shift)));
-      storePartial(x + whole, tail, rest);
-    }
+    for (let i: usize = 0; i < whole; i += 16) gradientFour(x + i, factor, shift, 4);
+    if (rest > 0) gradientFour(x + whole, factor, shift, rest);
     for (let j: usize = 0; j < perRow; j++) {
       const at = (row * perRow + j) << 2;
       const to = x + (load<usize>(pointer(3) + at) << 2);

@@ -1,8 +1,9 @@
-import type { AttentionBackward } from "../kernels.js";
+import type { AttentionBackward, StridedRows } from "../kernels.js";
 import {
   type AttentionTile,
   type AttentionVariant,
   addWeighted,
+  bindRows,
   chooseTile,
   each,
   elementOf,
@@ -13,22 +14,22 @@ import {
   spanFinder,
   storer,
   storeSums,
-  strideOf,
+  strideNames,
   sums,
   tileCount,
   tileMemory,
 } from "./attention-tiles.js";
-import { defineShader, shaderVariants } from "./shader.js";
+import { defineShader, shaderVariants, typed } from "./shader.js";
 import type { GpuContext } from "./webgpu-kernels.js";
 
 /** Threads of each head of a row, and heads of a workgroup. */
 const [LANES, HEADS] = [8, 16];
 
-/** What the other two need for each row and head: logSumExp, and the sum of `dout` * `out`. */
+/** logSumExp and the sum of `dout` * `out` for each row and head, which the other two shaders read. */
 const ROW_SUMS = defineShader({
   name: "attention-row-sums",
   buffers: { row_sums: "f32", out: "f32", dout: "f32", log_sum_exp: "f32" },
-  params: { count: "u32", head_dim: "u32" },
+  ints: ["count", "head_dim"],
   code: /* wgsl */ `
 var<workgroup> partial: array<f32, ${LANES * HEADS}>;
 
@@ -52,14 +53,25 @@ fn main(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) la
 }`,
 });
 
-const STRIDES = {
-  query_stride: "u32",
-  key_stride: "u32",
-  value_stride: "u32",
-  dout_stride: "u32",
-} as const;
-const SHAPE = { sequences: "u32", heads: "u32", group: "u32", scale: "f32" } as const;
-const LOADED = ["query", "key", "value", "dout"];
+const LOADED = ["query", "key", "value", "dout"] as const;
+
+/** The declarations of a shader that writes the gradients `stored`. */
+function declarations<Stored extends string>(variant: AttentionVariant, ...stored: Stored[]) {
+  const names: (Stored | (typeof LOADED)[number])[] = [...LOADED, ...stored];
+  const matrices = typed(elementOf(variant), ...names);
+  return {
+    buffers: { ...matrices, row_sums: "f32", offsets: "i32" },
+    ints: [...strideNames(...names), "sequences", "heads", "group"],
+    floats: ["scale"],
+  } as const;
+}
+
+/** Declarations for both shaders: workgroup memory, the search for rows, and how matrices are read and written. */
+const helpers = (variant: AttentionVariant, ...stored: string[]) => /* wgsl */ `
+${tileMemory(variant)}
+${spanFinder(variant)}
+${LOADED.map((name) => loader(variant, name)).join("\n")}
+${stored.map((name) => storer(variant, name)).join("\n")}`;
 
 /** The beginning of both shaders: rows `first_row`.. of a sequence from `start` to `end`. */
 const begin = (variant: AttentionVariant, tile: string) => /* wgsl */ `
@@ -74,26 +86,12 @@ const begin = (variant: AttentionVariant, tile: string) => /* wgsl */ `
 const DQUERY = shaderVariants((variant: AttentionVariant) => {
   const { threads, tileRows, tileColumns } = measure(variant);
   const { rows } = variant.tile;
-  const element = elementOf(variant);
   const queries = { first: "first_row", end: "end", head: "head" };
   const keys = { first: "first_key", end: "end", head: "kv_head" };
   return {
     name: `attention-dquery-${JSON.stringify(variant)}`,
-    buffers: {
-      dquery: element,
-      query: element,
-      key: element,
-      value: element,
-      dout: element,
-      row_sums: "f32",
-      offsets: "i32",
-    },
-    params: { dquery_stride: "u32", ...STRIDES, ...SHAPE },
-    code: /* wgsl */ `
-${tileMemory(variant)}
-${spanFinder(variant)}
-${LOADED.map((name) => loader(variant, name)).join("\n")}
-${storer(variant, "dquery")}
+    ...declarations(variant, "dquery"),
+    code: /* wgsl */ `${helpers(variant, "dquery")}
 
 @compute @workgroup_size(${threads})
 fn main(
@@ -138,28 +136,12 @@ fn main(
 const DKEY_DVALUE = shaderVariants((variant: AttentionVariant) => {
   const { threads, tileColumns } = measure(variant);
   const { rows } = variant.tile;
-  const element = elementOf(variant);
   const keys = { first: "first_row", end: "end", head: "kv_head" };
   const queries = { first: "first_query", end: "end", head: "head" };
   return {
     name: `attention-dkey-dvalue-${JSON.stringify(variant)}`,
-    buffers: {
-      dkey: element,
-      dvalue: element,
-      query: element,
-      key: element,
-      value: element,
-      dout: element,
-      row_sums: "f32",
-      offsets: "i32",
-    },
-    params: { dkey_stride: "u32", dvalue_stride: "u32", ...STRIDES, ...SHAPE },
-    code: /* wgsl */ `
-${tileMemory(variant)}
-${spanFinder(variant)}
-${LOADED.map((name) => loader(variant, name)).join("\n")}
-${storer(variant, "dkey")}
-${storer(variant, "dvalue")}
+    ...declarations(variant, "dkey", "dvalue"),
+    code: /* wgsl */ `${helpers(variant, "dkey", "dvalue")}
 
 @compute @workgroup_size(${threads})
 fn main(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) lane: u32) {
@@ -212,9 +194,9 @@ export function attentionBackward(
   const { heads, kvHeads, headDim, scale } = shape;
   const rows = Math.floor(logSumExp.length / heads);
   const sequences = offsets.length - 1;
-  const doutRows = { data: dout, stride: heads * headDim };
-  const matrices = [query, key, value, doutRows, dquery, dkey, dvalue];
-  const variant = { headDim, isVector: isAligned(headDim, matrices), tile };
+  const loaded = { query, key, value, dout: { data: dout, stride: heads * headDim } };
+  const isVector = isAligned(headDim, { ...loaded, dquery, dkey, dvalue });
+  const variant = { headDim, isVector, tile };
   const { queue } = context;
   const mark = context.mark();
   const rowSums = context.scratch(2 * rows * heads);
@@ -223,40 +205,15 @@ export function attentionBackward(
     params: { count: rows * heads, head_dim: headDim },
     workgroups: Math.ceil((rows * heads) / HEADS),
   });
-  const shared = {
-    buffers: {
-      query: query.data,
-      key: key.data,
-      value: value.data,
-      dout,
-      row_sums: rowSums,
-      offsets,
-    },
-    params: {
-      query_stride: strideOf(variant, query),
-      key_stride: strideOf(variant, key),
-      value_stride: strideOf(variant, value),
-      dout_stride: strideOf(variant, doutRows),
-      sequences,
-      heads,
-      group: heads / kvHeads,
-      scale,
-    },
-  };
   const tiles = tileCount(variant, rows, sequences);
-  queue.run(DQUERY(variant), {
-    buffers: { ...shared.buffers, dquery: dquery.data },
-    params: { ...shared.params, dquery_stride: strideOf(variant, dquery) },
-    workgroups: [heads, tiles],
-  });
-  queue.run(DKEY_DVALUE(variant), {
-    buffers: { ...shared.buffers, dkey: dkey.data, dvalue: dvalue.data },
-    params: {
-      ...shared.params,
-      dkey_stride: strideOf(variant, dkey),
-      dvalue_stride: strideOf(variant, dvalue),
-    },
-    workgroups: [kvHeads, tiles],
-  });
+  const bind = <Stored extends string>(stored: Record<Stored, StridedRows>) => {
+    const { buffers, strides } = bindRows(variant, { ...loaded, ...stored });
+    return {
+      buffers: { ...buffers, row_sums: rowSums, offsets },
+      params: { ...strides, sequences, heads, group: heads / kvHeads, scale },
+    };
+  };
+  queue.run(DQUERY(variant), { ...bind({ dquery }), workgroups: [heads, tiles] });
+  queue.run(DKEY_DVALUE(variant), { ...bind({ dkey, dvalue }), workgroups: [kvHeads, tiles] });
   context.release(mark);
 }

@@ -1,4 +1,4 @@
-import type { Rows } from "../kernels.js";
+import type { F32, StridedRows } from "../kernels.js";
 import type { GpuDevice } from "./gpu-device.js";
 import type { ElementType } from "./shader.js";
 
@@ -13,7 +13,7 @@ export interface AttentionTile {
   rows: number;
   depth: number;
   staged: number;
-  /** What comes next is read while threads compute, into registers: the fewer threads a processor has at once, the better. */
+  /** The next values are read into registers while threads compute; this pays if a processor has few threads at once. */
   isAhead: boolean;
 }
 
@@ -24,7 +24,7 @@ export interface HeadLayout {
   isVector: boolean;
 }
 
-/** What the shaders of attention are made for. */
+/** A variant of the attention shaders. */
 export interface AttentionVariant extends HeadLayout {
   tile: AttentionTile;
 }
@@ -82,7 +82,7 @@ const bytesOf = (variant: AttentionVariant): number => {
   return 16 * vectors + SPAN_BYTES;
 };
 
-/** Those of the tiles that the device has workgroup memory for, best first. */
+/** The tiles that fit the device's workgroup memory, best first. */
 export function tilesFor(headDim: number, { limits }: GPUDevice, tiles = TILES): AttentionTile[] {
   return tiles.filter(
     (tile) =>
@@ -100,15 +100,28 @@ export function chooseTile(headDim: number, { device, info }: GpuDevice): Attent
 }
 
 /** Whether heads can be read four values at a time. */
-export const isAligned = (headDim: number, matrices: readonly Rows[]): boolean =>
-  headDim % 4 === 0 && matrices.every(({ data, stride }) => stride % 4 === 0 && data.offset % 16 === 0);
+export const isAligned = (headDim: number, matrices: Record<string, StridedRows>): boolean =>
+  headDim % 4 === 0 &&
+  Object.values(matrices).every(({ data, stride }) => stride % 4 === 0 && data.offset % 16 === 0);
 
 /** The type of the buffers of float32. */
 export const elementOf = ({ isVector }: HeadLayout): ElementType => (isVector ? "vec4<f32>" : "f32");
 
-/** A stride as the shader counts. */
-export const strideOf = ({ isVector }: HeadLayout, { stride }: Rows): number =>
-  isVector ? stride / 4 : stride;
+/** The names of the strides of some matrices. */
+export const strideNames = <Name extends string>(...names: Name[]) =>
+  names.map((name) => `${name}_stride` as const);
+
+/** Matrices as a run takes them: their buffers and their strides, by their names in the shader. */
+export function bindRows<Name extends string>({ isVector }: HeadLayout, matrices: Record<Name, StridedRows>) {
+  const buffers = {} as Record<Name, F32>;
+  const strides = {} as Record<`${Name}_stride`, number>;
+  for (const name in matrices) {
+    const { data, stride } = matrices[name];
+    buffers[name] = data;
+    strides[`${name}_stride`] = isVector ? stride / 4 : stride;
+  }
+  return { buffers, strides };
+}
 
 /** WGSL for each of `count` indices: what a compiler may not unroll, and what is to stay in registers. */
 export const each = (count: number, make: (index: number) => string): string =>
@@ -165,7 +178,7 @@ var<workgroup> partial: array<array<vec4<f32>, ${threads}>, ${rows / 4}>;
 
 /**
  * `find_span`: a workgroup works on rows `span.x`.. of the sequence that ends at `span.y` and begins at `span.z`.
- * Sequence s owns the tiles from floor(offsets[s] / rows of a tile) + s on: enough of them, without that anybody has to
+ * Sequence s owns the tiles from floor(offsets[s] / rows of a tile) + s on: enough of them, and no one has to
  * count; a tile that begins beyond its sequence's end has nothing to do.
  */
 export function spanFinder(variant: AttentionVariant): string {
@@ -206,7 +219,7 @@ interface Staging {
   rows: number;
   width: number;
   column?: string;
-  /** Of each row in workgroup memory, by its number `r`. */
+  /** Code for each row in workgroup memory, by its number `r`. */
   target: string;
 }
 

@@ -3,6 +3,7 @@ import {
   type AttentionTile,
   type AttentionVariant,
   addWeighted,
+  bindRows,
   chooseTile,
   each,
   elementOf,
@@ -13,13 +14,13 @@ import {
   spanFinder,
   storer,
   storeSums,
-  strideOf,
+  strideNames,
   sums,
   tileCount,
   tileMemory,
   UNSEEN,
 } from "./attention-tiles.js";
-import { shaderVariants } from "./shader.js";
+import { shaderVariants, typed } from "./shader.js";
 import type { GpuContext } from "./webgpu-kernels.js";
 
 /**
@@ -110,27 +111,15 @@ fn largest_of(values: vec4<f32>) -> f32 { return max(max(values.x, values.y), ma
 const component = (row: number) => `${Math.floor(row / 4)}[${row % 4}]`;
 
 const FORWARD = shaderVariants((variant: AttentionVariant) => {
-  const element = elementOf(variant);
   return {
     name: `attention-${JSON.stringify(variant)}`,
     buffers: {
-      out: element,
-      log_sum_exp: "f32",
-      query: element,
-      key: element,
-      value: element,
-      offsets: "i32",
+      ...typed(elementOf(variant), "out", "query", "key", "value"),
+      log_sum_exp: "f32" as const,
+      offsets: "i32" as const,
     },
-    params: {
-      out_stride: "u32",
-      query_stride: "u32",
-      key_stride: "u32",
-      value_stride: "u32",
-      sequences: "u32",
-      heads: "u32",
-      group: "u32",
-      scale: "f32",
-    },
+    ints: [...strideNames("out", "query", "key", "value"), "sequences", "heads", "group"],
+    floats: ["scale"],
     code: /* wgsl */ `
 ${spanFinder(variant)}
 ${["query", "key", "value"].map((name) => loader(variant, name)).join("\n")}
@@ -165,20 +154,12 @@ export function attention(
   const { heads, kvHeads, headDim, scale } = shape;
   const rows = Math.floor(logSumExp.length / heads);
   const sequences = offsets.length - 1;
-  const outRows = { data: out, stride: heads * headDim };
-  const variant = { headDim, isVector: isAligned(headDim, [outRows, query, key, value]), tile };
+  const matrices = { out: { data: out, stride: heads * headDim }, query, key, value };
+  const variant = { headDim, isVector: isAligned(headDim, matrices), tile };
+  const { buffers, strides } = bindRows(variant, matrices);
   queue.run(FORWARD(variant), {
-    buffers: { out, log_sum_exp: logSumExp, query: query.data, key: key.data, value: value.data, offsets },
-    params: {
-      out_stride: strideOf(variant, outRows),
-      query_stride: strideOf(variant, query),
-      key_stride: strideOf(variant, key),
-      value_stride: strideOf(variant, value),
-      sequences,
-      heads,
-      group: heads / kvHeads,
-      scale,
-    },
+    buffers: { ...buffers, log_sum_exp: logSumExp, offsets },
+    params: { ...strides, sequences, heads, group: heads / kvHeads, scale },
     workgroups: [heads, tileCount(variant, rows, sequences)],
   });
 }

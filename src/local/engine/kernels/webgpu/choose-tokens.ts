@@ -1,4 +1,4 @@
-import type { ChooseTokens, Draw, TopTokens } from "../kernels.js";
+import type { ChooseTokens, Draw, TopTokensOperation } from "../kernels.js";
 import { MAX_GREEDY_TEMPERATURE } from "../token-choice.js";
 import { defineShader } from "./shader.js";
 import { DISTRIBUTION_WORDS, DISTRIBUTIONS, findLimits, NO_LIMIT } from "./token-limits.js";
@@ -16,7 +16,7 @@ const PICK_LANES = 32;
 const BLOCK_SUMS = defineShader({
   name: "choose-tokens block sums",
   buffers: { largest_logits: "f32", sums: "f32", table: "u32", logits: "f32" },
-  params: { distributions: "u32", blocks: "u32", vocab_size: "u32" },
+  ints: ["distributions", "blocks", "vocab_size"],
   code: /* wgsl */ `
 ${DISTRIBUTIONS}
 var<workgroup> partial: array<f32, ${SUM_LANES}>;
@@ -78,7 +78,7 @@ const PICK = defineShader({
     logits: "f32",
     log_sum_exp: "f32",
   },
-  params: { distributions: "u32", draws: "u32", blocks: "u32", vocab_size: "u32" },
+  ints: ["distributions", "draws", "blocks", "vocab_size"],
   code: /* wgsl */ `
 ${DISTRIBUTIONS}
 const LANES = ${PICK_LANES}u;
@@ -184,7 +184,7 @@ const LIST = defineShader({
     logits: "f32",
     log_sum_exp: "f32",
   },
-  params: { rows: "u32", vocab_size: "u32", columns: "u32" },
+  ints: ["rows", "vocab_size", "columns"],
   code: /* wgsl */ `
 ${DISTRIBUTIONS}
 var<workgroup> count: atomic<u32>;
@@ -250,7 +250,7 @@ export function chooseTokens(context: GpuContext, operation: ChooseTokens): void
 }
 
 /** The limit that leaves as many tokens as there are columns, and a workgroup that puts them in order. */
-export function topTokens(context: GpuContext, operation: TopTokens): void {
+export function topTokens(context: GpuContext, operation: TopTokensOperation): void {
   const { tokens, logprobs, logits, logSumExp, rows, vocabSize, columns } = operation;
   if (rows === 0 || columns === 0) return;
   const mark = context.mark();

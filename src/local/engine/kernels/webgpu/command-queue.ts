@@ -11,7 +11,7 @@ const MAX_BIND_GROUPS = 4096;
 /** Staging buffers for downloads that are kept. */
 const MAX_STAGING_BYTES = 64 << 20;
 
-/** What a run of a shader works on. */
+/** Arguments of a shader's run. */
 export interface Run<Buffer extends string, Param extends string> {
   buffers: Record<Buffer, F32 | I32 | Frozen>;
   params: Record<Param, number>;
@@ -33,10 +33,10 @@ export class CommandQueue {
   #passShader: Shader | undefined;
   #runs = 0;
   #failure: EngineLostError | undefined;
-  #tellFailure: (error: EngineLostError) => void = () => {};
+  #reportFailure: (error: EngineLostError) => void = () => {};
   /** Resolves when nothing more will come. */
   readonly failed: Promise<EngineLostError>;
-  /** Called with each run's shader and parameters, where somebody measures. */
+  /** Called with each run's shader and parameters, for measurements. */
   onRun:
     | ((shader: Shader, params: Record<string, number>) => GPUComputePassTimestampWrites | undefined)
     | undefined;
@@ -45,14 +45,14 @@ export class CommandQueue {
     this.device = device;
     this.#paramBuffer = device.createBuffer({ size: MAX_RUNS * PARAM_BYTES, usage: UNIFORM | COPY_DST });
     this.failed = new Promise((resolve) => {
-      this.#tellFailure = resolve;
+      this.#reportFailure = resolve;
     });
   }
 
   /** From now on nothing that was asked for will come. */
   fail(why: string): void {
     this.#failure ??= new EngineLostError(why.trim().replace(/\.$/, ""));
-    this.#tellFailure(this.#failure);
+    this.#reportFailure(this.#failure);
   }
 
   run<Buffer extends string, Param extends string>(

@@ -11,7 +11,7 @@ import {
 } from "./gpu-device.js";
 import { budgetOf } from "./gpu-memory.js";
 
-/** What people hear where there is no way to a card. */
+/** Message if the package webgpu is missing. */
 export const NOT_INSTALLED = "the package webgpu is not installed: npm install webgpu";
 
 /** For good: where one is collected, even after all that it gave was destroyed, Dawn ends the process. */
@@ -29,7 +29,7 @@ const FAST_TOGGLES = ["allow_unsafe_apis", "vulkan_enable_f16_on_nvidia", "disab
 const ownGpu = () => (globalThis as { navigator?: { gpu?: GPU } }).navigator?.gpu;
 
 /**
- * The way to a graphics card: the runtime's own where it has one (Deno), in Node the optional package `webgpu`.
+ * WebGPU's entry point: the runtime's own if it has one (Deno), in Node that of the optional package `webgpu`.
  * Undefined where that is not installed.
  */
 export async function dawnGpu(
@@ -59,7 +59,7 @@ export async function dawnGpu(
   return gpu;
 }
 
-/** Whether there is a way to a card at all; what is at its end only opening it tells. */
+/** Whether WebGPU is available; whether it finds a GPU is known once it is opened. */
 export function isGpuInstalled(): boolean {
   if (ownGpu()) return true;
   try {
@@ -70,16 +70,16 @@ export function isGpuInstalled(): boolean {
   }
 }
 
-/** Opens the machine's card with most of its memory; throws what is missing where there is none. */
+/** Opens the machine's GPU with most of its memory; throws an error that says what is missing if there is none. */
 export async function openMachineGpu(options: GpuDeviceOptions, toggles?: DawnToggles): Promise<GpuDevice> {
   const gpu = await machineGpu(options.precision ?? "exact", toggles);
-  return (await openGpuDevice(gpu, { machineBytes: totalmem(), ...options })) ?? noCard();
+  return (await openGpuDevice(gpu, { machineBytes: totalmem(), ...options })) ?? noGpu();
 }
 
-/** What there is to know of the machine's card, with all that it could do; throws what is missing where there is none. */
+/** Description of the machine's GPU with all its features; throws an error that says what is missing if there is none. */
 export async function inspectMachineGpu(): Promise<GpuInfo & { memoryBytes: number }> {
   const gpu = await machineGpu("fast");
-  const adapter = (await findAdapter(gpu)) ?? noCard();
+  const adapter = (await findAdapter(gpu)) ?? noGpu();
   const info = describeAdapter(adapter);
   return { ...info, memoryBytes: await budgetOf(gpu, info, { machineBytes: totalmem() }, []) };
 }
@@ -90,6 +90,6 @@ async function machineGpu(precision: GpuPrecision, toggles?: DawnToggles): Promi
   return gpu;
 }
 
-function noCard(): never {
-  throw new Error("no graphics card was found, or its driver (Vulkan, Metal, D3D12) is missing");
+function noGpu(): never {
+  throw new Error("no GPU was found, or its driver (Vulkan, Metal, D3D12) is missing");
 }

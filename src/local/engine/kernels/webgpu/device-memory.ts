@@ -12,7 +12,7 @@ export interface Block {
   readonly bytes: number;
 }
 
-/** What the handles of these kernels carry besides. */
+/** The field that handles of these kernels have in addition. */
 export interface OnDevice {
   readonly block: Block;
 }
@@ -31,7 +31,7 @@ export class DeviceMemory {
   #scratchBytes = 0;
   readonly #scratch: (Block & { start: number })[] = [];
   #top = 0;
-  /** What can be taken of several blocks together. */
+  /** Bytes that can be taken from several blocks together. */
   #reservedBytes = 0;
 
   constructor(device: GPUDevice, budgetBytes: number, flush: () => void) {
@@ -62,7 +62,7 @@ export class DeviceMemory {
   /** A block of its own, zero-filled. */
   alloc(byteLength: number): Block {
     checkSize(byteLength, this.maxBlockBytes);
-    // What no step is using is better used.
+    // Scratch that no step is using is freed first.
     if (aligned(byteLength) > this.freeBytes && this.#top === 0) this.dropScratch();
     const block = this.#create(byteLength);
     this.#allocatedBytes += block.bytes;

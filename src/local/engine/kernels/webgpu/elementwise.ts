@@ -1,7 +1,7 @@
-import { type AdamWStep, adamwScalars, type F32, slice } from "../kernels.js";
+import { type AdamWStep, adamwScalars, type F32, sliceBuffer } from "../kernels.js";
 import { onDevice } from "./device-memory.js";
 import { teamSumCode } from "./reductions.js";
-import { type ScalarType, shaderVariants } from "./shader.js";
+import { shaderVariants, typed } from "./shader.js";
 import { valueCode, valueType, type Width, widthOf } from "./vectors.js";
 import type { GpuContext } from "./webgpu-kernels.js";
 
@@ -33,16 +33,14 @@ function* pieces({ gpu }: GpuContext, buffers: readonly F32[], length: number): 
 function perValue<Buffer extends string, Param extends string = never>(
   name: string,
   buffers: readonly Buffer[],
-  params: Record<Param, ScalarType>,
+  floats: readonly Param[],
   code: string,
 ) {
   const shaders = shaderVariants((width: Width) => ({
     name: `${name} ${width}`,
-    buffers: Object.fromEntries(buffers.map((buffer) => [buffer, valueType(width)])) as Record<
-      Buffer,
-      ReturnType<typeof valueType>
-    >,
-    params: { ...params, count: "u32" } as Record<Param | "count", ScalarType>,
+    buffers: typed(valueType(width), ...buffers),
+    ints: ["count" as Param | "count"],
+    floats,
     code: /* wgsl */ `${valueCode(width)}
 @compute @workgroup_size(${THREADS})
 fn main(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) lane: u32) {
@@ -61,7 +59,9 @@ fn main(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) la
   ) => {
     for (const piece of pieces(context, Object.values(handles), length)) {
       const { width, start, workgroups } = piece;
-      const parts = buffers.map((buffer) => [buffer, slice(handles[buffer], start, piece.length)] as const);
+      const parts = buffers.map(
+        (buffer) => [buffer, sliceBuffer(handles[buffer], start, piece.length)] as const,
+      );
       context.queue.run(shaders(width), {
         buffers: Object.fromEntries(parts) as Record<Buffer, F32>,
         params: { ...values, count: piece.length / width } as Record<Param | "count", number>,
@@ -71,39 +71,30 @@ fn main(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) la
   };
 }
 
-const runZero = perValue("zero", ["x"], {}, "x[p.x_at + i] = Value();");
-const runCopy = perValue("copy", ["out", "x"], {}, "out[p.out_at + i] = x[p.x_at + i];");
-const runAdd = perValue("add", ["out", "a", "b"], {}, "out[p.out_at + i] = a[p.a_at + i] + b[p.b_at + i];");
+const runZero = perValue("zero", ["x"], [], "x[p.x_at + i] = Value();");
+const runCopy = perValue("copy", ["out", "x"], [], "out[p.out_at + i] = x[p.x_at + i];");
+const runAdd = perValue("add", ["out", "a", "b"], [], "out[p.out_at + i] = a[p.a_at + i] + b[p.b_at + i];");
 const runAddScaled = perValue(
   "add-scaled",
   ["y", "x"],
-  { factor: "f32" },
+  ["factor"],
   "y[p.y_at + i] += p.factor * x[p.x_at + i];",
 );
-const runScale = perValue("scale", ["x"], { factor: "f32" }, "x[p.x_at + i] *= p.factor;");
+const runScale = perValue("scale", ["x"], ["factor"], "x[p.x_at + i] *= p.factor;");
 const runAdamw = perValue(
   "adamw",
   ["weights", "gradient", "first", "second"],
-  {
-    decay: "f32",
-    one_minus_beta1: "f32",
-    beta2: "f32",
-    one_minus_beta2: "f32",
-    step_size: "f32",
-    root_correction2: "f32",
-    eps: "f32",
-    grad_scale: "f32",
-  },
+  ["decay", "oneMinusBeta1", "beta2", "oneMinusBeta2", "stepSize", "rootCorrection2", "eps", "gradScale"],
   // Squares below 1e-38 are zero here: without the bound, tiny gradients would make steps without one where eps is tiny too.
   /* wgsl */ `
-    let g = gradient[p.gradient_at + i] * p.grad_scale;
+    let g = gradient[p.gradient_at + i] * p.gradScale;
     let old_m = first[p.first_at + i];
-    let m = old_m + (g - old_m) * p.one_minus_beta1;
-    let v = second[p.second_at + i] * p.beta2 + g * g * p.one_minus_beta2;
-    let divisor = max(sqrt(v) / p.root_correction2 + p.eps, Value(1e-19));
+    let m = old_m + (g - old_m) * p.oneMinusBeta1;
+    let v = second[p.second_at + i] * p.beta2 + g * g * p.oneMinusBeta2;
+    let divisor = max(sqrt(v) / p.rootCorrection2 + p.eps, Value(1e-19));
     first[p.first_at + i] = m;
     second[p.second_at + i] = v;
-    weights[p.weights_at + i] = weights[p.weights_at + i] * p.decay - p.step_size * (m / divisor);`,
+    weights[p.weights_at + i] = weights[p.weights_at + i] * p.decay - p.stepSize * (m / divisor);`,
 );
 
 /** Where windows on two handles would overlap, one run cannot have both. */
@@ -119,7 +110,7 @@ function shareWindow(a: F32, b: F32): boolean {
 
 const isSame = (a: F32, b: F32) => a.offset === b.offset && onDevice(a).block === onDevice(b).block;
 
-/** By a shader like the others: clearing would end the pass that runs are recorded in. */
+/** Uses a shader: clearing a buffer would end the pass in which runs are recorded. */
 export function zero(context: GpuContext, x: F32): void {
   runZero(context, x.length, { x }, {});
 }
@@ -138,7 +129,7 @@ export function copy(context: GpuContext, out: F32, x: F32): void {
 }
 
 /** In place it is another operation: a buffer can be bound once only. */
-export function add(context: GpuContext, out: F32, a: F32, b: F32): void {
+export function addBuffers(context: GpuContext, out: F32, a: F32, b: F32): void {
   if (isSame(a, b)) {
     if (!isSame(out, a)) copy(context, out, a);
     scale(context, out, 2);
@@ -166,28 +157,13 @@ export function adamw(
   second: F32,
   step: AdamWStep,
 ): void {
-  const scalars = adamwScalars(step);
-  runAdamw(
-    context,
-    weights.length,
-    { weights, gradient, first, second },
-    {
-      decay: scalars.decay,
-      one_minus_beta1: scalars.oneMinusBeta1,
-      beta2: scalars.beta2,
-      one_minus_beta2: scalars.oneMinusBeta2,
-      step_size: scalars.stepSize,
-      root_correction2: scalars.rootCorrection2,
-      eps: scalars.eps,
-      grad_scale: scalars.gradScale,
-    },
-  );
+  runAdamw(context, weights.length, { weights, gradient, first, second }, adamwScalars(step));
 }
 
 const SUM_SQUARES = shaderVariants((width: Width) => ({
   name: `sum-squares ${width}`,
   buffers: { sums: "f32", x: valueType(width) } as const,
-  params: { count: "u32", groups: "u32" } as const,
+  ints: ["count", "groups"],
   code: /* wgsl */ `${valueCode(width)}
 ${teamSumCode(THREADS, THREADS)}
 
@@ -208,7 +184,7 @@ fn main(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) la
 }`,
 }));
 
-/** Sums of a few thousand values, each of a dozen additions deep, on the card; the rest in float64 here. */
+/** Sums of a few thousand values, each of a dozen additions deep, on the GPU; the rest in float64 here. */
 export async function sumSquares(context: GpuContext, x: F32): Promise<number> {
   const parts = [...pieces(context, [x], x.length)];
   const mark = context.mark();
@@ -216,7 +192,7 @@ export async function sumSquares(context: GpuContext, x: F32): Promise<number> {
   let at = 0;
   for (const { width, start, length, workgroups } of parts) {
     context.queue.run(SUM_SQUARES(width), {
-      buffers: { sums: slice(sums, at, workgroups), x: slice(x, start, length) },
+      buffers: { sums: sliceBuffer(sums, at, workgroups), x: sliceBuffer(x, start, length) },
       params: { count: length / width, groups: workgroups },
       workgroups,
     });

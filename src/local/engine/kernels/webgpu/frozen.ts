@@ -15,7 +15,7 @@ export interface GpuFrozen extends Frozen, OnDevice {
   readonly stride: number;
 }
 
-/** What is written at a time, before the device has taken it. */
+/** Bytes written at a time before waiting for the device. */
 const WRITE_BYTES = 64 << 20;
 
 /** How a matrix whose parts have this type in their file is stored. */

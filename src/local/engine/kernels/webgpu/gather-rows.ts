@@ -1,4 +1,4 @@
-import type { F32, I32, Matrix, Rows } from "../kernels.js";
+import type { F32, I32, Matrix, StridedRows } from "../kernels.js";
 import type { GpuFrozen } from "./frozen.js";
 import { defineShader, type ElementType, shaderVariants } from "./shader.js";
 import { valueCode, valueType, type Width, widthOf } from "./vectors.js";
@@ -10,7 +10,7 @@ interface TableVariant {
   width: Width;
 }
 
-/** What an element of a table is bound as, and how `Value` number i of the table is read. */
+/** Type with which a table is bound, and code that reads `Value` number i. */
 function tableCode({ stored, width }: TableVariant): {
   type: ElementType | `read ${ElementType}`;
   read: string;
@@ -38,7 +38,7 @@ const GATHER = shaderVariants((variant: TableVariant) => {
   return {
     name: `gather-rows ${variant.stored} ${variant.width}`,
     buffers: { out: valueType(variant.width), table: type, indices: "i32" } as const,
-    params: { count: "u32", cols: "u32", stride: "u32", first_row: "u32", table_rows: "u32" } as const,
+    ints: ["count", "cols", "stride", "first_row", "table_rows"],
     code: /* wgsl */ `${valueCode(variant.width)}
 fn stored(i: u32) -> Value { ${read} }
 
@@ -90,7 +90,7 @@ export function gatherRows(
 const SCATTER = shaderVariants((width: Width) => ({
   name: `scatter-rows ${width}`,
   buffers: { table: valueType(width), x: valueType(width), indices: "i32" } as const,
-  params: { count: "u32", cols: "u32", stride: "u32", table_rows: "u32" } as const,
+  ints: ["count", "cols", "stride", "table_rows"],
   code: /* wgsl */ `${valueCode(width)}
 @compute @workgroup_size(256)
 fn main(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) lane: u32) {
@@ -103,11 +103,11 @@ fn main(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) la
 }`,
 }));
 
-/** Of equal indices any one may win. */
+/** If two indices are equal, either row may be written last. */
 export function scatterRows(
   { queue }: GpuContext,
   table: F32,
-  { data: x, stride }: Rows,
+  { data: x, stride }: StridedRows,
   indices: I32,
   rows: number,
   cols: number,
@@ -132,7 +132,7 @@ const SCATTER_ADD_SHARES = 64;
 const SCATTER_ADD = defineShader({
   name: "scatter-add-rows",
   buffers: { table: "f32", x: "f32", indices: "i32" },
-  params: { rows: "u32", cols: "u32", table_rows: "u32" },
+  ints: ["rows", "cols", "table_rows"],
   code: /* wgsl */ `
 @compute @workgroup_size(64)
 fn main(@builtin(global_invocation_id) thread: vec3u) {

@@ -1,27 +1,27 @@
 import type { GpuPrecision } from "../kernels.js";
 import { type BudgetOptions, budgetOf } from "./gpu-memory.js";
 
-/** What a graphics card says of itself. */
+/** A GPU's description of itself. */
 export interface GpuInfo {
   readonly name: string;
   readonly vendor: string;
   readonly architecture: string;
   /** Mostly the driver and its version. */
   readonly description: string;
-  /** It computes on the CPU: right, and slow. */
+  /** The GPU is a program that computes on the CPU, slowly. */
   readonly isSoftware: boolean;
   /** Lanes of a subgroup; absent where there are no subgroups, or their size is not fixed. */
   readonly subgroupSize: number | undefined;
   readonly hasFloat16: boolean;
   /** Products of small matrices that a whole subgroup computes, as the driver lists them: "f16 to f32 16x16x16". */
   readonly matrixProducts: readonly string[];
-  /** It has those that `fast` is written for. */
+  /** The GPU has the matrix products that precision `fast` uses. */
   readonly hasTensorCores: boolean;
   readonly maxBufferBytes: number;
   readonly maxBindingBytes: number;
 }
 
-/** An opened graphics card; what kernels choose their ways by is at hand. */
+/** An opened GPU, with the facts by which kernels are chosen. */
 export interface GpuDevice {
   readonly device: GPUDevice;
   readonly info: GpuInfo;
@@ -32,28 +32,28 @@ export interface GpuDevice {
   readonly keepAlive: readonly unknown[];
 }
 
-/** How a graphics card is opened. */
+/** Options for opening a GPU. */
 export interface GpuDeviceOptions extends BudgetOptions {
   precision?: GpuPrecision;
-  /** Bytes that may be used. Default: most of what the card has, as far as that can be known. */
+  /** Bytes that may be used. Default: most of the GPU's memory, if that is known. */
   memoryBytes?: number;
 }
 
 const TENSOR_CORES = "chromium-experimental-subgroup-matrix";
-/** What products in `fast` are written for: these matrices, held by so many lanes. */
+/** The matrix products that precision `fast` uses, and the lanes that hold a matrix. */
 const [FAST_MATRICES, FAST_LANES] = ["f16 to f32 16x16x16", 32];
 const WANTED_FEATURES = ["subgroups", "shader-f16", "timestamp-query", TENSOR_CORES];
 const SOFTWARE = /swiftshader|llvmpipe|lavapipe|software|warp|basic render/i;
 /** A driver that has not answered by then never will. */
 const PATIENCE_MS = 20_000;
 
-/** The card that computes fastest, software where there is nothing else; undefined where there is none. */
+/** The fastest GPU, or a software GPU if there is nothing else; undefined if there is none. */
 export async function findAdapter(gpu: GPU): Promise<GPUAdapter | undefined> {
   const found = gpu.requestAdapter({ powerPreference: "high-performance" });
   return (await answered(found)) ?? undefined;
 }
 
-/** What there is to know of a card before it is opened. */
+/** Description of a GPU before it is opened. */
 export function describeAdapter({ info, features, limits }: GPUAdapter): GpuInfo {
   const { vendor, architecture, device, description, subgroupMinSize, subgroupMaxSize } = info;
   const has = (name: string) => features.has(name as GPUFeatureName);
@@ -63,7 +63,7 @@ export function describeAdapter({ info, features, limits }: GPUAdapter): GpuInfo
     // Deno has numbers where others have names.
     name:
       [nameOf(device), description, nameOf(`${vendor} ${architecture}`)].find(isName) ??
-      "a card without a name",
+      "a GPU without a name",
     vendor,
     architecture,
     description,
@@ -91,7 +91,7 @@ function matrixProductsOf(info: GPUAdapterInfo): string[] {
   );
 }
 
-/** Cards come as `nvidia-h200`, normalized for programs. */
+/** GPUs come as `nvidia-h200`, normalized for programs. */
 function nameOf(normalized: string): string {
   const words = normalized.split(/[-\s]+/).filter(Boolean);
   const capitalized = (word: string) =>
@@ -101,7 +101,7 @@ function nameOf(normalized: string): string {
   return words.map(capitalized).join(" ");
 }
 
-/** Opens a card with all that it can do; undefined where there is none. */
+/** Opens a GPU with all its features; undefined if there is none. */
 export async function openGpuDevice(
   gpu: GPU,
   options: GpuDeviceOptions = {},
@@ -125,7 +125,7 @@ export async function openGpuDevice(
       maxStorageBuffersPerShaderStage: limits.maxStorageBuffersPerShaderStage,
     },
   });
-  // Before anything else is waited for, where nobody would hear that it was refused.
+  // Awaited first, so that a rejection is not left unhandled.
   const device = await answered(wanted);
   const keepAlive: unknown[] = [gpu, adapter];
   const memoryBytes = options.memoryBytes ?? (await budgetOf(gpu, info, options, keepAlive));

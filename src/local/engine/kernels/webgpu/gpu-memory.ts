@@ -1,30 +1,30 @@
 import type { GpuInfo } from "./gpu-device.js";
 
-/** What is left to the desktop, and to those who take a little more than they say. */
+/** Memory left for the desktop, and for programs that take more than they say. */
 const USED_PART = 0.9;
-/** Of a memory that programs and the card share. */
+/** Part of a memory that programs and the GPU share. */
 const SHARED_PART = 0.5;
 /** Where nothing can be known: pages in a browser. */
 const UNKNOWN_BYTES = 2 ** 31;
-/** Cards of others mostly have no memory of their own, and let more of the machine's be taken than it has. */
+/** GPUs of other vendors mostly have no memory of their own, and hand out more of the machine's memory than it has. */
 const VENDORS_WITH_MEMORY = new Set(["nvidia", "amd"]);
 
 const LARGEST_PIECE_BYTES = 2 ** 32;
 const SMALLEST_PIECE_BYTES = 2 ** 26;
 const MAX_MEASURED_BYTES = 2 ** 40;
-/** What activations, keys and values of models up to a gigabyte or so use at most. */
+/** Upper bound for activations, keys and values of models up to about a gigabyte. */
 const ENOUGH_BYTES = 48 * 2 ** 30;
 const STORAGE = 0x80;
 
-/** What there is to know for a card's budget. */
+/** Facts from which a GPU's memory budget follows. */
 export interface BudgetOptions {
-  /** The memory of the machine, which cards without their own share; unknown in a browser. */
+  /** The memory of the machine, which GPUs without their own share; unknown in a browser. */
   machineBytes?: number | undefined;
-  /** Of the models to come: memory far beyond their need is not looked for, which on a large card would take seconds. */
+  /** Bytes of the models; memory far beyond their need is not searched for, which would take seconds on a large GPU. */
   modelBytes?: number | undefined;
 }
 
-/** Bytes that may be used of a card. What has to live as long as the card's other objects is added to `keepAlive`. */
+/** Bytes of a GPU that may be used. Objects that must live as long as the GPU's others are added to `keepAlive`. */
 export async function budgetOf(
   gpu: GPU,
   { vendor, isSoftware }: Pick<GpuInfo, "vendor" | "isSoftware">,
@@ -51,7 +51,7 @@ async function measure(gpu: GPU, enoughBytes: number, keepAlive: unknown[]): Pro
   let size = Math.min(LARGEST_PIECE_BYTES, maxBufferSize - (maxBufferSize % 4));
   while (size >= SMALLEST_PIECE_BYTES && bytes < enoughBytes) {
     device.pushErrorScope("out-of-memory");
-    // What the error scope does not catch, an invalid size for one, must end the search as well.
+    // Errors that the scope does not catch, such as an invalid size, must end the search too.
     device.pushErrorScope("validation");
     const piece = device.createBuffer({ size, usage: STORAGE });
     const errors = await Promise.all([device.popErrorScope(), device.popErrorScope()]);

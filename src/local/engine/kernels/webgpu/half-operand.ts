@@ -1,5 +1,5 @@
 import type { F32 } from "../kernels.js";
-import type { Operand } from "./product-operands.js";
+import type { ProductOperand } from "./product-operands.js";
 import { reduceCode, threadsFor } from "./reductions.js";
 import { defineShader, shaderVariants } from "./shader.js";
 import type { GpuContext } from "./webgpu-kernels.js";
@@ -16,7 +16,7 @@ export interface HalfOperand {
   columns: number;
 }
 
-/** What becomes of `outer` times k values. */
+/** Sizes of a side of a product, and the multiples to which they are rounded up. */
 export interface HalfShape {
   outer: number;
   k: number;
@@ -54,7 +54,7 @@ interface RowPacking {
 const PACK_ROWS = shaderVariants(({ isVector, team, isHeld }: RowPacking) => ({
   name: `half-rows-${team}${isVector ? "-vector" : ""}${isHeld ? "-held" : ""}`,
   buffers: { x: isVector ? "vec4<f32>" : "f32", values: "vec4<u32>", scales: "f32" } as const,
-  params: { rows: "u32", k: "u32", stride: "u32", groups: "u32", chunks: "u32" } as const,
+  ints: ["rows", "k", "stride", "groups", "chunks"],
   code: /* wgsl */ `${SCALE_OF}
 ${reduceCode({ name: "team_max", type: "u32", threads: THREADS, team, join: "max(a, b)" })}
 
@@ -116,7 +116,7 @@ const SIDE = 64;
 const COLUMN_MAXIMA = defineShader({
   name: "half-column-maxima",
   buffers: { x: "f32", maxima: "u32" },
-  params: { outer: "u32", k: "u32", stride: "u32", blocks: "u32", groups: "u32" },
+  ints: ["outer", "k", "stride", "blocks", "groups"],
   code: /* wgsl */ `
 var<workgroup> largest: array<u32, 256>;
 
@@ -144,15 +144,7 @@ fn main(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) la
 const PACK_COLUMNS = defineShader({
   name: "half-columns",
   buffers: { x: "f32", values: "vec4<u32>", scales: "f32", maxima: "u32" },
-  params: {
-    outer: "u32",
-    k: "u32",
-    stride: "u32",
-    blocks: "u32",
-    parts: "u32",
-    chunks: "u32",
-    groups: "u32",
-  },
+  ints: ["outer", "k", "stride", "blocks", "parts", "chunks", "groups"],
   code: /* wgsl */ `${SCALE_OF}
 var<workgroup> square: array<array<f32, ${SIDE + 1}>, ${SIDE}>;
 
@@ -190,7 +182,7 @@ fn main(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) la
 /** A float32 side of `outer` times k values, in scratch; its rows and columns are rounded up, rows to a multiple of 64 at least. */
 export function packHalf(
   context: GpuContext,
-  { handle: x, layout, stride }: Operand,
+  { handle: x, layout, stride }: ProductOperand,
   { outer, k, rowMultiple, columnMultiple }: HalfShape,
 ): HalfOperand {
   const rows = Math.ceil(outer / rowMultiple) * rowMultiple;

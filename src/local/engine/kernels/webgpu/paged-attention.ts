@@ -1,18 +1,19 @@
-import { type AttentionPaged, type AttentionShape, from, type RowSpan, slice } from "../kernels.js";
+import { type AttentionPaged, type AttentionShape, from, type RowSpan, sliceBuffer } from "../kernels.js";
 import {
+  bindRows,
   each,
   elementOf,
   type HeadLayout,
   isAligned,
   loader,
   storer,
-  strideOf,
+  strideNames,
   UNSEEN,
 } from "./attention-tiles.js";
 import type { GpuDevice } from "./gpu-device.js";
 import { minPrefillRows, prefillAttention } from "./paged-prefill.js";
 import { reduceCode, teamSumCode } from "./reductions.js";
-import { defineShader, shaderVariants } from "./shader.js";
+import { defineShader, shaderVariants, typed } from "./shader.js";
 import type { GpuContext } from "./webgpu-kernels.js";
 
 /** How a workgroup reads a row's keys. */
@@ -47,7 +48,7 @@ interface PagedVariant extends HeadLayout {
 }
 
 const powerOfTwo = (least: number) => 2 ** Math.ceil(Math.log2(least));
-/** Of a head: its values, the largest score and the sum of weights, in vec4. */
+/** Width of a head's partial result in vec4: its values, the largest score and the sum of weights. */
 const partialWidth = (headDim: number) => Math.ceil(headDim / 4) + 1;
 
 /** The numbers that follow from a variant; widths of heads are in vec4. */
@@ -67,7 +68,7 @@ function measure({ headDim, heads, part }: Pick<PagedVariant, "headDim" | "heads
   return { width, lanes, steps, keys, turns, columns, shares, unrolled, bytes: 4 * floats };
 }
 
-/** Those of the parts that the device has room for, best first. */
+/** The parts that fit the device's workgroup memory, best first. */
 export function partsFor({ headDim, heads, kvHeads }: AttentionShape, { limits }: GPUDevice, parts = PARTS) {
   return parts.filter(
     (part) =>
@@ -91,7 +92,6 @@ const PAGED = shaderVariants((variant: PagedVariant) => {
   const { threads, keys: partKeys } = part;
   const team = 2 ** Math.floor(Math.log2(threads / heads));
   const pages = Math.ceil(partKeys / pageSize) + 1;
-  const element = elementOf(variant);
   const stepColumn = (step: number) => `lane_column + ${step * lanes}u`;
   const loadKey = (turn: number, step: number) =>
     width % lanes === 0
@@ -118,23 +118,12 @@ const PAGED = shaderVariants((variant: PagedVariant) => {
   return {
     name: `attention-paged-${JSON.stringify(variant)}`,
     buffers: {
-      out: element,
-      query: element,
-      key_pages: element,
-      value_pages: element,
-      page_tables: "i32",
-      lengths: "i32",
+      ...typed(elementOf(variant), "out", "query", "key_pages", "value_pages"),
+      page_tables: "i32" as const,
+      lengths: "i32" as const,
     },
-    params: {
-      out_stride: "u32",
-      query_stride: "u32",
-      key_pages_stride: "u32",
-      value_pages_stride: "u32",
-      pages_per_row: "u32",
-      heads: "u32",
-      group: "u32",
-      scale: "f32",
-    },
+    ints: [...strideNames("out", "query", "key_pages", "value_pages"), "pages_per_row", "heads", "group"],
+    floats: ["scale"],
     code: /* wgsl */ `
 var<workgroup> queries: array<array<vec4<f32>, ${lanes * steps}>, ${heads}>;
 var<workgroup> products: array<array<array<f32, ${threads}>, ${turns}>, ${heads}>;
@@ -164,7 +153,7 @@ fn main(
   if (first_key >= length) { return; }
   let last_key = min(length - first_key, ${partKeys}u) - 1u;
   let first_page = first_key / ${pageSize}u;
-  // Beyond the row's table there is only what nobody reads.
+  // Entries beyond the row's table are never read.
   for (var page = lane; page < ${pages}u; page += ${threads}u) {
     let at = min(first_page + page, p.pages_per_row - 1u);
     pages[page] = u32(page_tables[p.page_tables_at + row * p.pages_per_row + at]);
@@ -260,7 +249,7 @@ fn stored_row(key: u32, first_page: u32) -> u32 {
 const COMBINE = defineShader({
   name: "attention-combine",
   buffers: { out: "f32", partial: "f32", lengths: "i32" },
-  params: { heads: "u32", head_dim: "u32", parts: "u32", part_keys: "u32", count: "u32" },
+  ints: ["heads", "head_dim", "parts", "part_keys", "count"],
   code: /* wgsl */ `
 @compute @workgroup_size(128)
 fn main(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) lane: u32) {
@@ -328,16 +317,16 @@ function attendRows(
   const group = heads / kvHeads;
   const parts = Math.ceil((pagesPerRow * pageSize) / part.keys);
   const isPartial = parts > 1;
-  const outRows = { data: out, stride: heads * headDim };
-  const [keys, values] = [keyPages, valuePages].map((data) => ({ data, stride: kvHeads * headDim }));
-  const variant: PagedVariant = {
-    headDim,
-    isVector: isAligned(headDim, [outRows, query, keys!, values!]),
-    heads: headsTogether(group),
-    pageSize,
-    part,
-    isPartial,
+  const outStride = heads * headDim;
+  const matrices = {
+    out: { data: out, stride: outStride },
+    query,
+    key_pages: { data: keyPages, stride: kvHeads * headDim },
+    value_pages: { data: valuePages, stride: kvHeads * headDim },
   };
+  const isVector = isAligned(headDim, matrices);
+  const variant: PagedVariant = { headDim, isVector, heads: headsTogether(group), pageSize, part, isPartial };
+  const { buffers, strides } = bindRows(variant, matrices);
   const partialFloats = parts * heads * 4 * partialWidth(headDim);
   const rowsAtOnce = Math.min(
     MAX_ROWS,
@@ -347,27 +336,17 @@ function attendRows(
   const partial = isPartial ? context.scratch(Math.min(rows, rowsAtOnce) * partialFloats) : out;
   for (let first = start; first < start + rows; first += rowsAtOnce) {
     const count = Math.min(rowsAtOnce, start + rows - first);
-    const outHere = slice(out, first * outRows.stride, count * outRows.stride);
-    const lengthsHere = slice(lengths, first, count);
+    const outHere = sliceBuffer(out, first * outStride, count * outStride);
+    const lengthsHere = sliceBuffer(lengths, first, count);
     queue.run(PAGED(variant), {
       buffers: {
+        ...buffers,
         out: isPartial ? partial : outHere,
         query: from(query.data, first * query.stride),
-        key_pages: keyPages,
-        value_pages: valuePages,
-        page_tables: slice(pageTables, first * pagesPerRow, count * pagesPerRow),
+        page_tables: sliceBuffer(pageTables, first * pagesPerRow, count * pagesPerRow),
         lengths: lengthsHere,
       },
-      params: {
-        out_stride: strideOf(variant, outRows),
-        query_stride: strideOf(variant, query),
-        key_pages_stride: strideOf(variant, keys!),
-        value_pages_stride: strideOf(variant, values!),
-        pages_per_row: pagesPerRow,
-        heads,
-        group,
-        scale,
-      },
+      params: { ...strides, pages_per_row: pagesPerRow, heads, group, scale },
       workgroups: [heads / variant.heads, parts, count],
     });
     if (!isPartial) continue;

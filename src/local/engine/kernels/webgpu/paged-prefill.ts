@@ -1,46 +1,38 @@
-import { type AttentionPaged, from, type RowSpan, slice } from "../kernels.js";
+import { type AttentionPaged, from, type RowSpan, sliceBuffer } from "../kernels.js";
 import { attentionCode } from "./attention.js";
 import {
   type AttentionVariant,
+  bindRows,
   chooseTile,
   elementOf,
   isAligned,
   loader,
   measure,
   storer,
-  strideOf,
+  strideNames,
 } from "./attention-tiles.js";
 import type { GpuDevice } from "./gpu-device.js";
-import { shaderVariants } from "./shader.js";
+import { shaderVariants, typed } from "./shader.js";
 import type { GpuContext } from "./webgpu-kernels.js";
 
 interface PrefillVariant extends AttentionVariant {
   pageSize: number;
 }
 
+const MATRICES = ["out", "query", "key_pages", "value_pages"] as const;
+
 /** Rows are counted by their position in the sequence, as its keys are. */
 const PREFILL = shaderVariants((variant: PrefillVariant) => {
   const { pageSize } = variant;
-  const element = elementOf(variant);
   return {
     name: `attention-prefill-${JSON.stringify(variant)}`,
     buffers: {
-      out: element,
-      query: element,
-      key_pages: element,
-      value_pages: element,
-      page_table: "i32",
-      lengths: "i32",
+      ...typed(elementOf(variant), ...MATRICES),
+      page_table: "i32" as const,
+      lengths: "i32" as const,
     },
-    params: {
-      out_stride: "u32",
-      query_stride: "u32",
-      key_pages_stride: "u32",
-      value_pages_stride: "u32",
-      rows: "u32",
-      group: "u32",
-      scale: "f32",
-    },
+    ints: [...strideNames(...MATRICES), "rows", "group"],
+    floats: ["scale"],
     code: /* wgsl */ `
 var<private> position: u32;
 var<workgroup> first_length: u32;
@@ -78,33 +70,23 @@ export function prefillAttention(
 ): void {
   const { out, query, keyPages, valuePages, pageTables, lengths, pagesPerRow, pageSize, shape } = operation;
   const { heads, kvHeads, headDim, scale } = shape;
-  const outRows = { data: out, stride: heads * headDim };
-  const keys = { data: keyPages, stride: kvHeads * headDim };
-  const values = { data: valuePages, stride: kvHeads * headDim };
-  const variant: PrefillVariant = {
-    headDim,
-    isVector: isAligned(headDim, [outRows, query, keys, values]),
-    tile: chooseTile(headDim, gpu),
-    pageSize,
+  const width = heads * headDim;
+  const matrices = {
+    out: { data: sliceBuffer(out, start * width, rows * width), stride: width },
+    query: { data: from(query.data, start * query.stride), stride: query.stride },
+    key_pages: { data: keyPages, stride: kvHeads * headDim },
+    value_pages: { data: valuePages, stride: kvHeads * headDim },
   };
+  const isVector = isAligned(headDim, matrices);
+  const variant: PrefillVariant = { headDim, isVector, tile: chooseTile(headDim, gpu), pageSize };
+  const { buffers, strides } = bindRows(variant, matrices);
   queue.run(PREFILL(variant), {
     buffers: {
-      out: slice(out, start * outRows.stride, rows * outRows.stride),
-      query: from(query.data, start * query.stride),
-      key_pages: keyPages,
-      value_pages: valuePages,
-      page_table: slice(pageTables, start * pagesPerRow, pagesPerRow),
-      lengths: slice(lengths, start, 1),
+      ...buffers,
+      page_table: sliceBuffer(pageTables, start * pagesPerRow, pagesPerRow),
+      lengths: sliceBuffer(lengths, start, 1),
     },
-    params: {
-      out_stride: strideOf(variant, outRows),
-      query_stride: strideOf(variant, query),
-      key_pages_stride: strideOf(variant, keys),
-      value_pages_stride: strideOf(variant, values),
-      rows,
-      group: heads / kvHeads,
-      scale,
-    },
+    params: { ...strides, rows, group: heads / kvHeads, scale },
     workgroups: [heads, Math.ceil(rows / measure(variant).tileRows)],
   });
 }

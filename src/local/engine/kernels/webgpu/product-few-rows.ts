@@ -6,6 +6,7 @@ import {
   operandsOf,
   PRODUCT_PARAMS,
   type Product,
+  productParams,
 } from "./product-operands.js";
 import { shaderVariants } from "./shader.js";
 import type { GpuContext } from "./webgpu-kernels.js";
@@ -43,7 +44,7 @@ interface DotShader extends Dots {
   a: OperandLayout;
   b: OperandLayout;
   rows: number;
-  /** Lanes whose sums the card adds by itself; 1 where it cannot. */
+  /** Lanes whose sums the GPU adds itself; 1 if it cannot. */
   subgroup: number;
 }
 
@@ -63,7 +64,7 @@ const DOT_SHADER = shaderVariants((settings: DotShader) => {
       a: operandElement(a),
       b: b.dtype === "f32" ? operandElement(b) : "read vec4<u32>",
     },
-    params: PRODUCT_PARAMS,
+    ints: PRODUCT_PARAMS,
     code: /* wgsl */ `
 ${fourOfA(a)}
 ${eightOfB(b)}
@@ -182,7 +183,7 @@ const COLUMN_SHADER = shaderVariants(({ a, b, rows, lanes, parts, unroll }: Colu
       a: operandElement(a),
       b: a.dtype === b.dtype ? operandElement(b) : `read ${operandElement(b)}`,
     },
-    params: PRODUCT_PARAMS,
+    ints: PRODUCT_PARAMS,
     code: /* wgsl */ `
 ${fourValues("b", b, "p.n")}
 fn a_value(row: u32, k: u32) -> f32 {
@@ -257,31 +258,19 @@ export function multiplyDots({ queue, gpu }: GpuContext, product: Product, plan:
   };
   queue.run(DOT_SHADER(settings), {
     buffers: { c: product.c, a: a.handle, b: b.handle },
-    params: fewRowParams(product, a.stride, b.stride),
+    params: productParams(product, product.ldc ?? product.n, product.accumulate ?? false, a, b),
     workgroups: [Math.min(groups, 65_535), Math.ceil(groups / 65_535), Math.ceil(product.m / rows)],
   });
 }
 
-/** The same for a b whose columns are next to each other. */
+/** A product of few rows with a `b` whose columns are adjacent. */
 export function multiplyColumns({ queue }: GpuContext, product: Product, plan: Columns): void {
   const { a, b } = operandsOf(product);
   const rows = shaderRows(product.m);
   const unroll = evenUnroll(product.k, plan.parts, plan.unroll);
   queue.run(COLUMN_SHADER({ ...plan, a: a.layout, b: b.layout, rows, unroll }), {
     buffers: { c: product.c, a: a.handle, b: b.handle },
-    params: fewRowParams(product, a.stride, b.stride),
+    params: productParams(product, product.ldc ?? product.n, product.accumulate ?? false, a, b),
     workgroups: [Math.ceil(product.n / (4 * plan.lanes)), 1, Math.ceil(product.m / rows)],
   });
-}
-
-function fewRowParams({ m, n, k, ldc = n, accumulate }: Product, aStride: number, bStride: number) {
-  return {
-    m,
-    n,
-    k,
-    a_stride: aStride,
-    b_stride: bStride,
-    c_stride: ldc,
-    accumulate: accumulate ? 1 : 0,
-  };
 }

@@ -22,7 +22,7 @@ export interface OperandLayout {
 }
 
 /** One side of a product: `outer` (rows of a, columns of b) times k values. */
-export interface Operand {
+export interface ProductOperand {
   handle: F32 | Frozen;
   layout: OperandLayout;
   /** Between stored rows, in elements. */
@@ -30,7 +30,10 @@ export interface Operand {
 }
 
 /** The left and the right side of a product. */
-export function operandsOf({ a, b, m, n, k, transA, transB, lda, ldb }: Product): { a: Operand; b: Operand } {
+export function operandsOf({ a, b, m, n, k, transA, transB, lda, ldb }: Product): {
+  a: ProductOperand;
+  b: ProductOperand;
+} {
   const left = plainOperand(a, transA ? "outer" : "k", transA ? m : k, lda);
   if (b.kind === "f32") {
     return { a: left, b: plainOperand(b, transB ? "k" : "outer", transB ? k : n, ldb) };
@@ -49,7 +52,7 @@ function plainOperand(
   contiguous: "k" | "outer",
   width: number,
   leadingDimension: number | undefined,
-): Operand {
+): ProductOperand {
   const stride = leadingDimension ?? width;
   const isVector = isVectorRows(handle, width, stride);
   return { handle, layout: { contiguous, dtype: "f32", isVector }, stride };
@@ -123,13 +126,16 @@ fn write_c(start: u32, row: u32, column: u32, value: vec4f) {
 }`;
 }
 
-/** What every shader of products is told. */
-export const PRODUCT_PARAMS = {
-  m: "u32",
-  n: "u32",
-  k: "u32",
-  a_stride: "u32",
-  b_stride: "u32",
-  c_stride: "u32",
-  accumulate: "u32",
-} as const;
+/** Parameters of all product shaders. */
+export const PRODUCT_PARAMS = ["m", "n", "k", "a_stride", "b_stride", "c_stride", "accumulate"] as const;
+
+/** Their values, where the result is written with this stride and added to what is there, or not. */
+export function productParams(
+  { m, n, k }: Product,
+  stride: number,
+  adds: boolean,
+  a: ProductOperand,
+  b: ProductOperand,
+) {
+  return { m, n, k, a_stride: a.stride, b_stride: b.stride, c_stride: stride, accumulate: adds ? 1 : 0 };
+}

@@ -3,7 +3,7 @@ import { isVectorRows, type Product } from "./product-operands.js";
 import { shaderVariants } from "./shader.js";
 import type { GpuContext } from "./webgpu-kernels.js";
 
-/** What a workgroup computes: `rows` x `columns` of c, `depth` of k at a time. */
+/** The part of c that a workgroup computes: `rows` x `columns`, `depth` of k at a time. */
 export interface TileSides {
   rows: number;
   columns: number;
@@ -13,33 +13,33 @@ export interface TileSides {
 /** Tiles that a product may be cut into. */
 export interface TileKind<T extends TileSides> {
   tile: T;
-  /** In a second, where such tiles fill a large card. */
+  /** Per second, where such tiles fill a large GPU. */
   flops: number;
 }
 
-/** How the tiles of one family use a card. */
+/** How the tiles of one family use a GPU. */
 export interface TileUse {
-  /** Of a value of a or b, as it is read. */
+  /** Bytes of a value of a or b, as it is read. */
   valueBytes: 2 | 4;
-  /** The share of its speed that a workgroup reaches alone on a processor, where nobody computes while it waits for memory. */
+  /** The share of its speed that a workgroup reaches alone on a processor, where nothing else computes while it waits for memory. */
   alone: number;
 }
 
-/** A large card, to compare ways by: what is best there is good on smaller ones. */
-const CARD = {
+/** A large GPU, to compare plans by: the best there is good on smaller ones. */
+const LARGE_GPU = {
   processors: 132,
-  /** Of what several workgroups read again, mostly from a cache. */
+  /** Bytes per second that several workgroups read again, mostly from a cache. */
   readBytes: 5e12,
-  /** Of what is written and read once. */
+  /** Bytes per second that are written and read once. */
   memoryBytes: 2.5e12,
-  /** What a workgroup needs to begin and to end, and a dispatch. */
+  /** Seconds that a workgroup takes to begin and to end, and a dispatch. */
   groupSeconds: 1e-6,
   dispatchSeconds: 10e-6,
 };
 /** k of one part, at least: shorter ones cost more to add up than they gain. */
 const MIN_PART_K = 128;
 const PARTS = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 14, 16, 20, 24, 28, 32];
-/** What the parts of a product may take: less than any card binds at once. */
+/** Upper bound for the parts of a product: less than any GPU binds at once. */
 const MAX_PARTIAL_BYTES = 64 << 20;
 
 /** The fastest of some tiles, with k in one part or more; undefined where there are none. */
@@ -56,13 +56,13 @@ export function planParts<T extends TileSides>(
       if (parts > 1 && (k / parts < MIN_PART_K || 4 * parts * m * n > MAX_PARTIAL_BYTES)) break;
       const groups = Math.ceil(m / rows) * Math.ceil(n / columns) * parts;
       const partK = Math.ceil(k / parts / depth) * depth;
-      const turns = Math.ceil(groups / CARD.processors);
-      const speed = (flops * (turns === 1 ? alone : 1)) / CARD.processors;
+      const turns = Math.ceil(groups / LARGE_GPU.processors);
+      const speed = (flops * (turns === 1 ? alone : 1)) / LARGE_GPU.processors;
       const computing = (2 * rows * columns * partK * turns) / speed;
-      const reading = (valueBytes * groups * (rows + columns) * partK) / CARD.readBytes;
+      const reading = (valueBytes * groups * (rows + columns) * partK) / LARGE_GPU.readBytes;
       const adding =
-        parts === 1 ? 0 : CARD.dispatchSeconds + (4 * m * n * (2 * parts + 1)) / CARD.memoryBytes;
-      const seconds = Math.max(computing, reading) + turns * CARD.groupSeconds + adding;
+        parts === 1 ? 0 : LARGE_GPU.dispatchSeconds + (4 * m * n * (2 * parts + 1)) / LARGE_GPU.memoryBytes;
+      const seconds = Math.max(computing, reading) + turns * LARGE_GPU.groupSeconds + adding;
       if (seconds >= leastSeconds) continue;
       leastSeconds = seconds;
       best = { tile, parts };
@@ -71,7 +71,7 @@ export function planParts<T extends TileSides>(
   return best;
 }
 
-/** Few, so that small sums too are spread over the card. */
+/** Few, so that small sums too are spread over the GPU. */
 const SUM_THREADS = 64;
 
 const SUM_PARTS = shaderVariants((isVector: boolean) => {
@@ -80,7 +80,7 @@ const SUM_PARTS = shaderVariants((isVector: boolean) => {
     name: `product-sum-parts ${element}`,
     buffers: { c: element, partial: element },
     /** Sizes in elements. */
-    params: { size: "u32", n: "u32", c_stride: "u32", parts: "u32", accumulate: "u32" },
+    ints: ["size", "n", "c_stride", "parts", "accumulate"],
     code: /* wgsl */ `
 @compute @workgroup_size(${SUM_THREADS})
 fn main(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) lane: u32) {

@@ -14,7 +14,7 @@ export type ProductPlan =
 const [MAX_NARROW_ROWS, MAX_NARROW_COLUMNS, MAX_NARROW_K] = [256, 128, 4096];
 /** Registers that a lane may hold with values that were read, but are not yet multiplied. */
 const READ_REGISTERS = 64;
-/** Columns that are many whatever the card. */
+/** Columns that are many for any GPU. */
 const MANY_COLUMNS = 16_384;
 
 /** The way that suits a product's shape. */
@@ -64,7 +64,7 @@ const SOFTWARE_TILES: ProductPlan = {
 
 type Numbers = [rows: number, columns: number, depth: number, threadRows: number, threadColumns: number];
 
-/** A tile with all its steps written out, and the TFLOP/s that it reaches where it fills a large card. */
+/** A tile with all its steps written out, and the TFLOP/s that it reaches where it fills a large GPU. */
 const tile = (sides: Numbers, buffers: 1 | 2, teams: number, teraflops: number): TileKind<Tile> => {
   const [rows, columns, depth, threadRows, threadColumns] = sides;
   const unroll = depth / teams;
@@ -114,13 +114,13 @@ function planTiles(product: Product, isDeep: boolean, gpu: GpuDevice): ProductPl
       tileThreads(tile) <= maxComputeInvocationsPerWorkgroup,
   );
   const best = planParts(product, kinds, USE);
-  if (!best) throw new Error("the card has too little workgroup memory for any product");
+  if (!best) throw new Error("the GPU has too little workgroup memory for any product");
   const plan: ProductPlan = { kind: "tiles", parts: best.parts, ...best.tile };
   known.set(key, plan);
   return plan;
 }
 
-/** Plans that were found for a card. */
+/** Plans that were found for a GPU. */
 const PLANS = new WeakMap<GpuDevice, Map<string, ProductPlan>>();
 const MAX_PLANS = 4096;
 

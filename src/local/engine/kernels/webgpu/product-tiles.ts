@@ -9,6 +9,7 @@ import {
   operandsOf,
   PRODUCT_PARAMS,
   type Product,
+  productParams,
 } from "./product-operands.js";
 import { sumParts, type TileSides } from "./product-parts.js";
 import { shaderVariants } from "./shader.js";
@@ -66,7 +67,7 @@ const TILE_SHADER = shaderVariants((settings: TileShader) => {
   const staged = (outer: number) =>
     `array<array<array<vec4f, ${outer / 4 + padding}>, ${depth}>, ${buffers}>`;
 
-  // What is staged in one step: blocks of 4 x 4 values, those of a first, a block or more for each thread.
+  // Blocks of 4 x 4 values are staged in one step, those of a first, at least one for each thread.
   const blocksOfA = (rows / 4) * (depth / 4);
   const blocks = blocksOfA + (columns / 4) * (depth / 4);
   const slots = range(Math.ceil(blocks / threads));
@@ -122,12 +123,8 @@ ${range(settings.unroll)
       a: operandElement(a),
       b: a.dtype === b.dtype ? operandElement(b) : `read ${operandElement(b)}`,
     },
-    params: {
-      ...PRODUCT_PARAMS,
-      /** Each part of k is summed by itself and written so many elements behind the one before. */
-      part_k: "u32",
-      part_stride: "u32",
-    },
+    // Each part of k is summed by itself and written so many elements behind the one before.
+    ints: [...PRODUCT_PARAMS, "part_k", "part_stride"],
     code: /* wgsl */ `
 ${fourValues("a", a, a.contiguous === "k" ? "p.k" : "p.m")}
 ${fourValues("b", b, b.contiguous === "k" ? "p.k" : "p.n")}
@@ -152,7 +149,7 @@ fn main(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) la
   let quad_column = member % ${laneColumns}u + ${laneColumns}u * (block % ${threadsAcross / laneColumns}u);
   let quad_row = member / ${laneColumns}u % ${laneRows}u + ${laneRows}u * (block / ${threadsAcross / laneColumns}u);
   ${eachSum((r, i, _, q) => `var c${r}${i}${q} = vec4f();`)}
-  // What is added to is read in front, so that all of it is under way while the first values are staged.
+  // Old values of c are read first, so that they arrive while the first values are staged.
   if (p.accumulate != 0u && team == 0u) {
     ${eachSum((r, i, at, q) => `c${r}${i}${q} = read_c(${rowOf(r, at)}, ${columnOf(q)});`)}
   }
@@ -266,17 +263,7 @@ export function multiplyTiles(context: GpuContext, product: Product, tile: Tile,
       }),
       {
         buffers: { c: out, a: a.handle, b: b.handle },
-        params: {
-          m,
-          n,
-          k,
-          a_stride: a.stride,
-          b_stride: b.stride,
-          c_stride: stride,
-          accumulate: adds ? 1 : 0,
-          part_k: partK,
-          part_stride: m * n,
-        },
+        params: { ...productParams(product, stride, adds, a, b), part_k: partK, part_stride: m * n },
         workgroups: [Math.ceil(m / tile.rows), Math.ceil(n / tile.columns), usedParts],
       },
     );

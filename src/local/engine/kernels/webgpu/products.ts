@@ -7,7 +7,7 @@ import { fastMatmul } from "./tensor-cores.js";
 import type { GpuContext } from "./webgpu-kernels.js";
 
 /** c = a * b, or c += a * b, as the kernels' contract says. */
-export function matmul(context: GpuContext, product: Product): void {
+export function multiplyMatrices(context: GpuContext, product: Product): void {
   if (product.m === 0 || product.n === 0) return;
   if (product.k === 0) {
     if (!product.accumulate) clear(context, product);
@@ -37,7 +37,7 @@ export function multiply(context: GpuContext, product: Product, plan: ProductPla
 const CLEAR = defineShader({
   name: "product-clear",
   buffers: { c: "f32" },
-  params: { size: "u32", n: "u32", c_stride: "u32" },
+  ints: ["size", "n", "c_stride"],
   code: /* wgsl */ `
 @compute @workgroup_size(256)
 fn main(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) lane: u32) {

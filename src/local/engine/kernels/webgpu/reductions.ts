@@ -2,7 +2,7 @@ import type { F32 } from "../kernels.js";
 import { defineShader } from "./shader.js";
 import type { GpuContext } from "./webgpu-kernels.js";
 
-/** Of the parts that sums over rows are made of. */
+/** Bounds for the parts into which sums over rows are cut. */
 const MAX_ROW_PARTS = 128;
 const MIN_PART_ROWS = 16;
 
@@ -15,12 +15,12 @@ export function threadsFor(count: number, min: number, max: number): number {
 
 /** A reduction over `team` neighbouring threads of a workgroup, all of which get the result. */
 export interface TeamReduction {
-  /** What the function is called: `NAME(v, lane)`. */
+  /** Name of the function: `NAME(v, lane)`. */
   name: string;
   type: "f32" | "u32" | "vec2f";
   threads: number;
   team: number;
-  /** Of `a` and `b`. */
+  /** Expression that joins `a` and `b`. */
   join: string;
 }
 
@@ -58,7 +58,7 @@ export const teamSumCode = (threads: number, team: number) =>
 const ADD_PARTS = defineShader({
   name: "add-parts",
   buffers: { sums: "f32", parts: "f32" },
-  params: { cols: "u32", count: "u32" },
+  ints: ["cols", "count"],
   code: /* wgsl */ `
 @compute @workgroup_size(64)
 fn main(@builtin(global_invocation_id) thread: vec3u) {

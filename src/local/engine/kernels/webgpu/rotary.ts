@@ -1,21 +1,33 @@
-import { type NormRope, type NormRopeBackward, type RotaryAngles, type Rows, slice } from "../kernels.js";
+import { type F32, type I32, type NormRope, type NormRopeBackward, sliceBuffer } from "../kernels.js";
 import { addOverRows, teamSumCode, threadsFor } from "./reductions.js";
-import { defineShader, shaderVariants } from "./shader.js";
+import { defineShader, type ElementType, shaderVariants, typed } from "./shader.js";
 import { valueCode, valueType, type Width, widthOf } from "./vectors.js";
 import type { GpuContext } from "./webgpu-kernels.js";
 
-const THREADS = 128;
+/** Threads of a workgroup that turns heads. */
+export const THREADS = 128;
 
-interface HeadVariant {
+/** How the heads of a row are divided among threads. */
+export interface HeadVariant {
   width: Width;
   /** Threads that share a head; each handles pairs of values half a head apart. */
   team: number;
 }
 
-const headVariant = (width: Width, headDim: number): HeadVariant => ({
+/** Teams as large as there are pairs in a head, at most 32. */
+export const headVariant = (width: Width, headDim: number): HeadVariant => ({
   width,
   team: threadsFor(headDim / 2 / width, 1, 32),
 });
+
+/** `scale`: one over the root of the mean square of the team's head, which begins at `x_start`. */
+export const scaleCode = (team: number) => /* wgsl */ `var sum = 0.0;
+  for (var i = member; i < end; i += ${team}u) {
+    let a = x[x_start + i];
+    let b = x[x_start + p.pairs + i];
+    sum += total(a * a + b * b);
+  }
+  let scale = 1.0 / sqrt(team_sum(sum, lane) / p.length + p.eps);`;
 
 const groupsFor = ({ team }: HeadVariant, rows: number, heads: number) =>
   Math.ceil((rows * heads) / (THREADS / team));
@@ -29,109 +41,34 @@ const placeCode = ({ team }: HeadVariant) => /* wgsl */ `
   let head = 2u * p.pairs * (item % p.heads);
   let angle = u32(positions[p.positions_at + row]) * p.pairs;`;
 
-const ROPE = shaderVariants((variant: HeadVariant) => {
-  const value = valueType(variant.width);
-  return {
-    name: `rope ${variant.width} ${variant.team}`,
-    buffers: { out: value, x: value, cosines: value, sines: value, positions: "i32" } as const,
-    params: {
-      rows: "u32",
-      heads: "u32",
-      pairs: "u32",
-      out_stride: "u32",
-      x_stride: "u32",
-      direction: "f32",
-    } as const,
-    code: /* wgsl */ `
-@compute @workgroup_size(${THREADS})
-fn main(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) lane: u32) {
-  ${placeCode(variant)}
-  for (var i = member; i < end; i += ${variant.team}u) {
-    let x_first = p.x_at + row * p.x_stride + head + i;
-    let out_first = p.out_at + row * p.out_stride + head + i;
-    let a = x[x_first];
-    let b = x[x_first + p.pairs];
-    let c = cosines[p.cosines_at + angle + i];
-    let s = sines[p.sines_at + angle + i] * p.direction;
-    out[out_first] = a * c - b * s;
-    out[out_first + p.pairs] = b * c + a * s;
-  }
-}`,
+/** Forward, or back by the same angles; with the norm in front where there is one. */
+const ROTATE = shaderVariants((variant: HeadVariant & { isNormed: boolean }) => {
+  const { width, team, isNormed } = variant;
+  const value = valueType(width);
+  const buffers: Record<string, ElementType> = {
+    ...typed(value, "out", "x", "cosines", "sines"),
+    positions: "i32",
+    ...(isNormed && { weight: value, rstd: "f32" }),
   };
-});
-
-interface Rope {
-  out: Rows;
-  x: Rows;
-  angles: RotaryAngles;
-  rows: number;
-  heads: number;
-  headDim: number;
-}
-
-/** The gradient of a rotation is turned back by the same angle. */
-function rope({ queue }: GpuContext, operation: Rope, direction: 1 | -1): void {
-  const { out, x, angles, rows, heads, headDim } = operation;
-  const { cos, sin, positions } = angles;
-  const width = widthOf([out.data, x.data, cos, sin], headDim / 2, out.stride, x.stride);
-  const variant = headVariant(width, headDim);
-  queue.run(ROPE(variant), {
-    buffers: { out: out.data, x: x.data, cosines: cos, sines: sin, positions },
-    params: {
-      rows,
-      heads,
-      pairs: headDim / 2 / width,
-      out_stride: out.stride / width,
-      x_stride: x.stride / width,
-      direction,
-    },
-    workgroups: groupsFor(variant, rows, heads),
-  });
-}
-
-const NORM_ROPE = shaderVariants((variant: HeadVariant) => {
-  const value = valueType(variant.width);
   return {
-    name: `norm-rope ${variant.width} ${variant.team}`,
-    buffers: {
-      out: value,
-      rstd: "f32",
-      x: value,
-      weight: value,
-      cosines: value,
-      sines: value,
-      positions: "i32",
-    } as const,
-    params: {
-      rows: "u32",
-      heads: "u32",
-      pairs: "u32",
-      out_stride: "u32",
-      x_stride: "u32",
-      length: "f32",
-      eps: "f32",
-    } as const,
-    code: /* wgsl */ `${valueCode(variant.width)}
-${teamSumCode(THREADS, variant.team)}
+    name: `rotate ${width} ${team} ${isNormed}`,
+    buffers,
+    ints: ["rows", "heads", "pairs", "out_stride", "x_stride"],
+    floats: ["direction", "length", "eps"],
+    code: /* wgsl */ `${valueCode(width)}
+${isNormed ? teamSumCode(THREADS, team) : ""}
 
 @compute @workgroup_size(${THREADS})
 fn main(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) lane: u32) {
   ${placeCode(variant)}
   let x_start = p.x_at + row * p.x_stride + head;
   let out_start = p.out_at + row * p.out_stride + head;
-  var sum = 0.0;
-  for (var i = member; i < end; i += ${variant.team}u) {
-    let a = x[x_start + i];
-    let b = x[x_start + p.pairs + i];
-    sum += total(a * a + b * b);
-  }
-  let scale = 1.0 / sqrt(team_sum(sum, lane) / p.length + p.eps);
-  if (member < end && member == 0u) { rstd[p.rstd_at + item] = scale; }
-  for (var i = member; i < end; i += ${variant.team}u) {
-    let a = x[x_start + i] * scale * weight[p.weight_at + i];
-    let b = x[x_start + p.pairs + i] * scale * weight[p.weight_at + p.pairs + i];
+  ${isNormed ? `${scaleCode(team)}\n  if (member < end && member == 0u) { rstd[p.rstd_at + item] = scale; }` : ""}
+  for (var i = member; i < end; i += ${team}u) {
+    let a = x[x_start + i]${isNormed ? " * scale * weight[p.weight_at + i]" : ""};
+    let b = x[x_start + p.pairs + i]${isNormed ? " * scale * weight[p.weight_at + p.pairs + i]" : ""};
     let c = cosines[p.cosines_at + angle + i];
-    let s = sines[p.sines_at + angle + i];
+    let s = sines[p.sines_at + angle + i] * p.direction;
     out[out_start + i] = a * c - b * s;
     out[out_start + p.pairs + i] = b * c + a * s;
   }
@@ -139,24 +76,33 @@ fn main(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) la
   };
 });
 
+type Rotate = Omit<NormRope, "eps"> & { eps?: number };
+
 /** A team of threads for each head of each row. */
-export function normRope(context: GpuContext, operation: NormRope): void {
-  const { out, rstd, x, weight, angles, rows, heads, headDim, eps } = operation;
-  if (!weight || !rstd) {
-    rope(context, operation, 1);
-    return;
-  }
+function rotate({ queue }: GpuContext, operation: Rotate, direction: 1 | -1): void {
+  const { out, rstd, x, weight, angles, rows, heads, headDim, eps = 0 } = operation;
   const { cos, sin, positions } = angles;
-  const width = widthOf([out.data, x.data, weight, cos, sin], headDim / 2, out.stride, x.stride);
-  const variant = headVariant(width, headDim);
-  context.queue.run(NORM_ROPE(variant), {
-    buffers: { out: out.data, rstd, x: x.data, weight, cosines: cos, sines: sin, positions },
+  const norm: Record<string, F32> = weight && rstd ? { weight, rstd } : {};
+  const vectors = [out.data, x.data, cos, sin, ...(norm["weight"] ? [norm["weight"]] : [])];
+  const width = widthOf(vectors, headDim / 2, out.stride, x.stride);
+  const variant = { ...headVariant(width, headDim), isNormed: norm["weight"] !== undefined };
+  const buffers: Record<string, F32 | I32> = {
+    out: out.data,
+    x: x.data,
+    cosines: cos,
+    sines: sin,
+    positions,
+    ...norm,
+  };
+  queue.run(ROTATE(variant), {
+    buffers,
     params: {
       rows,
       heads,
       pairs: headDim / 2 / width,
       out_stride: out.stride / width,
       x_stride: x.stride / width,
+      direction,
       length: headDim,
       eps,
     },
@@ -164,29 +110,22 @@ export function normRope(context: GpuContext, operation: NormRope): void {
   });
 }
 
+/** The norm, where there is one, and the rotation in one run. */
+export function normRope(context: GpuContext, operation: NormRope): void {
+  rotate(context, operation, 1);
+}
+
 const NORM_ROPE_BACKWARD = shaderVariants((variant: HeadVariant) => {
   const value = valueType(variant.width);
   return {
     name: `norm-rope-backward ${variant.width} ${variant.team}`,
     buffers: {
-      dx: value,
-      dout: value,
-      x: value,
-      rstd: "f32",
-      weight: value,
-      cosines: value,
-      sines: value,
-      positions: "i32",
-    } as const,
-    params: {
-      rows: "u32",
-      heads: "u32",
-      pairs: "u32",
-      dx_stride: "u32",
-      dout_stride: "u32",
-      x_stride: "u32",
-      length: "f32",
-    } as const,
+      ...typed(value, "dx", "dout", "x", "weight", "cosines", "sines"),
+      rstd: "f32" as const,
+      positions: "i32" as const,
+    },
+    ints: ["rows", "heads", "pairs", "dx_stride", "dout_stride", "x_stride"],
+    floats: ["length"],
     code: /* wgsl */ `${valueCode(variant.width)}
 ${teamSumCode(THREADS, variant.team)}
 
@@ -228,23 +167,8 @@ fn main(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) la
 
 const NORM_ROPE_WEIGHT_GRADIENT = defineShader({
   name: "norm-rope-weight-gradient",
-  buffers: {
-    parts: "f32",
-    dout: "f32",
-    x: "f32",
-    rstd: "f32",
-    cosines: "f32",
-    sines: "f32",
-    positions: "i32",
-  },
-  params: {
-    items: "u32",
-    heads: "u32",
-    pairs: "u32",
-    dout_stride: "u32",
-    x_stride: "u32",
-    part_items: "u32",
-  },
+  buffers: { ...typed("f32", "parts", "dout", "x", "rstd", "cosines", "sines"), positions: "i32" },
+  ints: ["items", "heads", "pairs", "dout_stride", "x_stride", "part_items"],
   code: /* wgsl */ `
 @compute @workgroup_size(64)
 fn main(@builtin(global_invocation_id) thread: vec3u) {
@@ -273,11 +197,11 @@ fn main(@builtin(global_invocation_id) thread: vec3u) {
 }`,
 });
 
-/** The same teams; the weight's gradient, where it is wanted, column by column. */
+/** A team of threads for each head of each row; the weight's gradient, if needed, column by column. */
 export function normRopeBackward(context: GpuContext, operation: NormRopeBackward): void {
   const { dx, dweight, dout, x, rstd, weight, angles, rows, heads, headDim } = operation;
   if (!weight || !rstd) {
-    rope(context, { out: dx, x: dout, angles, rows, heads, headDim }, -1);
+    rotate(context, { out: dx, x: dout, angles, rows, heads, headDim }, -1);
     return;
   }
   const { queue } = context;
@@ -306,7 +230,7 @@ export function normRopeBackward(context: GpuContext, operation: NormRopeBackwar
   });
   if (!dweight) return;
   const items = rows * heads;
-  addOverRows(context, slice(dweight, 0, headDim), items, (parts, partItems, count) =>
+  addOverRows(context, sliceBuffer(dweight, 0, headDim), items, (parts, partItems, count) =>
     queue.run(NORM_ROPE_WEIGHT_GRADIENT, {
       buffers: { parts, ...inputs },
       params: {

@@ -1,46 +1,24 @@
 import type { F32, I32, RotateIntoPages } from "../kernels.js";
-import { teamSumCode, threadsFor } from "./reductions.js";
-import { type ElementType, shaderVariants } from "./shader.js";
-import { valueCode, valueType, type Width, widthOf } from "./vectors.js";
+import { teamSumCode } from "./reductions.js";
+import { type HeadVariant, headVariant, scaleCode, THREADS } from "./rotary.js";
+import { type ElementType, shaderVariants, typed } from "./shader.js";
+import { valueCode, valueType, widthOf } from "./vectors.js";
 import type { GpuContext } from "./webgpu-kernels.js";
 
-const THREADS = 128;
-
-interface Variant {
-  width: Width;
-  /** Threads that share a head; each handles pairs of values half a head apart. */
-  team: number;
-  isNormed: boolean;
-}
-
-const ROTATE = shaderVariants(({ width, team, isNormed }: Variant) => {
+const ROTATE = shaderVariants(({ width, team, isNormed }: HeadVariant & { isNormed: boolean }) => {
   const value = valueType(width);
   const buffers: Record<string, ElementType> = {
-    query: value,
-    key_pages: value,
-    value_pages: value,
-    x: value,
-    cosines: value,
-    sines: value,
-    positions: "i32",
-    slots: "i32",
-    ...(isNormed && { query_norm: value, key_norm: value }),
+    ...typed(value, "query", "key_pages", "value_pages", "x", "cosines", "sines"),
+    ...typed("i32", "positions", "slots"),
+    ...(isNormed && typed(value, "query_norm", "key_norm")),
   };
   const normed = (at: string) =>
     `* scale * select(key_norm[p.key_norm_at + ${at}], query_norm[p.query_norm_at + ${at}], is_query)`;
   return {
     name: `rotate-into-pages ${width} ${team} ${isNormed}`,
     buffers,
-    params: {
-      rows: "u32",
-      heads: "u32",
-      kv_heads: "u32",
-      pairs: "u32",
-      query_stride: "u32",
-      x_stride: "u32",
-      length: "f32",
-      eps: "f32",
-    } as const,
+    ints: ["rows", "heads", "kv_heads", "pairs", "query_stride", "x_stride"],
+    floats: ["length", "eps"],
     code: /* wgsl */ `${valueCode(width)}
 ${isNormed ? teamSumCode(THREADS, team) : ""}
 
@@ -57,17 +35,7 @@ fn main(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) la
   let x_start = p.x_at + row * p.x_stride + 2u * p.pairs * head;
   let slot = u32(slots[p.slots_at + row]) * 2u * p.pairs * p.kv_heads;
   let angle = u32(positions[p.positions_at + row]) * p.pairs;
-  ${
-    isNormed
-      ? `var sum = 0.0;
-  for (var i = member; i < end; i += ${team}u) {
-    let a = x[x_start + i];
-    let b = x[x_start + p.pairs + i];
-    sum += total(a * a + b * b);
-  }
-  let scale = 1.0 / sqrt(team_sum(sum, lane) / p.length + p.eps);`
-      : ""
-  }
+  ${isNormed ? scaleCode(team) : ""}
   for (var i = member; i < end; i += ${team}u) {
     if (is_value) {
       let at = p.value_pages_at + slot + 2u * p.pairs * (head - p.heads - p.kv_heads) + i;
@@ -93,7 +61,7 @@ fn main(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) la
   };
 });
 
-/** Buffers that the shader binds at most; cards that bind fewer take one operation after another. */
+/** Buffers that the shader binds at most; GPUs that bind fewer run one operation after another. */
 export const ROTATED_BUFFERS = 10;
 
 /** One run for what would be four: with one row to decode, the number of runs is what counts. */
@@ -106,7 +74,7 @@ export function rotateIntoPages({ queue }: GpuContext, operation: RotateIntoPage
   const norms = isNormed ? { query_norm: queryNorm, key_norm: keyNorm } : {};
   const handles = [query.data, keyPages, valuePages, data, cos, sin, ...Object.values(norms)];
   const width = widthOf(handles, headDim / 2, query.stride, stride);
-  const team = threadsFor(headDim / 2 / width, 1, 32);
+  const { team } = headVariant(width, headDim);
   const buffers: Record<string, F32 | I32> = {
     query: query.data,
     key_pages: keyPages,

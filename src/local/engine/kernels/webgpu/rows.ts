@@ -1,4 +1,4 @@
-import { type F32, type RmsNorm, type RmsNormBackward, slice } from "../kernels.js";
+import { type F32, type RmsNorm, type RmsNormBackward, sliceBuffer } from "../kernels.js";
 import { addOverRows, teamSumCode, threadsFor } from "./reductions.js";
 import { defineShader, shaderVariants } from "./shader.js";
 import { valueCode, valueType, type Width, widthOf } from "./vectors.js";
@@ -17,7 +17,8 @@ const rowVariant = (width: Width, cols: number): RowVariant => ({
 const RMS_NORM = shaderVariants(({ width, threads }: RowVariant) => ({
   name: `rms-norm ${width} ${threads}`,
   buffers: { out: valueType(width), rstd: "f32", x: valueType(width), weight: valueType(width) } as const,
-  params: { rows: "u32", cols: "u32", length: "f32", eps: "f32" } as const,
+  ints: ["rows", "cols"],
+  floats: ["length", "eps"],
   code: /* wgsl */ `${valueCode(width)}
 ${teamSumCode(threads, threads)}
 
@@ -58,7 +59,8 @@ const RMS_NORM_BACKWARD = shaderVariants(({ width, threads }: RowVariant) => ({
     rstd: "f32",
     weight: valueType(width),
   } as const,
-  params: { rows: "u32", cols: "u32", length: "f32" } as const,
+  ints: ["rows", "cols"],
+  floats: ["length"],
   code: /* wgsl */ `${valueCode(width)}
 ${teamSumCode(threads, threads)}
 
@@ -84,7 +86,7 @@ fn main(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) la
 const RMS_NORM_WEIGHT_GRADIENT = defineShader({
   name: "rms-norm-weight-gradient",
   buffers: { parts: "f32", dout: "f32", x: "f32", rstd: "f32" },
-  params: { rows: "u32", cols: "u32", part_rows: "u32" },
+  ints: ["rows", "cols", "part_rows"],
   code: /* wgsl */ `
 @compute @workgroup_size(64)
 fn main(@builtin(global_invocation_id) thread: vec3u) {
@@ -100,7 +102,7 @@ fn main(@builtin(global_invocation_id) thread: vec3u) {
 }`,
 });
 
-/** One workgroup a row; the weight's gradient, where it is wanted, column by column. */
+/** One workgroup a row; the weight's gradient, if needed, column by column. */
 export function rmsNormBackward(context: GpuContext, operation: RmsNormBackward): void {
   const { dx, dweight, dout, x, rstd, weight, rows, cols } = operation;
   const { queue } = context;
@@ -111,7 +113,7 @@ export function rmsNormBackward(context: GpuContext, operation: RmsNormBackward)
     workgroups: rows,
   });
   if (!dweight) return;
-  addOverRows(context, slice(dweight, 0, cols), rows, (parts, partRows, count) =>
+  addOverRows(context, sliceBuffer(dweight, 0, cols), rows, (parts, partRows, count) =>
     queue.run(RMS_NORM_WEIGHT_GRADIENT, {
       buffers: { parts, dout, x, rstd },
       params: { rows, cols, part_rows: partRows },
@@ -130,7 +132,7 @@ fn sigmoid(v: Value) -> Value {
 const SWIGLU = shaderVariants((width: Width) => ({
   name: `swiglu ${width}`,
   buffers: { out: valueType(width), gate_up: valueType(width) },
-  params: { count: "u32", cols: "u32" } as const,
+  ints: ["count", "cols"],
   code: /* wgsl */ `${valueCode(width)}
 ${SIGMOID}
 
@@ -158,7 +160,7 @@ export function swiglu({ queue }: GpuContext, out: F32, gateUp: F32, rows: numbe
 const SWIGLU_BACKWARD = shaderVariants((width: Width) => ({
   name: `swiglu-backward ${width}`,
   buffers: { dgate_up: valueType(width), dout: valueType(width), gate_up: valueType(width) },
-  params: { count: "u32", cols: "u32" } as const,
+  ints: ["count", "cols"],
   code: /* wgsl */ `${valueCode(width)}
 ${SIGMOID}
 

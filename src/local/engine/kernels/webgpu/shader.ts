@@ -1,6 +1,5 @@
-/** The type of one element of a storage buffer, or of one parameter. */
-export type ScalarType = "f32" | "i32" | "u32";
-export type ElementType = ScalarType | "vec4<f32>" | "vec4<u32>" | "vec2<u32>";
+/** The type of one element of a storage buffer. */
+export type ElementType = "f32" | "i32" | "u32" | "vec4<f32>" | "vec4<u32>" | "vec2<u32>";
 
 /** A compute shader whose declarations are written for it: `p.PARAMETER`, a buffer by its name, `p.NAME_at` where it begins. */
 export interface ShaderSource<Buffer extends string, Param extends string> {
@@ -8,7 +7,9 @@ export interface ShaderSource<Buffer extends string, Param extends string> {
   name: string;
   /** Frozen weights alone are read-only: two windows on the same block, of which one is written, must both be writable. */
   buffers: Record<Buffer, ElementType | `read ${ElementType}`>;
-  params: Record<Param, ScalarType>;
+  /** Parameters that are whole numbers, and those that are float32. */
+  ints: readonly Param[];
+  floats?: readonly Param[];
   /** The entry point is `main`. */
   code: string;
   /** WGSL extensions: "subgroups", "f16", ... */
@@ -19,7 +20,7 @@ export interface ShaderSource<Buffer extends string, Param extends string> {
 export interface Shader<Buffer extends string = string, Param extends string = string> {
   readonly name: string;
   readonly buffers: readonly { name: Buffer; elementBytes: number; isReadOnly: boolean }[];
-  readonly params: readonly { name: Param; type: ScalarType }[];
+  readonly params: readonly { name: Param; type: "u32" | "f32" }[];
   readonly code: string;
 }
 
@@ -45,10 +46,10 @@ export function defineShader<Buffer extends string, Param extends string>(
     const type = declared.replace("read ", "") as ElementType;
     return { name, type, elementBytes: ELEMENT_BYTES[type], isReadOnly: declared.startsWith("read ") };
   });
-  const params = (Object.entries(source.params) as [Param, ScalarType][]).map(([name, type]) => ({
-    name,
-    type,
-  }));
+  const params = [
+    ...source.ints.map((name) => ({ name, type: "u32" as const })),
+    ...(source.floats ?? []).map((name) => ({ name, type: "f32" as const })),
+  ];
   if (buffers.length + params.length > MAX_PARAMS) throw new Error(`${source.name} has too many parameters`);
   const fields = [
     ...buffers.map(({ name }) => `${name}_at: u32`),
@@ -68,6 +69,10 @@ export function defineShader<Buffer extends string, Param extends string>(
   ].join("\n");
   return { name: source.name, buffers, params, code };
 }
+
+/** Declares several buffers of one type. */
+export const typed = <Name extends string, Type extends string>(type: Type, ...names: Name[]) =>
+  Object.fromEntries(names.map((name) => [name, type])) as Record<Name, Type>;
 
 /** Shaders that are made for certain sizes or types, each once. */
 export function shaderVariants<Settings, Buffer extends string, Param extends string>(

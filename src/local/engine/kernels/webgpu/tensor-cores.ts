@@ -1,7 +1,7 @@
 import type { F32, Frozen } from "../kernels.js";
 import type { GpuFrozen } from "./frozen.js";
 import { packHalf } from "./half-operand.js";
-import { type Operand, operandsOf, type Product } from "./product-operands.js";
+import { operandsOf, type Product, type ProductOperand } from "./product-operands.js";
 import { planParts, sumParts, type TileKind, type TileUse } from "./product-parts.js";
 import { CHUNK, TENSOR_SHADER, type TensorTile, tensorMemory } from "./tensor-tiles.js";
 import type { GpuContext } from "./webgpu-kernels.js";
@@ -115,7 +115,7 @@ interface RightOperand {
 
 function rightOperand(
   context: GpuContext,
-  operand: Operand,
+  operand: ProductOperand,
   { n, k }: Product,
   tile: TensorTile,
 ): RightOperand {

@@ -27,7 +27,7 @@ const ELEMENT = 4;
 const PADDING = 8;
 /** Tiles of c's rows that follow one another before the next column of tiles: they share what they read. */
 const BAND = 8;
-/** What large cards have. */
+/** Workgroup memory of large GPUs. */
 const MAX_WORKGROUP_BYTES = 48 << 10;
 
 const range = (count: number) => Array.from({ length: count }, (_, index) => index);
@@ -127,21 +127,21 @@ ${
       b: isPacked ? "vec4<u32>" : "read vec4<u32>",
       ...(isPacked && { b_scales: "f32" }),
     } as Record<"c" | "a" | "a_scales" | "b" | "b_scales", ElementType | `read ${ElementType}`>,
-    params: {
-      m: "u32",
-      n: "u32",
-      c_stride: "u32",
-      accumulate: "u32",
-      a_chunks: "u32",
-      b_chunks: "u32",
-      b_last: "u32",
-      tiles_down: "u32",
-      tiles_across: "u32",
-      parts: "u32",
-      steps: "u32",
-      part_steps: "u32",
-      part_size: "u32",
-    } as const,
+    ints: [
+      "m",
+      "n",
+      "c_stride",
+      "accumulate",
+      "a_chunks",
+      "b_chunks",
+      "b_last",
+      "tiles_down",
+      "tiles_across",
+      "parts",
+      "steps",
+      "part_steps",
+      "part_size",
+    ],
     code: /* wgsl */ `
 var<workgroup> a_tile: array<${elementType}, ${BUFFERS * aSize}>;
 var<workgroup> b_tile: array<${elementType}, ${BUFFERS * bSize}>;

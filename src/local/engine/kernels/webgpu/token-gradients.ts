@@ -8,7 +8,7 @@ type LossBuffer = "weights" | "advantages" | "sampled" | "clip_low" | "clip_high
 const RATIO_BUFFERS = ["weights", "advantages", "sampled"] as const;
 const CLIP_BUFFERS = [...RATIO_BUFFERS, "clip_low", "clip_high"] as const;
 
-/** What a loss reads besides logprobs, and minus its gradient at a weight of one; the formulas are those of token-losses.ts. */
+/** Inputs of a loss besides logprobs, and minus its gradient at a weight of one; the formulas are those of token-losses.ts. */
 const LOSSES: Record<PublishedLoss, { buffers: readonly LossBuffer[]; gain: string }> = {
   cross_entropy: { buffers: ["weights"], gain: "return 1.0;" },
   importance_sampling: {
@@ -44,7 +44,8 @@ const TOKEN_GRADIENTS = shaderVariants((loss: PublishedLoss) => {
       "gradients" | "logprobs" | LossBuffer,
       "f32"
     >,
-    params: { count: "u32", beta: "f32" } as const,
+    ints: ["count"],
+    floats: ["beta"],
     code: /* wgsl */ `
 ${buffers.length > 1 ? DIFFERENCE : ""}
 ${buffers.length > 3 ? CLIPPED : ""}

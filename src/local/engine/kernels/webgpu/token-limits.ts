@@ -58,7 +58,7 @@ fn keeps(distribution: Distribution, logit: f32, token: u32) -> bool {
 const LIMITS = shaderVariants((threads: number) => ({
   name: `choose-tokens limits ${threads}`,
   buffers: { table: "u32", logits: "f32" },
-  params: { distributions: "u32", vocab_size: "u32", columns: "u32" },
+  ints: ["distributions", "vocab_size", "columns"],
   code: /* wgsl */ `
 ${DISTRIBUTIONS}
 const ALL_WEIGHT = 1073741824.0;
@@ -88,7 +88,7 @@ fn amount_of(logit: f32, measure: Measure) -> u32 {
   return select(u32(amount + 0.5), 0u, amount < measure.least);
 }
 
-/** The key at which what is wanted is reached, how much of that key is wanted, and how much there is. */
+/** The key at which the wanted amount is reached, how much of that key is taken, and how much there is. */
 fn find(lane: u32, start: u32, measure: Measure) -> Found {
   if (lane == 0u) { found = Found(0u, measure.wanted, 0u); }
   var mask = 0u;
@@ -123,7 +123,7 @@ fn find(lane: u32, start: u32, measure: Measure) -> Found {
           wanted -= amount;
         }
       }
-      // Rounded weights may fall short of what is wanted by a little: then everything is.
+      // Rounded weights may be slightly less than the wanted amount: then everything is taken.
       found = Found(so_far.key | (digit << shift), select(present, wanted, is_reached), present);
     }
     mask |= 255u << shift;
@@ -239,7 +239,7 @@ export interface LimitSearch {
   logits: F32;
   distributions: number;
   vocabSize: number;
-  /** Where not 0, this many tokens of every row are wanted, and the table is only written. */
+  /** If not 0, this many tokens of every row are taken, and the table is only written. */
   columns: number;
 }
 

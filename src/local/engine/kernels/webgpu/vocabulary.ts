@@ -29,7 +29,7 @@ fn join(a: vec2f, b: vec2f) -> vec2f {
   return vec2f(highest, a.y * exp_below(a.x - highest) + b.y * exp_below(b.x - highest));
 }`;
 
-/** Of what is not finite only the bits tell for sure: comparisons, `max` and `log` may lose it. */
+/** Looks at the bits, because comparisons, `max` and `log` may lose values that are not finite. */
 const IS_FINITE = /* wgsl */ `
 fn is_finite(value: f32) -> bool { return (bitcast<u32>(value) & 0x7fffffffu) < 0x7f800000u; }`;
 
@@ -47,7 +47,7 @@ const partCode = (width: Width) => /* wgsl */ `let part = flat(group);
 const SOFTMAX_PARTS = shaderVariants(({ width, threads }: PartVariant) => ({
   name: `softmax-parts ${width} ${threads}`,
   buffers: { parts: "f32", logits: valueType(width) } as const,
-  params: { count: "u32", vocab: "u32", row_parts: "u32" } as const,
+  ints: ["count", "vocab", "row_parts"],
   code: /* wgsl */ `${valueCode(width)}
 ${JOIN}
 ${IS_FINITE}
@@ -75,7 +75,7 @@ fn main(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) la
 const JOIN_PARTS = shaderVariants((team: number) => ({
   name: `softmax-join-parts ${team}`,
   buffers: { logprobs: "f32", log_sum_exp: "f32", logits: "f32", targets: "i32", parts: "f32" } as const,
-  params: { rows: "u32", vocab: "u32", row_parts: "u32", row_targets: "u32" } as const,
+  ints: ["rows", "vocab", "row_parts", "row_targets"],
   code: /* wgsl */ `
 ${JOIN}
 ${IS_FINITE}
@@ -102,7 +102,7 @@ fn main(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) la
 }`,
 }));
 
-/** Rows in parts, so that one row alone keeps the card busy too; then the parts of each row. */
+/** Rows in parts, so that one row alone keeps the GPU busy too; then the parts of each row. */
 export function logSoftmaxGather(context: GpuContext, operation: LogSoftmaxGather): void {
   const { logprobs, logSumExp, logits, targets, rows, vocabSize, targetsPerRow } = operation;
   const { queue } = context;
@@ -127,7 +127,7 @@ export function logSoftmaxGather(context: GpuContext, operation: LogSoftmaxGathe
 const LOGITS_GRADIENT = shaderVariants(({ width, threads }: PartVariant) => ({
   name: `logits-gradient ${width} ${threads}`,
   buffers: { logits: valueType(width), log_sum_exp: "f32", targets: "i32", coefficients: "f32" } as const,
-  params: { count: "u32", vocab: "u32", row_parts: "u32", row_targets: "u32" } as const,
+  ints: ["count", "vocab", "row_parts", "row_targets"],
   code: /* wgsl */ `${valueCode(width)}
 ${IS_FINITE}
 @compute @workgroup_size(${threads})

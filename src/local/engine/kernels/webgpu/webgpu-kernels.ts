@@ -1,49 +1,33 @@
 import type { SafetensorsDtype } from "../../../../checkpoints/safetensors.js";
 import type {
-  AdamWStep,
-  Attention,
-  AttentionBackward,
-  AttentionPaged,
-  ChooseTokens,
   EngineLostError,
   F32,
   Frozen,
   I32,
   Kernels,
-  LogitsGradient,
-  LogSoftmaxGather,
-  MatmulOptions,
-  Matrix,
-  NormRope,
-  NormRopeBackward,
-  RmsNorm,
-  RmsNormBackward,
   RotateIntoPages,
-  Rows,
   StepSizes,
   StoredTensor,
-  TokenGradients,
-  TopTokens,
 } from "../kernels.js";
-import { rotateIntoPages as rotateOneByOne } from "../rotate-into-pages.js";
+import { rotateOneByOne } from "../rotate-into-pages.js";
 import { attention } from "./attention.js";
 import { attentionBackward } from "./attention-backward.js";
 import { chooseTokens, topTokens } from "./choose-tokens.js";
 import { CommandQueue } from "./command-queue.js";
 import { DeviceMemory, onDevice } from "./device-memory.js";
-import { adamw, add, addScaled, copy, scale, sumSquares, zero } from "./elementwise.js";
+import { adamw, addBuffers, addScaled, copy, scale, sumSquares, zero } from "./elementwise.js";
 import { fillFrozen, frozenLayout, type GpuFrozen } from "./frozen.js";
 import { gatherRows, scatterAddRows, scatterRows } from "./gather-rows.js";
 import type { GpuDevice } from "./gpu-device.js";
 import { attentionPaged } from "./paged-attention.js";
-import { matmul } from "./products.js";
+import { multiplyMatrices } from "./products.js";
 import { normRope, normRopeBackward } from "./rotary.js";
 import { ROTATED_BUFFERS, rotateIntoPages } from "./rotate-into-pages.js";
 import { rmsNorm, rmsNormBackward, swiglu, swigluBackward } from "./rows.js";
 import { tokenGradients } from "./token-gradients.js";
 import { logitsGradient, logSoftmaxGather } from "./vocabulary.js";
 
-/** What every operation of these kernels gets: where to record, scratch of its own, and what the device can do. */
+/** Context of each operation: the queue that records it, scratch memory, and the device. */
 export interface GpuContext {
   readonly queue: CommandQueue;
   readonly gpu: GpuDevice;
@@ -56,17 +40,45 @@ export interface GpuContext {
   download(buffer: F32): Promise<Float32Array>;
 }
 
-/** What one operation holds: parts of sums, or the side of a product in float16, of which the head's gradient is the largest. */
+/** Memory of one operation: parts of sums, or a side of a product in float16; the head's gradient is the largest. */
 const WORKSPACE_BYTES = 384 << 20;
-/** Of each value of a side in float16, which long sequences make larger than that; rows are rounded up. */
+/** Bytes for each value of a side in float16, which long sequences make larger than that; rows are rounded up. */
 const FLOAT16_BYTES = 2.25;
 
-/** Kernels in WGSL on a graphics card. */
+const OPERATIONS = {
+  ...{ rmsNorm, rmsNormBackward, normRope, normRopeBackward, swiglu, swigluBackward },
+  ...{ gatherRows, scatterRows, scatterAddRows, attention, attentionBackward, attentionPaged },
+  ...{ logSoftmaxGather, logitsGradient, tokenGradients, chooseTokens, topTokens },
+  ...{ zero, copy, add: addBuffers, addScaled, scale, sumSquares, adamw },
+  matmul: (context: GpuContext, ...[c, a, b, m, n, k, options]: Parameters<Kernels["matmul"]>) =>
+    multiplyMatrices(context, { c, a, b, m, n, k, ...options }),
+};
+
+type Bound<Operations> = {
+  [Name in keyof Operations]: Operations[Name] extends (
+    context: GpuContext,
+    ...rest: infer Rest
+  ) => infer Result
+    ? (...rest: Rest) => Result
+    : never;
+};
+
+/** Kernels in WGSL on a GPU: its memory, and the operations on it. */
 export function createWebGpuKernels(gpu: GpuDevice): Kernels {
-  return new WebGpuKernels(gpu);
+  const memory = new WebGpuMemory(gpu);
+  const bound = Object.entries(OPERATIONS).map(([name, operation]) => [
+    name,
+    (operation as (...all: unknown[]) => unknown).bind(undefined, memory),
+  ]);
+  const kernels = Object.assign(memory, Object.fromEntries(bound) as Bound<typeof OPERATIONS>);
+  const isOneRun = gpu.device.limits.maxStorageBuffersPerShaderStage >= ROTATED_BUFFERS;
+  return Object.assign(kernels, {
+    rotateIntoPages: (operation: RotateIntoPages) =>
+      isOneRun ? rotateIntoPages(memory, operation) : rotateOneByOne(kernels, operation),
+  });
 }
 
-class WebGpuKernels implements Kernels, GpuContext {
+class WebGpuMemory implements GpuContext {
   readonly name = "webgpu";
   readonly threads = 1;
   readonly gpu: GpuDevice;
@@ -99,7 +111,7 @@ class WebGpuKernels implements Kernels, GpuContext {
     return {
       trainingTokens: 8192,
       sharedTrainingTokens: 2048,
-      // Of what models and adapters leave; the rest is for keys and values.
+      // A part of what models and adapters leave; the rest is for keys and values.
       trainingBytes: Math.floor((5 / 8) * (this.gpu.memoryBytes - this.#memory.allocatedBytes)),
       headLogits: Math.floor(Math.min(1 << 27, this.gpu.device.limits.maxStorageBufferBindingSize / 8)),
       samples: 256,
@@ -148,7 +160,7 @@ class WebGpuKernels implements Kernels, GpuContext {
   }
 
   async reserveScratch(length: number, largest = length): Promise<void> {
-    // What operations take for themselves was not counted.
+    // The operations' own memory was not counted.
     const workspaceBytes = Math.max(
       Math.min(WORKSPACE_BYTES, this.gpu.memoryBytes / 16),
       this.gpu.precision === "fast" ? FLOAT16_BYTES * largest : 0,
@@ -217,117 +229,6 @@ class WebGpuKernels implements Kernels, GpuContext {
     this.#closed = true;
     this.queue.fail("The engine was closed");
     this.gpu.device.destroy();
-  }
-
-  // --- products -------------------------------------------------------------------------------------------------
-  matmul(c: F32, a: F32, b: Matrix, m: number, n: number, k: number, options: MatmulOptions = {}): void {
-    matmul(this, { c, a, b, m, n, k, ...options });
-  }
-
-  // --- rows -----------------------------------------------------------------------------------------------------
-  rmsNorm(operation: RmsNorm): void {
-    rmsNorm(this, operation);
-  }
-
-  rmsNormBackward(operation: RmsNormBackward): void {
-    rmsNormBackward(this, operation);
-  }
-
-  normRope(operation: NormRope): void {
-    normRope(this, operation);
-  }
-
-  normRopeBackward(operation: NormRopeBackward): void {
-    normRopeBackward(this, operation);
-  }
-
-  swiglu(out: F32, gateUp: F32, rows: number, cols: number): void {
-    swiglu(this, out, gateUp, rows, cols);
-  }
-
-  swigluBackward(dgateUp: F32, dout: F32, gateUp: F32, rows: number, cols: number): void {
-    swigluBackward(this, dgateUp, dout, gateUp, rows, cols);
-  }
-
-  gatherRows(out: F32, table: Matrix, indices: I32, rows: number, cols: number): void {
-    gatherRows(this, out, table, indices, rows, cols);
-  }
-
-  scatterRows(table: F32, x: Rows, indices: I32, rows: number, cols: number): void {
-    scatterRows(this, table, x, indices, rows, cols);
-  }
-
-  scatterAddRows(table: F32, x: F32, indices: I32, rows: number, cols: number): void {
-    scatterAddRows(this, table, x, indices, rows, cols);
-  }
-
-  // --- attention ------------------------------------------------------------------------------------------------
-  attention(operation: Attention): void {
-    attention(this, operation);
-  }
-
-  attentionBackward(operation: AttentionBackward): void {
-    attentionBackward(this, operation);
-  }
-
-  rotateIntoPages(operation: RotateIntoPages): void {
-    const isOneRun = this.gpu.device.limits.maxStorageBuffersPerShaderStage >= ROTATED_BUFFERS;
-    if (isOneRun) rotateIntoPages(this, operation);
-    else rotateOneByOne(this, operation);
-  }
-
-  attentionPaged(operation: AttentionPaged): void {
-    attentionPaged(this, operation);
-  }
-
-  // --- vocabulary -----------------------------------------------------------------------------------------------
-  logSoftmaxGather(operation: LogSoftmaxGather): void {
-    logSoftmaxGather(this, operation);
-  }
-
-  logitsGradient(operation: LogitsGradient): void {
-    logitsGradient(this, operation);
-  }
-
-  tokenGradients(operation: TokenGradients): void {
-    tokenGradients(this, operation);
-  }
-
-  chooseTokens(operation: ChooseTokens): void {
-    chooseTokens(this, operation);
-  }
-
-  topTokens(operation: TopTokens): void {
-    topTokens(this, operation);
-  }
-
-  // --- whole buffers --------------------------------------------------------------------------------------------
-  zero(x: F32): void {
-    zero(this, x);
-  }
-
-  copy(out: F32, x: F32): void {
-    copy(this, out, x);
-  }
-
-  add(out: F32, a: F32, b: F32): void {
-    add(this, out, a, b);
-  }
-
-  addScaled(y: F32, x: F32, factor: number): void {
-    addScaled(this, y, x, factor);
-  }
-
-  scale(x: F32, factor: number): void {
-    scale(this, x, factor);
-  }
-
-  sumSquares(x: F32): Promise<number> {
-    return sumSquares(this, x);
-  }
-
-  adamw(weights: F32, grad: F32, first: F32, second: F32, step: AdamWStep): void {
-    adamw(this, weights, grad, first, second, step);
   }
 
   #handle(

@@ -1,4 +1,12 @@
-import { byteRanges, choice, type GrammarNode, literal, oneOf, repeat, sequence } from "./grammar.js";
+import {
+  anyCharacterOf,
+  byteRanges,
+  choice,
+  type GrammarNode,
+  literal,
+  repeat,
+  sequence,
+} from "./grammar.js";
 
 /** Code points from the first to the second, both included. */
 export type CodePoints = readonly (readonly [from: number, to: number])[];
@@ -6,29 +14,30 @@ export type CodePoints = readonly (readonly [from: number, to: number])[];
 const LAST_CODE_POINT = 0x10ffff;
 /** The last code points of one, two and three bytes. */
 const LAST_OF_LENGTH = [0x7f, 0x7ff, 0xffff];
-const SURROGATES: CodePoints = [[0xd800, 0xdfff]];
-/** What stands in a JSON string only behind a backslash. */
+/** Halves of surrogate pairs, which are not characters by themselves. */
+export const SURROGATES: CodePoints = [[0xd800, 0xdfff]];
+/** Characters that a JSON string must escape. */
 const ESCAPED: CodePoints = [
   [0, 0x1f],
   [0x22, 0x22],
   [0x5c, 0x5c],
 ];
 
-const HEX = oneOf("0123456789abcdefABCDEF");
+const HEX = anyCharacterOf("0123456789abcdefABCDEF");
 
-/** Any character inside a JSON string, written in any way. */
+/** Any character inside a JSON string, escaped or not. */
 export const anyCharacter: GrammarNode = choice(
   utf8(complement([...ESCAPED, ...SURROGATES])),
   sequence(
     literal("\\"),
     choice(
-      oneOf('"\\/bfnrt'),
+      anyCharacterOf('"\\/bfnrt'),
       sequence(
         literal("u"),
         choice(
-          sequence(oneOf("0123456789abcABCefEF"), HEX),
-          // Not the surrogates: half of a pair is no character.
-          sequence(oneOf("dD"), oneOf("01234567")),
+          sequence(anyCharacterOf("0123456789abcABCefEF"), HEX),
+          // Without surrogates: half of a pair is not a character.
+          sequence(anyCharacterOf("dD"), anyCharacterOf("01234567")),
         ),
         HEX,
         HEX,
@@ -37,13 +46,17 @@ export const anyCharacter: GrammarNode = choice(
   ),
 );
 
-/** Any JSON string of so many characters. */
+/** Any JSON string with a number of characters in this range. */
 export function anyString(minLength = 0, maxLength = Number.POSITIVE_INFINITY): GrammarNode {
   return sequence(literal('"'), repeat(anyCharacter, minLength, maxLength), literal('"'));
 }
 
-/** A character of a class inside a JSON string, each written in its shortest way. */
+/** A character of a class inside a JSON string, in its shortest form. */
 export function characterOf(codePoints: CodePoints): GrammarNode {
+  const [only] = codePoints;
+  // Most characters of a pattern stand for themselves.
+  if (codePoints.length === 1 && only![0] === only![1] && only![0] < 0xd800)
+    return literal(JSON.stringify(String.fromCodePoint(only![0])).slice(1, -1));
   const escapes: GrammarNode[] = [];
   for (const [from, to] of intersection(codePoints, ESCAPED)) {
     for (let code = from; code <= to; code++)
@@ -52,31 +65,64 @@ export function characterOf(codePoints: CodePoints): GrammarNode {
   return choice(utf8(intersection(codePoints, complement([...ESCAPED, ...SURROGATES]))), ...escapes);
 }
 
-/**
- * Names of members that are none of these, each character written as itself: an escape could hide one of the names.
- */
-export function nameExcept(names: readonly string[]): GrammarNode {
-  return sequence(literal('"'), restExcept(names.map((name) => [...name])));
+const PLAIN = complement([...ESCAPED, ...SURROGATES]);
+const QUOTE = literal('"');
+
+/** Letters of names that begin alike, each once. */
+interface NameTree {
+  readonly next: Map<string, NameTree>;
+  isName: boolean;
 }
 
-function restExcept(names: readonly (readonly string[])[]): GrammarNode {
-  const plain = complement([...ESCAPED, ...SURROGATES]);
-  const quote = literal('"');
-  if (names.length === 0) return sequence(repeat(utf8(plain), 0), quote);
-  const byFirst = new Map<string, (readonly string[])[]>();
-  for (const [first, ...rest] of names)
-    if (first !== undefined) byFirst.set(first, [...(byFirst.get(first) ?? []), rest]);
-  const firsts: CodePoints = [...byFirst.keys()].map((first) => {
-    const code = first.codePointAt(0)!;
-    return [code, code];
-  });
-  const others = sequence(utf8(intersection(plain, complement(firsts))), restExcept([]));
-  const followed = [...byFirst].map(([first, rests]) => {
-    const code = first.codePointAt(0)!;
-    return sequence(utf8(intersection(plain, [[code, code]])), restExcept(rests));
-  });
-  const isName = names.some((name) => name.length === 0);
-  return choice(...(isName ? [] : [quote]), others, ...followed);
+/** Nodes of a letter, and of one that is written in several bytes. */
+const LETTER_SIZE = 4;
+const LONG_LETTER_SIZE = 16;
+
+/**
+ * Names of members that are none of these, each character written as itself: an escape could hide one of the names.
+ * `count` is called before nodes are made.
+ */
+export function nameExcept(names: Iterable<string>, count: (nodes: number) => void): GrammarNode {
+  const root: NameTree = { next: new Map(), isName: false };
+  const trees = [root];
+  for (const name of names) {
+    let tree = root;
+    for (const letter of name) {
+      let next = tree.next.get(letter);
+      if (!next) {
+        count(letter > "\x7f" ? LONG_LETTER_SIZE : LETTER_SIZE);
+        next = { next: new Map(), isName: false };
+        tree.next.set(letter, next);
+        trees.push(next);
+      }
+      tree = next;
+    }
+    tree.isName = true;
+  }
+  const anyRest = sequence(repeat(utf8(PLAIN), 0), QUOTE);
+  const letters = new Map<string, GrammarNode>();
+  /** Nodes for the same letters are the same. */
+  const letterNode = (key: string, codePoints: () => CodePoints): GrammarNode => {
+    const node = letters.get(key) ?? utf8(intersection(PLAIN, codePoints()));
+    letters.set(key, node);
+    return node;
+  };
+  const nodes = new Map<NameTree, GrammarNode>();
+  // Longer beginnings come later in the list, so that what follows a letter is there before the letter.
+  for (const tree of trees.reverse()) {
+    const firsts = [...tree.next.keys()];
+    const codes = firsts.map((letter) => letter.codePointAt(0)!);
+    const other = letterNode(`^${firsts.join("")}`, () => complement(codes.map((code) => [code, code])));
+    const followed = firsts.map((letter, index) => {
+      const code = codes[index]!;
+      return sequence(
+        letterNode(letter, () => [[code, code]]),
+        nodes.get(tree.next.get(letter)!)!,
+      );
+    });
+    nodes.set(tree, choice(...(tree.isName ? [] : [QUOTE]), sequence(other, anyRest), ...followed));
+  }
+  return sequence(QUOTE, nodes.get(root)!);
 }
 
 /** All code points that are not among these. */
@@ -97,7 +143,7 @@ export function intersection(a: CodePoints, b: CodePoints): CodePoints {
 }
 
 /** One character of these, in UTF-8. */
-function utf8(codePoints: CodePoints): GrammarNode {
+export function utf8(codePoints: CodePoints): GrammarNode {
   const ascii: [number, number][] = [];
   const longer: GrammarNode[] = [];
   for (const range of codePoints) {

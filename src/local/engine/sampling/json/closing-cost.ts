@@ -1,14 +1,28 @@
 import { anyCharacter } from "./characters.js";
 import type { GrammarNode, LiteralNode } from "./grammar.js";
+import { Steps } from "./steps.js";
 import type { TokenTrie } from "./token-trie.js";
 
+const MAX_STEPS = 1_000_000;
+/** References of a node and its cost, and of a set of bytes. */
+const NODE_SIZE = 14;
+const SET_SIZE = 42;
+
+/** Cost of the nodes of a grammar, in tokens. */
+export interface ClosingCosts {
+  costOf(node: GrammarNode): number;
+  /** Memory of the grammar and its costs, in references of 8 bytes. */
+  readonly size: number;
+}
+
 /**
- * How many tokens write each node of a grammar at the least; Infinity where no tokens can. Each part is counted for itself,
- * so a token that spans two of them may make a text shorter than said, never longer: from every cost there is a token that
- * leads to one less.
+ * The least number of tokens that writes each node of a grammar; Infinity where no tokens can. Parts are counted one by one,
+ * so a token that spans two of them may make a text shorter than counted, never longer: from every cost some token leads to
+ * a cost that is one less.
  */
-export function closingCosts(root: GrammarNode, tokens: TokenTrie): (node: GrammarNode) => number {
+export function closingCosts(root: GrammarNode, tokens: TokenTrie): ClosingCosts {
   const costs = new Map<GrammarNode, number>();
+  const steps = new Steps(MAX_STEPS, "finding its shortest JSON");
   const costOf = (node: GrammarNode): number => {
     // Repetitions are made while texts are read, so theirs is never looked up.
     if (node.kind === "repeat") {
@@ -20,22 +34,30 @@ export function closingCosts(root: GrammarNode, tokens: TokenTrie): (node: Gramm
   };
   const nodes = reachable(root);
   for (const node of nodes) {
-    if (node.kind === "literal") setLiteral(node, tokens, costs);
+    if (node.kind === "literal") setLiteral(node, tokens, costs, steps);
+    else if (node.kind === "token") costs.set(node, 1);
     else if (node.kind === "bytes" && node.set.some((isIn, byte) => isIn && tokens.hasByte(byte)))
       costs.set(node, 1);
   }
   // Rules refer to each other: costs sink from Infinity until none changes.
-  const composed = nodes.filter(({ kind }) => kind !== "literal" && kind !== "bytes").reverse();
+  const composed = nodes.filter(({ kind }) => !["literal", "bytes", "token"].includes(kind)).reverse();
   for (let changed = true; changed; ) {
     changed = false;
     for (const node of composed) {
+      steps.take(partCount(node));
       const cost = composedCost(node, costOf);
       if (cost >= costOf(node)) continue;
       costs.set(node, cost);
       changed = true;
     }
   }
-  return costOf;
+  const sets = nodes.filter(({ kind }) => kind === "bytes").length;
+  return { costOf, size: NODE_SIZE * costs.size + SET_SIZE * sets };
+}
+
+function partCount(node: GrammarNode): number {
+  if (node.kind === "sequence") return 1 + node.parts.length;
+  return node.kind === "choice" ? 1 + node.options.length : 2;
 }
 
 function composedCost(node: GrammarNode, costOf: (node: GrammarNode) => number): number {
@@ -46,13 +68,18 @@ function composedCost(node: GrammarNode, costOf: (node: GrammarNode) => number):
 }
 
 /** The fewest tokens for each rest of a fixed text, from its end. */
-function setLiteral(first: LiteralNode, tokens: TokenTrie, costs: Map<GrammarNode, number>): void {
+function setLiteral(
+  first: LiteralNode,
+  tokens: TokenTrie,
+  costs: Map<GrammarNode, number>,
+  steps: Steps,
+): void {
   const rests: LiteralNode[] = [];
   for (let node: LiteralNode | undefined = first; node; node = node.next) rests.push(node);
   const bytes = Uint8Array.from(rests, ({ byte }) => byte);
   for (let at = rests.length - 1; at >= 0; at--) {
     let least = Number.POSITIVE_INFINITY;
-    for (const end of tokens.endsFrom(bytes, at))
+    for (const end of tokens.endsFrom(bytes, at, steps))
       least = Math.min(least, 1 + (end === rests.length ? 0 : costs.get(rests[end]!)!));
     costs.set(rests[at]!, least);
   }

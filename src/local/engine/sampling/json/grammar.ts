@@ -1,5 +1,12 @@
-/** What texts a grammar accepts, as a graph over bytes; rules make it recursive. */
-export type GrammarNode = BytesNode | LiteralNode | SequenceNode | ChoiceNode | RepeatNode | RuleNode;
+/** The texts that a grammar accepts, as a graph over bytes and control tokens; rules make it recursive. */
+export type GrammarNode =
+  | BytesNode
+  | LiteralNode
+  | TokenNode
+  | SequenceNode
+  | ChoiceNode
+  | RepeatNode
+  | RuleNode;
 
 /** One byte of a set. */
 export interface BytesNode {
@@ -15,13 +22,19 @@ export interface LiteralNode {
   readonly next: LiteralNode | undefined;
 }
 
+/** A control token, which is not text, such as one that begins a call. */
+export interface TokenNode {
+  readonly kind: "token";
+  readonly token: number;
+}
+
 /** All parts, one after another; without parts, nothing at all. */
 export interface SequenceNode {
   readonly kind: "sequence";
   readonly parts: readonly GrammarNode[];
 }
 
-/** One of the options; without options, what nothing fits. */
+/** One of the options; without options, nothing fits. */
 export interface ChoiceNode {
   readonly kind: "choice";
   readonly options: readonly GrammarNode[];
@@ -33,7 +46,7 @@ export interface RepeatNode {
   readonly item: GrammarNode;
   readonly min: number;
   readonly max: number;
-  /** What is left behind one item; made when first needed, since `max` may be large. */
+  /** The rest after one item; made when first needed, since `max` may be large. */
   less: RepeatNode | undefined;
 }
 
@@ -53,7 +66,7 @@ export function byteRanges(...ranges: readonly (readonly [from: number, to: numb
 }
 
 /** One of these ASCII characters. */
-export function oneOf(characters: string): BytesNode {
+export function anyCharacterOf(characters: string): BytesNode {
   return byteRanges(...[...encoder.encode(characters)].map((byte) => [byte, byte] as const));
 }
 
@@ -80,7 +93,7 @@ export function repeat(item: GrammarNode, min: number, max = Number.POSITIVE_INF
 }
 
 /** The item, or nothing. */
-export function optional(item: GrammarNode): GrammarNode {
+export function optionalRule(item: GrammarNode): GrammarNode {
   return choice(item, sequence());
 }
 
@@ -89,7 +102,7 @@ export function rule(): RuleNode {
   return { kind: "rule", body: undefined };
 }
 
-/** What is left of a repetition behind one item. */
+/** The rest of a repetition after one item. */
 export function lessOne(node: RepeatNode): RepeatNode {
   if (node.min === 0 && node.max === Number.POSITIVE_INFINITY) return node;
   const { item, min, max } = node;

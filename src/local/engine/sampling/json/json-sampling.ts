@@ -1,31 +1,47 @@
 import { EngineInputError, type JsonConstraint, type SampleCall } from "../../engine.js";
 import type { ModelConfig } from "../../model/model-config.js";
 import { closingCosts } from "./closing-cost.js";
-import { Recognizer, type State } from "./recognizer.js";
-import { constraintGrammar, constraintKey } from "./schema-grammar.js";
+import type { GrammarNode } from "./grammar.js";
+import { GrammarMemory, Recognizer, type State } from "./recognizer.js";
+import { constraintKey } from "./schema-grammar.js";
+import { constraintGrammar } from "./shape-grammar.js";
+import { refuse, Steps } from "./steps.js";
 import { type ByteVocabulary, byteVocabulary } from "./token-bytes.js";
 import { maskedLogits, type TokenMask, tokenMask } from "./token-mask.js";
 import { type TokenBytes, TokenTrie } from "./token-trie.js";
 
-/** Grammars of the schemas asked for last, with what was learnt of them. */
+/** Maximum number of recently used grammars that are kept, with their computed states. */
 const MAX_KEPT_GRAMMARS = 8;
-const MAX_KEPT_MASKS = 500;
+/** Their maximum size together; the last one is kept at any size. */
+const MAX_KEPT_CHARACTERS = 1 << 17;
+/** References of a mask beside its bits. */
+const MASK_SIZE = 20;
+/** Maximum number of paths through the grammar that are tried for one token; usual schemas take a few thousand. */
+export const MAX_STEPS_PER_TOKEN = 50_000;
 
-/** Throws where JSON that surely fits cannot be promised, naming the place and the keyword. */
+/** Throws if JSON that fits cannot be guaranteed, naming the place and the keyword. */
 export function checkJsonConstraint(constraint: JsonConstraint): void {
   constraintGrammar(constraint);
 }
 
-/** What one model's vocabulary can write as JSON; its `tokenizer.json` is read when first asked for. */
+/** JSON in the vocabulary of one model; its `tokenizer.json` is read at the first use. */
 export class JsonVocabulary {
   readonly #tokenizerJson: () => unknown;
   readonly #vocabSize: number;
   readonly #grammars = new Map<string, JsonGrammar>();
+  readonly #memory = new GrammarMemory();
+  #era = 0;
+  #compiled = 0;
   #read: { trie: TokenTrie; vocabulary: ByteVocabulary } | undefined;
 
   constructor(tokenizerJson: () => unknown, vocabSize: number) {
     this.#tokenizerJson = tokenizerJson;
     this.#vocabSize = vocabSize;
+  }
+
+  /** Work of all requests so far, in steps through grammars; compiling a grammar counts like a token. */
+  get steps(): number {
+    return this.#memory.steps + this.#compiled * MAX_STEPS_PER_TOKEN;
   }
 
   /** The token that has this text and is never part of any other. */
@@ -40,15 +56,32 @@ export class JsonVocabulary {
   grammar(constraint: JsonConstraint): JsonGrammar {
     const key = constraintKey(constraint);
     const { trie, vocabulary } = this.#open();
-    const grammar = this.#grammars.get(key) ?? new JsonGrammar(constraint, trie, vocabulary.bytes);
+    // Grammars in use forget at their next token, the others here.
+    if (this.#era !== this.#memory.era) this.#grammars.clear();
+    this.#era = this.#memory.era;
+    let grammar = this.#grammars.get(key);
+    if (!grammar) {
+      this.#compiled += 1;
+      const root = constraintGrammar(constraint, this.#added(vocabulary));
+      grammar = new JsonGrammar(root, trie, vocabulary.bytes, this.#memory);
+    }
     // Last in the order, and so the last to go.
     this.#grammars.delete(key);
     this.#grammars.set(key, grammar);
+    let characters = 0;
+    for (const kept of this.#grammars.keys()) characters += kept.length;
     for (const oldest of this.#grammars.keys()) {
-      if (this.#grammars.size <= MAX_KEPT_GRAMMARS) break;
+      if (this.#grammars.size <= MAX_KEPT_GRAMMARS && characters <= MAX_KEPT_CHARACTERS) break;
+      if (oldest === key) break;
+      characters -= oldest.length;
       this.#grammars.delete(oldest);
     }
     return grammar;
+  }
+
+  /** Added tokens that the model has logits for. */
+  #added({ added }: ByteVocabulary): ReadonlyMap<string, number> {
+    return new Map([...added].filter(([, token]) => token < this.#vocabSize));
   }
 
   #open(): { trie: TokenTrie; vocabulary: ByteVocabulary } {
@@ -63,40 +96,58 @@ export class JsonVocabulary {
 
 /** All JSON that a constraint allows, in the tokens of a vocabulary. */
 export class JsonGrammar {
+  /** Memory in use, in references of 8 bytes. */
+  readonly size: number;
   readonly #trie: TokenTrie;
   readonly #tokenBytes: TokenBytes;
   readonly #recognizer: Recognizer;
+  readonly #memory: GrammarMemory;
+  readonly #steps = new Steps(MAX_STEPS_PER_TOKEN, "finding what may come next");
   #masks = new Map<State, TokenMask>();
 
-  constructor(constraint: JsonConstraint, trie: TokenTrie, tokenBytes: TokenBytes) {
-    const root = constraintGrammar(constraint);
+  constructor(root: GrammarNode, trie: TokenTrie, tokenBytes: TokenBytes, memory: GrammarMemory) {
     this.#trie = trie;
     this.#tokenBytes = tokenBytes;
-    this.#recognizer = new Recognizer(root, closingCosts(root, trie));
+    this.#memory = memory;
+    const { costOf, size } = closingCosts(root, trie);
+    this.size = size;
+    memory.add(size);
+    this.#recognizer = new Recognizer(root, this.#steps, memory, costOf);
     if (this.start.cost === Number.POSITIVE_INFINITY)
-      throw new EngineInputError("no JSON that the model's tokens can write fits the schema");
+      refuse("#", "no JSON that the model's tokens can write fits the schema");
   }
 
   get start(): State {
     return this.#recognizer.start;
   }
 
-  /** Tokens behind which an end takes at most `maxCost` more. */
+  /** Tokens after which the text can end within `maxCost` tokens. */
   mask(state: State, maxCost: number): Uint32Array {
+    this.#steps.restart();
+    try {
+      return this.#mask(state, maxCost);
+    } finally {
+      this.#memory.steps += this.#steps.taken;
+    }
+  }
+
+  #mask(state: State, maxCost: number): Uint32Array {
     let mask = this.#masks.get(state);
     if (!mask) {
-      if (this.#recognizer.forgetIfLarge() || this.#masks.size >= MAX_KEPT_MASKS) this.#masks = new Map();
+      if (this.#recognizer.forgetIfFull()) this.#masks = new Map();
       mask = tokenMask(this.#recognizer, state, this.#trie, Number.MAX_SAFE_INTEGER);
+      this.#memory.add(MASK_SIZE + mask.bits.length / 2);
       this.#masks.set(state, mask);
     }
     if (mask.highestCost <= maxCost) return mask.bits;
     return tokenMask(this.#recognizer, state, this.#trie, maxCost).bits;
   }
 
-  /** The state behind one of the tokens that `mask` gave. */
+  /** The state after one of the tokens in the mask. */
   advance(state: State, token: number): State {
     const bytes = this.#tokenBytes[token];
-    let next: State | null = bytes === undefined ? null : state;
+    this.#steps.restart();
+    let next = bytes === undefined ? this.#recognizer.advanceToken(state, token) : state;
     for (const byte of bytes ?? []) next = next && this.#recognizer.advance(next, byte);
     if (next === null) throw new Error(`token ${token} does not fit the grammar`);
     return next;
@@ -106,12 +157,12 @@ export class JsonGrammar {
 /** Serves one token after another. */
 let reusedLogits = new Float32Array(0);
 
-/** One sample on its way through a grammar, which it surely leaves before its tokens run out. */
+/** The place of one sample in a grammar, whose end it certainly reaches before its tokens run out. */
 export class JsonCursor {
   readonly #grammar: JsonGrammar;
   readonly #endTokens: readonly number[];
   #state: State;
-  /** Tokens left, but for the one that ends the text. */
+  /** Tokens left, without the one that ends the text. */
   #left: number;
 
   constructor(grammar: JsonGrammar, endTokens: readonly number[], maxTokens: number) {
@@ -125,19 +176,24 @@ export class JsonCursor {
         `maxTokens: the shortest JSON that fits needs ${needed} tokens, and there is room for ${maxTokens}`,
       );
     }
+    if (this.isFinished)
+      throw new EngineInputError(
+        "the constraint is met by an answer without tokens, and nothing would end one",
+      );
   }
 
-  /** There is nothing more to come; where there are end tokens, one of them is still to be drawn. */
+  /** True when the text is complete; if there are end tokens, one of them is drawn next. */
   get isFinished(): boolean {
     return this.#state.isComplete && this.#endTokens.length === 0;
   }
 
-  /** The logits of the tokens that may come next, -Infinity for all others; good until the next call. */
+  /** The logits of the tokens that may come next, -Infinity for all others; valid until the next call. */
   mask(logits: Float32Array): Float32Array {
     const isOnlyEnd = this.#state.isComplete && this.#left === 0;
     const bits = isOnlyEnd ? undefined : this.#grammar.mask(this.#state, this.#left - 1);
     if (reusedLogits.length !== logits.length) reusedLogits = new Float32Array(logits.length);
-    maskedLogits(logits, bits, this.#state.isComplete ? this.#endTokens : [], reusedLogits);
+    const count = maskedLogits(logits, bits, this.#state.isComplete ? this.#endTokens : [], reusedLogits);
+    if (count === 0) throw new EngineInputError("the constraint leaves no token that could come next");
     return reusedLogits;
   }
 
@@ -148,6 +204,12 @@ export class JsonCursor {
   }
 }
 
+/** The grammar of a request for JSON, and where each of its samples begins. */
+export interface JsonStart {
+  readonly grammar: JsonGrammar;
+  begin(): JsonCursor;
+}
+
 /** Where the samples of a request for JSON begin; a request whose samples might not be such JSON is refused. */
 export function jsonStart(
   call: SampleCall,
@@ -155,7 +217,7 @@ export function jsonStart(
   config: ModelConfig,
   maxTokens: number,
   vocabulary: JsonVocabulary | undefined,
-): () => JsonCursor {
+): JsonStart {
   if (!vocabulary)
     throw new EngineInputError("JSON output needs a tokenizer.json in the model's folder, and there is none");
   const endTokens = [...(call.stopTokens ?? config.eosTokenIds)];
@@ -173,7 +235,7 @@ export function jsonStart(
       `stop: JSON output ends by itself, and the token ${textual} might end it too early; only special tokens can be stops here`,
     );
   const grammar = vocabulary.grammar(constraint);
-  const start = () => new JsonCursor(grammar, endTokens, maxTokens);
-  start();
-  return start;
+  const begin = () => new JsonCursor(grammar, endTokens, maxTokens);
+  begin();
+  return { grammar, begin };
 }

@@ -1,15 +1,15 @@
 import {
+  anyCharacterOf,
   byteRanges,
   choice,
   type GrammarNode,
   literal,
-  oneOf,
-  optional,
+  optionalRule,
   repeat,
   sequence,
 } from "./grammar.js";
 
-/** Where numbers may lie; absent ends are open. */
+/** Range of numbers; absent ends are open. */
 export interface NumberBounds {
   readonly minimum?: number;
   readonly exclusiveMinimum?: number;
@@ -17,21 +17,24 @@ export interface NumberBounds {
   readonly exclusiveMaximum?: number;
 }
 
-/** A double keeps the order of all decimals of this length, so what is compared here compares the same when it is read. */
+/** Doubles keep the order of all decimals of this length, so comparisons here hold for the numbers as they are read. */
 const MAX_DIGITS = 15;
 const DIGIT = byteRanges([0x30, 0x39]);
-const INTEGER_DIGITS = choice(literal("0"), sequence(oneOf("123456789"), repeat(DIGIT, 0, MAX_DIGITS - 1)));
+const INTEGER_DIGITS = choice(
+  literal("0"),
+  sequence(anyCharacterOf("123456789"), repeat(DIGIT, 0, MAX_DIGITS - 1)),
+);
 
 /** Any JSON number that is finite when read. */
 export const anyNumber: GrammarNode = sequence(
-  optional(literal("-")),
+  optionalRule(literal("-")),
   INTEGER_DIGITS,
-  optional(sequence(literal("."), repeat(DIGIT, 1, MAX_DIGITS))),
-  optional(sequence(oneOf("eE"), optional(oneOf("+-")), repeat(DIGIT, 1, 2))),
+  optionalRule(sequence(literal("."), repeat(DIGIT, 1, MAX_DIGITS))),
+  optionalRule(sequence(anyCharacterOf("eE"), optionalRule(anyCharacterOf("+-")), repeat(DIGIT, 1, 2))),
 );
 
 /** Any whole number of at most 15 digits. */
-export const anyInteger: GrammarNode = sequence(optional(literal("-")), INTEGER_DIGITS);
+export const anyInteger: GrammarNode = sequence(optionalRule(literal("-")), INTEGER_DIGITS);
 
 /** One end of a range of magnitudes: digits before and behind the point. */
 interface End {
@@ -98,7 +101,7 @@ function magnitudes(low: End, high: End, isInteger: boolean): GrammarNode {
   return choice(...options);
 }
 
-/** Decimals with `length` digits before the point; "tight" is a beginning that equals that of the end. */
+/** Decimals with `length` digits before the point; "tight": the digits so far equal those of the bound. */
 class Digits {
   readonly #ends: { low: End; high: End };
   readonly #length: number;
@@ -115,8 +118,9 @@ class Digits {
     this.#high = high.whole + high.fraction;
   }
 
-  /** What may follow the first `at` digits. */
+  /** The digits that may follow the first `at` digits. */
   from(at: number, isLowTight: boolean, isHighTight: boolean): GrammarNode {
+    if (at > 0 && !isLowTight && !isHighTight) return this.#free(at);
     const key = `${at} ${isLowTight} ${isHighTight}`;
     let node = this.#nodes.get(key);
     if (!node) {
@@ -124,6 +128,15 @@ class Digits {
       this.#nodes.set(key, node);
     }
     return node;
+  }
+
+  /** Any digits after the first `at`, at least one. */
+  #free(at: number): GrammarNode {
+    const whole = this.#length - at;
+    if (whole < 0) return repeat(DIGIT, 0, whole + this.#fractionDigits);
+    const fraction = this.#fractionDigits;
+    const behind = fraction === 0 ? [] : [optionalRule(sequence(literal("."), repeat(DIGIT, 1, fraction)))];
+    return sequence(...(whole === 0 ? [] : [repeat(DIGIT, whole, whole)]), ...behind);
   }
 
   #make(at: number, isLowTight: boolean, isHighTight: boolean): GrammarNode {
@@ -140,9 +153,7 @@ class Digits {
         // Digits between the ends lead to the same place.
         let last = digit;
         if (!staysLow && !staysHigh) last = isHighTight ? largest - 1 : 9;
-        digits.push(
-          sequence(byteRanges([0x30 + digit, 0x30 + last]), this.from(at + 1, staysLow, staysHigh)),
-        );
+        digits.push(sequence(digitsBetween(digit, last), this.from(at + 1, staysLow, staysHigh)));
         digit = last;
       }
       options.push(at === length ? sequence(literal("."), choice(...digits)) : choice(...digits));
@@ -156,6 +167,16 @@ class Digits {
     if (isLowTight && (!isLowZero || this.#ends.low.isExcluded)) return false;
     return !(isHighTight && isHighZero && this.#ends.high.isExcluded);
   }
+}
+
+const DIGIT_RANGES = new Map<string, GrammarNode>();
+
+/** One digit of a range; there are only 55 of them. */
+function digitsBetween(first: number, last: number): GrammarNode {
+  const key = `${first}${last}`;
+  const node = DIGIT_RANGES.get(key) ?? byteRanges([0x30 + first, 0x30 + last]);
+  DIGIT_RANGES.set(key, node);
+  return node;
 }
 
 function digitAt(digits: string, at: number): number {

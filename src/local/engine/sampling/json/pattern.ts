@@ -46,22 +46,46 @@ const CONTROL_ESCAPES: Readonly<Record<string, number>> = {
 };
 
 const MAX_REPEATS = 1000;
+/** Repeats within repeats count as their product. */
+const MAX_EXPANDED_LENGTH = 10_000;
 const MAX_PATTERN_LENGTH = 1000;
+
+/** How a text encodes its characters. */
+export interface CharacterForm {
+  readonly any: GrammarNode;
+  /** One character of a class. */
+  of(codePoints: CodePoints): GrammarNode;
+  /** Classes that have a name: one node for all patterns. */
+  readonly named: Map<string, GrammarNode>;
+}
+
+/** Characters within a JSON string. */
+const JSON_CHARACTERS: CharacterForm = { any: anyCharacter, of: characterOf, named: new Map() };
 
 /** JSON strings in which a regular expression finds something, as a grammar. */
 export function patternString(pattern: string): GrammarNode {
+  return sequence(literal('"'), patternText(pattern, JSON_CHARACTERS), literal('"'));
+}
+
+/** Texts in which a regular expression finds something, as a grammar. */
+export function patternText(pattern: string, form: CharacterForm): GrammarNode {
   if (pattern.length > MAX_PATTERN_LENGTH)
     throw new PatternError(`has more than ${MAX_PATTERN_LENGTH} characters`);
-  return sequence(literal('"'), new PatternReader(pattern).read(), literal('"'));
+  return new PatternReader(pattern, form).read();
 }
 
 /** Reads a regular expression from left to right. */
 class PatternReader {
   readonly #characters: string[];
+  readonly #form: CharacterForm;
+  /** By their source: the same class is the same node. */
+  readonly #classes = new Map<string, GrammarNode>();
+  readonly #lengths = new Map<GrammarNode, number>();
   #at = 0;
 
-  constructor(pattern: string) {
+  constructor(pattern: string, form: CharacterForm) {
     this.#characters = [...pattern];
+    this.#form = form;
   }
 
   read(): GrammarNode {
@@ -95,7 +119,7 @@ class PatternReader {
   }
 
   #terms(isOutermost: boolean): GrammarNode {
-    const around = repeat(anyCharacter, 0);
+    const around = repeat(this.#form.any, 0);
     const parts: GrammarNode[] = [];
     if (isOutermost && !this.#take("^")) parts.push(around);
     for (;;) {
@@ -111,7 +135,33 @@ class PatternReader {
     return sequence(...parts);
   }
 
+  /** How many characters a part has when its repeats are written out; open ones end behind their minimum. */
+  #expandedLength(node: GrammarNode): number {
+    const known = this.#lengths.get(node);
+    if (known !== undefined) return known;
+    let length = 1;
+    const sum = (nodes: readonly GrammarNode[]) =>
+      nodes.reduce((total, part) => total + this.#expandedLength(part), 0);
+    if (node.kind === "sequence") length = sum(node.parts);
+    else if (node.kind === "choice") length = sum(node.options);
+    else if (node.kind === "repeat")
+      length = this.#expandedLength(node.item) * (Number.isFinite(node.max) ? node.max : node.min + 1);
+    this.#lengths.set(node, length);
+    return length;
+  }
+
+  /** A character of a class; its node is shared with all that are written the same. */
+  #characterOf(start: number, codePoints: CodePoints): GrammarNode {
+    const source = this.#characters.slice(start, this.#at).join("");
+    const classes = source === "." || CLASS_ESCAPES[source.slice(1)] ? this.#form.named : this.#classes;
+    const node = classes.get(source) ?? this.#form.of(codePoints);
+    classes.set(source, node);
+    this.#lengths.set(node, 1);
+    return node;
+  }
+
   #term(): GrammarNode {
+    const start = this.#at;
     const character = this.#next();
     if (character === "(") {
       if (this.#take("?:") || this.#peek() !== "?") {
@@ -121,13 +171,13 @@ class PatternReader {
       }
       throw new PatternError("looks around or names a group");
     }
-    if (character === "[") return characterOf(this.#characterClass());
-    if (character === ".") return characterOf(complement(LINE_ENDS));
-    if (character === "\\") return characterOf(this.#escape());
+    if (character === "[") return this.#characterOf(start, this.#characterClass());
+    if (character === ".") return this.#characterOf(start, complement(LINE_ENDS));
+    if (character === "\\") return this.#characterOf(start, this.#escape());
     if ("^$".includes(character)) throw new PatternError(`has ${character} in its middle`);
     if ("*+?{}])".includes(character))
       throw new PatternError(`has ${character} where a character was expected`);
-    return characterOf(single(character));
+    return this.#characterOf(start, single(character));
   }
 
   #quantified(item: GrammarNode): GrammarNode {
@@ -145,7 +195,12 @@ class PatternReader {
         throw new PatternError(`repeats more than ${MAX_REPEATS} times`);
       repeated = repeat(item, Number(min), most);
     } else return item;
-    // What is matched lazily is matched all the same.
+    const length = this.#expandedLength(repeated);
+    if (length > MAX_EXPANDED_LENGTH)
+      throw new PatternError(
+        `repeats within repeats (${length} characters written out, at most ${MAX_EXPANDED_LENGTH})`,
+      );
+    // A lazy repetition matches the same texts.
     this.#take("?");
     return repeated;
   }

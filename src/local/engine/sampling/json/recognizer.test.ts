@@ -9,7 +9,8 @@ import { philox } from "../../philox.js";
 import { boundedNumber } from "./numbers.js";
 import { patternString } from "./pattern.js";
 import { Recognizer } from "./recognizer.js";
-import { constraintGrammar } from "./schema-grammar.js";
+import { constraintGrammar } from "./shape-grammar.js";
+import { Steps } from "./steps.js";
 import { byteVocabulary } from "./token-bytes.js";
 
 const below = (count: number, ...at: number[]) =>
@@ -32,7 +33,7 @@ describe("numbers within bounds", () => {
           : { [below(2, round, 6) ? "maximum" : "exclusiveMaximum"]: Math.max(a, b) }),
       } as { minimum?: number; exclusiveMinimum?: number; maximum?: number; exclusiveMaximum?: number };
       const isInteger = below(2, round, 7) === 0;
-      const recognizer = new Recognizer(boundedNumber(bounds, isInteger));
+      const recognizer = new Recognizer(boundedNumber(bounds, isInteger), new Steps(1e6, "reading"));
       const near = [...ends, ...ends.map((end) => end + 0.001), ...ends.map((end) => end - 1)];
       for (const value of near.map((end) => Number(end.toFixed(7)))) {
         const text = value.toFixed(7).replace(/\.?0+$/, "");
@@ -52,7 +53,10 @@ describe("numbers within bounds", () => {
   });
 
   it("have no leading zeros, no bare point and no minus zero", () => {
-    const recognizer = new Recognizer(boundedNumber({ minimum: -5, maximum: 500 }, false));
+    const recognizer = new Recognizer(
+      boundedNumber({ minimum: -5, maximum: 500 }, false),
+      new Steps(1e6, "reading"),
+    );
     for (const text of ["01", "1.", ".5", "-0", "-0.0", "1e1", "+1", "", "-", "500.01"])
       expect(recognizer.accepts(text), text).toBe(false);
     for (const text of ["0", "0.0", "-5", "-4.99", "500", "500.00", "12.5"])
@@ -83,7 +87,7 @@ describe("patterns", () => {
     "^[^]*$",
     "",
   ])("%j finds what the regular expression finds", (pattern) => {
-    const recognizer = new Recognizer(patternString(pattern));
+    const recognizer = new Recognizer(patternString(pattern), new Steps(1e6, "reading"));
     const expression = new RegExp(pattern, "u");
     for (let round = 0; round < 800; round++) {
       const length = below(4, round, 8);
@@ -95,7 +99,10 @@ describe("patterns", () => {
 });
 
 describe("any JSON", () => {
-  const recognizer = new Recognizer(constraintGrammar({ type: "json_schema", schema: true }));
+  const recognizer = new Recognizer(
+    constraintGrammar({ type: "json_schema", schema: true }),
+    new Steps(1e6, "reading"),
+  );
   it.each(['{"a": [1, -2.5e+3, "\\u00e9\\n", {}], "b": null}', '"😀"', "0", "[[], [[]]]", "true"])(
     "takes %s",
     (text) => {

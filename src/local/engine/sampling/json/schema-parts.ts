@@ -1,4 +1,4 @@
-import { EngineInputError } from "../../engine.js";
+import { refuse, type Steps } from "./steps.js";
 
 /** A JSON schema that is an object of keywords. */
 export type Keywords = Readonly<Record<string, unknown>>;
@@ -11,7 +11,7 @@ const TYPES = ["object", "array", "string", "number", "integer", "boolean", "nul
 /** A type as JSON schema calls it. */
 export type SchemaType = (typeof TYPES)[number];
 
-/** One way to satisfy a schema, free of `$ref`, `allOf`, `anyOf` and `oneOf`; absent parts ask for nothing. */
+/** One way to satisfy a schema, free of `$ref`, `allOf`, `anyOf` and `oneOf`; absent parts do not restrict it. */
 export interface Part {
   readonly types?: readonly SchemaType[];
   readonly values?: readonly unknown[];
@@ -31,7 +31,7 @@ const COUNTS = /Length$|Items$|Properties$/;
 
 type NumberKeyword = (typeof LOWER_BOUNDS)[number] | (typeof UPPER_BOUNDS)[number];
 
-/** Keywords that would have to hold, and cannot be promised. */
+/** Keywords that restrict JSON and cannot be guaranteed. */
 const REFUSED = [
   "not",
   "if",
@@ -54,11 +54,6 @@ const REFUSED = [
   "$recursiveRef",
 ];
 
-/** Says where in a schema something is wrong. */
-export function refuse(path: string, problem: string): never {
-  throw new EngineInputError(`JSON schema, ${path}: ${problem}`);
-}
-
 /** A schema must be an object or a boolean. */
 export function schemaAt(value: unknown, path: string): Schema {
   if (typeof value === "boolean" || isKeywords(value)) return value;
@@ -79,16 +74,21 @@ function isKeywords(value: unknown): value is Keywords {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
+/** Steps for reading all keywords of a schema. */
+const PART_SIZE = 15;
+
 /** Reads the keywords of one schema object that are not references to others. */
-export function readPart(schema: Keywords, path: string): Part {
+export function readPart(schema: Keywords, path: string, steps: Steps): Part {
+  steps.take(PART_SIZE, path, Object.keys(schema)[0]);
+  for (const [keyword, value] of Object.entries(schema)) steps.take(1 + entryCount(value), path, keyword);
   for (const keyword of REFUSED) {
     if (!Object.hasOwn(schema, keyword)) continue;
-    // Written out by some generators, they ask for nothing.
+    // Some generators write them although they restrict nothing.
     if (keyword === "uniqueItems" && schema[keyword] === false) continue;
     refuse(path, `"${keyword}" is not supported: JSON that surely fits it cannot be promised`);
   }
   const types = readTypes(schema, path);
-  const values = readValues(schema, path);
+  const values = readValues(schema, path, steps);
   return {
     ...(types === undefined ? {} : { types }),
     ...(values === undefined ? {} : { values }),
@@ -98,6 +98,11 @@ export function readPart(schema: Keywords, path: string): Part {
     ...readObject(schema, path),
     ...readArray(schema, path),
   };
+}
+
+function entryCount(value: unknown): number {
+  if (Array.isArray(value)) return value.length;
+  return isKeywords(value) ? Object.keys(value).length : 0;
 }
 
 function readTypes(schema: Keywords, path: string): SchemaType[] | undefined {
@@ -111,12 +116,12 @@ function readTypes(schema: Keywords, path: string): SchemaType[] | undefined {
   return [...new Set([...types, ...(nullable === true ? ["null"] : [])] as SchemaType[])];
 }
 
-function readValues(schema: Keywords, path: string): unknown[] | undefined {
+function readValues(schema: Keywords, path: string, steps: Steps): unknown[] | undefined {
   const values = Object.hasOwn(schema, "const") ? [schema["const"]] : undefined;
   if (!Object.hasOwn(schema, "enum")) return values;
   const list = schema["enum"];
   if (!Array.isArray(list)) return refuse(path, '"enum" must be a list');
-  return values === undefined ? list : commonValues(values, list);
+  return values === undefined ? list : commonValues(values, list, steps);
 }
 
 function readNumbers(schema: Keywords, path: string): Part["numbers"] {
@@ -178,10 +183,11 @@ function readArray(schema: Keywords, path: string): Partial<Part> {
   };
 }
 
-/** What satisfies both; undefined where nothing does. */
-export function bothParts(a: Part, b: Part, path: string): Part | undefined {
+/** The part that satisfies both; undefined if nothing does. */
+export function bothParts(a: Part, b: Part, path: string, steps: Steps): Part | undefined {
+  steps.take(partSize(a) + partSize(b), path);
   const types = a.types && b.types ? commonTypes(a.types, b.types) : (a.types ?? b.types);
-  const values = a.values && b.values ? commonValues(a.values, b.values) : (a.values ?? b.values);
+  const values = a.values && b.values ? commonValues(a.values, b.values, steps) : (a.values ?? b.values);
   if (types?.length === 0 || values?.length === 0) return undefined;
   const numbers: Partial<Record<NumberKeyword, number>> = { ...a.numbers };
   for (const [keyword, value] of Object.entries(b.numbers) as [NumberKeyword, number][]) {
@@ -223,10 +229,22 @@ export function bothParts(a: Part, b: Part, path: string): Part | undefined {
   };
 }
 
+function partSize({ properties, required, prefixItems }: Part): number {
+  return 10 + (properties?.size ?? 0) + (required?.size ?? 0) + (prefixItems?.length ?? 0);
+}
+
+/** By both of its halves: the same two schemas give the same one, so that recursion is recognized. */
+const bothByHalf = new WeakMap<Keywords, WeakMap<Keywords, Schema>>();
+
 function bothSchemas(a: Schema | undefined, b: Schema | undefined): Schema | undefined {
-  if (a === undefined || a === true) return b ?? a;
+  if (a === undefined || a === true || a === b) return b ?? a;
   if (b === undefined || b === true) return a;
-  return a === false || b === false ? false : { allOf: [a, b] };
+  if (a === false || b === false) return false;
+  const others = bothByHalf.get(a) ?? new WeakMap<Keywords, Schema>();
+  bothByHalf.set(a, others);
+  const both = others.get(b) ?? { allOf: [a, b] };
+  others.set(b, both);
+  return both;
 }
 
 function sameText<K extends "pattern" | "format">(
@@ -252,17 +270,23 @@ export function commonTypes(a: readonly SchemaType[], b: readonly SchemaType[]):
 }
 
 /** Values that are in both lists. */
-export function commonValues(a: readonly unknown[], b: readonly unknown[]): unknown[] {
-  const texts = new Set(b.map(sortedJson));
-  return a.filter((value) => texts.has(sortedJson(value)));
+export function commonValues(a: readonly unknown[], b: readonly unknown[], steps: Steps): unknown[] {
+  const texts = new Set(b.map((value) => sortedJson(value, steps)));
+  return a.filter((value) => texts.has(sortedJson(value, steps)));
 }
 
-function sortedJson(value: unknown): string {
-  return JSON.stringify(value, (_, inner: unknown) =>
+/** Characters that are written in one step. */
+const CHARACTERS_PER_STEP = 8;
+
+/** A text that is equal for equal values, in any order of their members. */
+export function sortedJson(value: unknown, steps: Steps): string {
+  const text = JSON.stringify(value, (_, inner: unknown) =>
     isKeywords(inner)
       ? Object.fromEntries(Object.entries(inner).sort(([x], [y]) => (x < y ? -1 : 1)))
       : inner,
   );
+  steps.take(1 + text.length / CHARACTERS_PER_STEP, "#", "enum");
+  return text;
 }
 
 /** The type that a value has. */

@@ -1,7 +1,7 @@
 import { EngineInputError } from "../../engine.js";
 import type { TokenBytes } from "./token-trie.js";
 
-/** What is read of a Hugging Face `tokenizer.json`. */
+/** The parts of a Hugging Face `tokenizer.json` that are read. */
 interface TokenizerJson {
   model: { vocab?: Record<string, number> | [string, number][] };
   decoder?: Decoder | null;
@@ -16,7 +16,7 @@ interface Decoder {
 /** A model's vocabulary as bytes. */
 export interface ByteVocabulary {
   readonly bytes: TokenBytes;
-  /** Tokens that are not part of any text, by what they are called. */
+  /** Control tokens by name. */
   readonly added: ReadonlyMap<string, number>;
 }
 

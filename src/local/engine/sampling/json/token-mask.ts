@@ -5,13 +5,15 @@ import type { TokenTrie } from "./token-trie.js";
 export interface TokenMask {
   /** A bit for each token. */
   readonly bits: Uint32Array;
-  /** The most tokens that an end may take behind one of them. */
+  /** Maximum number of tokens to the end after one of these. */
   readonly highestCost: number;
 }
 
-/** Walks the vocabulary from a state: tokens behind which an end takes at most `maxCost` tokens. */
+/** Walks the vocabulary from a state: tokens after which the text can end within `maxCost` tokens. */
 export function tokenMask(recognizer: Recognizer, state: State, trie: TokenTrie, maxCost: number): TokenMask {
-  const bits = new Uint32Array(Math.ceil(trie.size / 32));
+  const others = state.stacks.flatMap(({ node }) => (node?.kind === "token" ? [node.token] : []));
+  const size = others.reduce((most, token) => Math.max(most, token + 1), trie.size);
+  const bits = new Uint32Array(Math.ceil(size / 32));
   const { bytes, depths, ends, tokenStarts, tokens } = trie;
   const path: State[] = [state];
   let highestCost = 0;
@@ -36,21 +38,29 @@ export function tokenMask(recognizer: Recognizer, state: State, trie: TokenTrie,
     }
     node += 1;
   }
+  for (const token of new Set(others)) {
+    const next = recognizer.advanceToken(state, token);
+    if (next === null || next.cost > maxCost || next.cost === Number.POSITIVE_INFINITY) continue;
+    bits[token >>> 5]! |= 1 << (token & 31);
+    if (next.cost > highestCost) highestCost = next.cost;
+  }
   return { bits, highestCost };
 }
 
-/** A model that has gone wrong may give nothing better than NaN: the tokens that may come still can. */
+/** A broken model may give only NaN: the allowed tokens are drawn all the same. */
 const LOWEST_LOGIT = -1e30;
 
-/** The logits of the tokens in a mask, and of `others`; the rest can never be drawn. */
+/** The logits of the tokens in a mask, and of `others`; the rest can never be drawn. Returns how many can. */
 export function maskedLogits(
   logits: Float32Array,
   bits: Uint32Array | undefined,
   others: readonly number[],
   masked: Float32Array,
-): void {
+): number {
+  let count = 0;
   masked.fill(Number.NEGATIVE_INFINITY);
   const allow = (token: number) => {
+    count += 1;
     masked[token] = logits[token]! > LOWEST_LOGIT ? logits[token]! : LOWEST_LOGIT;
   };
   for (let word = 0; bits && word < bits.length; word++) {
@@ -60,4 +70,5 @@ export function maskedLogits(
     }
   }
   for (const token of others) allow(token);
+  return count;
 }

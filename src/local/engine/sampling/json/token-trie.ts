@@ -1,7 +1,9 @@
+import type { Steps } from "./steps.js";
+
 /** The bytes of each token that is text; undefined for those that are not, such as the end of a turn. */
 export type TokenBytes = readonly (Uint8Array | undefined)[];
 
-/** A vocabulary ordered by bytes: whatever tokens have in common at their beginning is looked at once. */
+/** A vocabulary as a tree of bytes: a common beginning of tokens is visited once. */
 export class TokenTrie {
   /** By node, each before its children: its last byte, how many bytes lead to it, and the first node that is not below it. */
   readonly bytes: Uint8Array;
@@ -12,8 +14,10 @@ export class TokenTrie {
   readonly tokens: Int32Array;
   /** One more than the highest token. */
   readonly size: number;
-  /** There are tokens of one, two, and so on up to this many characters that stand in a JSON string as they are. */
+  /** Tokens of every length from one to this many characters need no escape in a JSON string. */
   readonly plainRun: number;
+  /** By byte, the node of the tokens that begin with it; -1 where there are none. */
+  readonly #first = new Int32Array(256).fill(-1);
 
   constructor(tokenBytes: TokenBytes) {
     const order: number[] = [];
@@ -44,6 +48,7 @@ export class TokenTrie {
       previous = current;
     });
     for (const node of path) ends[node] = bytes.length;
+    for (let node = 0; node < bytes.length; node = ends[node]!) this.#first[bytes[node]!] = node;
     tokenStarts.push(order.length);
     this.bytes = Uint8Array.from(bytes);
     this.depths = Uint16Array.from(depths);
@@ -57,18 +62,21 @@ export class TokenTrie {
     this.plainRun = plainRun;
   }
 
-  /** Some token is this byte alone. */
+  /** Whether a token consists of this byte alone. */
   hasByte(byte: number): boolean {
-    return [...this.endsFrom(Uint8Array.of(byte), 0)].length > 0;
+    const node = this.#first[byte]!;
+    return node >= 0 && this.#hasTokens(node);
   }
 
-  /** Where tokens end that are found in `text` from `at` on. */
-  *endsFrom(text: Uint8Array, at: number): Generator<number> {
-    let node = 0;
-    let last = this.bytes.length;
+  /** Where tokens end that are found in `text` from `at` on; every node that is looked at takes a step. */
+  *endsFrom(text: Uint8Array, at: number, steps: Steps): Generator<number> {
+    let node = at < text.length ? this.#first[text[at]!]! : -1;
+    let last = node < 0 ? 0 : this.ends[node]!;
     for (let end = at; end < text.length; end++) {
-      while (node < last && this.bytes[node] !== text[end]) node = this.ends[node]!;
-      if (node >= last) return;
+      let looks = 1;
+      for (; node >= 0 && node < last && this.bytes[node] !== text[end]; node = this.ends[node]!) looks += 1;
+      steps.take(looks);
+      if (node < 0 || node >= last) return;
       if (this.#hasTokens(node)) yield end + 1;
       last = this.ends[node]!;
       node += 1;

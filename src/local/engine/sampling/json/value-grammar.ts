@@ -1,15 +1,16 @@
 import { anyString, nameExcept } from "./characters.js";
 import { FORMAT_PATTERNS } from "./formats.js";
-import { choice, type GrammarNode, literal, optional, repeat, rule, sequence } from "./grammar.js";
+import { choice, type GrammarNode, literal, optionalRule, repeat, rule, sequence } from "./grammar.js";
 import { anyInteger, anyNumber, boundedNumber } from "./numbers.js";
 import { PatternError, patternString } from "./pattern.js";
-import { type Part, refuse, type Schema, type SchemaType } from "./schema-parts.js";
+import type { Part, Schema, SchemaType } from "./schema-parts.js";
+import { refuse, type Steps } from "./steps.js";
 
 /** The grammar of a schema inside another; the name is its place there. */
 type Inner = (schema: Schema, name: string) => GrammarNode;
 
-// At most one space: a model that likes blanks cannot go on with them for ever.
-const SPACE = optional(literal(" "));
+// At most one space: otherwise a model could write blanks forever.
+const SPACE = optionalRule(literal(" "));
 const SEPARATOR = sequence(literal(","), SPACE);
 const COLON = sequence(literal(":"), SPACE);
 
@@ -19,13 +20,13 @@ export const anyValue = rule();
 /** Any JSON object. */
 export const anyObject: GrammarNode = sequence(
   literal("{"),
-  optional(listOf(sequence(anyString(), COLON, anyValue))),
+  optionalRule(listOf(sequence(anyString(), COLON, anyValue))),
   literal("}"),
 );
 
 anyValue.body = choice(
   anyObject,
-  sequence(literal("["), optional(listOf(anyValue)), literal("]")),
+  sequence(literal("["), optionalRule(listOf(anyValue)), literal("]")),
   anyString(),
   anyNumber,
   literal("true"),
@@ -38,7 +39,7 @@ function listOf(item: GrammarNode, min = 1, max = Number.POSITIVE_INFINITY): Gra
   return sequence(item, repeat(sequence(SEPARATOR, item), Math.max(0, min - 1), max - 1));
 }
 
-/** The types that a part without a type speaks of; none where it says nothing of any. */
+/** The types that a part without `type` implies by its other keywords; none if it implies none. */
 export function inferredTypes(part: Part): SchemaType[] {
   const { numbers, properties, required, additionalProperties, prefixItems, items, pattern, format } = part;
   const speaksOf = (ending: RegExp) => Object.keys(numbers).some((keyword) => ending.test(keyword));
@@ -51,8 +52,11 @@ export function inferredTypes(part: Part): SchemaType[] {
   return types;
 }
 
+/** Nodes of a member, without its name and value. */
+const MEMBER_SIZE = 8;
+
 /** Declared members in their order, then others where `additionalProperties` is given. */
-export function objectNode(part: Part, path: string, inner: Inner): GrammarNode {
+export function objectNode(part: Part, path: string, inner: Inner, steps: Steps): GrammarNode {
   const required = part.required ?? new Set<string>();
   const declared = new Map(part.properties ?? []);
   for (const name of required) if (!declared.has(name)) declared.set(name, part.additionalProperties ?? true);
@@ -71,32 +75,31 @@ export function objectNode(part: Part, path: string, inner: Inner): GrammarNode 
   let named = choice();
   if (additionalProperties !== false && mostOthers > 0) {
     const value = inner(additionalProperties, "additionalProperties");
-    named = listOf(sequence(nameExcept([...declared.keys()]), COLON, value), 1, mostOthers);
+    const name = nameExcept(declared.keys(), (nodes) => steps.take(nodes, path, "additionalProperties"));
+    named = listOf(sequence(name, COLON, value), 1, mostOthers);
   }
   /** From the i-th member on, behind another member. */
-  let after = optional(sequence(SEPARATOR, named));
+  let after = optionalRule(sequence(SEPARATOR, named));
   let isEndAllowed = true;
   for (const [name, schema] of members.reverse()) {
-    const member = sequence(
-      literal(`${JSON.stringify(name)}:`),
-      SPACE,
-      inner(schema, `properties/${name}`),
-      after,
-    );
+    const written = JSON.stringify(name);
+    steps.take(written.length + MEMBER_SIZE, path, "properties");
+    const member = sequence(literal(`${written}:`), SPACE, inner(schema, `properties/${name}`), after);
     isEndAllowed &&= !required.has(name);
     named = required.has(name) ? member : choice(member, named);
-    after = isEndAllowed ? optional(sequence(SEPARATOR, named)) : sequence(SEPARATOR, named);
+    after = isEndAllowed ? optionalRule(sequence(SEPARATOR, named)) : sequence(SEPARATOR, named);
   }
   const isEmptyAllowed = isEndAllowed && minProperties === 0;
-  return sequence(literal("{"), isEmptyAllowed ? optional(named) : named, literal("}"));
+  return sequence(literal("{"), isEmptyAllowed ? optionalRule(named) : named, literal("}"));
 }
 
 /** The items of `prefixItems` in their places, then others; a list may end before its prefix does. */
-export function arrayNode(part: Part, inner: Inner): GrammarNode {
+export function arrayNode(part: Part, path: string, inner: Inner, steps: Steps): GrammarNode {
   const { minItems = 0, maxItems = Number.POSITIVE_INFINITY } = part.numbers;
   const prefix = (part.prefixItems ?? []).slice(0, maxItems);
   const item = inner(part.items ?? true, "items");
   const before = prefix.length;
+  steps.take(MEMBER_SIZE * before, path, "prefixItems");
   /** From the i-th item on, where an item is due. */
   let next =
     maxItems > before && part.items !== false
@@ -105,9 +108,9 @@ export function arrayNode(part: Part, inner: Inner): GrammarNode {
   for (let index = before - 1; index >= 0; index--) {
     const following = sequence(SEPARATOR, next);
     const first = inner(prefix[index]!, `prefixItems/${index}`);
-    next = sequence(first, index + 1 >= minItems ? optional(following) : following);
+    next = sequence(first, index + 1 >= minItems ? optionalRule(following) : following);
   }
-  return sequence(literal("["), minItems === 0 ? optional(next) : next, literal("]"));
+  return sequence(literal("["), minItems === 0 ? optionalRule(next) : next, literal("]"));
 }
 
 /** Strings by their length, or by a pattern. */
@@ -115,6 +118,13 @@ export function stringNode(part: Part, path: string): GrammarNode {
   const { minLength, maxLength } = part.numbers;
   const { pattern, format } = part;
   if (pattern === undefined && format === undefined) return anyString(minLength, maxLength);
+  return patternNode(part, path, patternString);
+}
+
+/** Texts of a pattern or format. */
+export function patternNode(part: Part, path: string, write: (pattern: string) => GrammarNode): GrammarNode {
+  const { minLength, maxLength } = part.numbers;
+  const { pattern, format } = part;
   const keyword = pattern === undefined ? "format" : "pattern";
   const also = (["format", "minLength", "maxLength"] as const).find(
     (name) => name !== keyword && { format, minLength, maxLength }[name] !== undefined,
@@ -125,7 +135,7 @@ export function stringNode(part: Part, path: string): GrammarNode {
     refuse(path, `the "format" ${JSON.stringify(format)} is not supported; there are ${known}`);
   }
   try {
-    return patternString(pattern ?? FORMAT_PATTERNS[format!]!);
+    return write(pattern ?? FORMAT_PATTERNS[format!]!);
   } catch (error) {
     if (!(error instanceof PatternError)) throw error;
     return refuse(path, `the "pattern" ${JSON.stringify(pattern)} ${error.message}, which is not supported`);
