@@ -1,19 +1,29 @@
 import type { Message, ToolDeclaration } from "../../renderers/index.js";
 
-/** What a model learns from: messages, and the tools that were at hand. */
+/** A training example: messages, and the tools that the model could call. */
 export interface Conversation {
   readonly messages: readonly Message[];
   readonly tools?: readonly ToolDeclaration[] | undefined;
 }
 
-/** Something in a row that cannot be used as it is. */
+/** Part of a row that cannot be used. */
 export interface RowProblem {
-  /** `messages[2].role`; empty for the row itself. */
+  /** Path of the field, `messages[2].role`; empty for the row itself. */
   readonly field: string;
   readonly message: string;
 }
 
-/** What a row says, or all that is wrong in it. */
-export type ReadRow<Row = Conversation> =
+/** The formats of conversations that are read, by what other tools call them. */
+export const ROW_FORMATS = ["messages", "sharegpt", "alpaca", "prompt-completion"] as const;
+
+/** Format of a row: the names of its fields and what they mean. */
+export type RowFormat = (typeof ROW_FORMATS)[number];
+
+/** The contents of a row, or all its problems. */
+export type ReadRow<Row = Conversation> = {
+  /** The format that it was read as, for conversations. */
+  readonly format?: RowFormat | undefined;
+} & (
   | { readonly row: Row; readonly problems?: undefined }
-  | { readonly row?: undefined; readonly problems: readonly RowProblem[] };
+  | { readonly row?: undefined; readonly problems: readonly RowProblem[] }
+);

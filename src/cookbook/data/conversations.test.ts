@@ -1,10 +1,12 @@
-import { mkdtempSync, readdirSync, rmSync, truncateSync, writeFileSync } from "node:fs";
+import { mkdtempSync, readdirSync, readFileSync, rmSync, truncateSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Readable } from "node:stream";
 import { fileURLToPath } from "node:url";
 import { gzipSync } from "node:zlib";
 import { afterAll, describe, expect, it } from "vitest";
+import { seededRandom } from "../../cli/quickstart/random.js";
+import { TinkerError } from "../../errors.js";
 import { textOf } from "../../renderers/index.js";
 import { type ConversationsFrom, conversations } from "./conversations.js";
 
@@ -105,10 +107,7 @@ describe("a JSONL file", () => {
       /plain\.gz cannot be read: incorrect header check/,
     );
     await expect(texts(write("wide.jsonl", Buffer.from(`\ufeff${a}`, "utf16le")))).rejects.toThrow(
-      "wide.jsonl line 1: the text is UTF-16, and must be UTF-8",
-    );
-    await expect(texts(write("list.json", `[\n${a}\n]`))).rejects.toThrow(
-      "list.json line 1: the row is not JSON: expected a value at character 1, got the end: a file holds one row a line",
+      "wide.jsonl: the text is UTF-16, and must be UTF-8",
     );
   });
 
@@ -170,11 +169,36 @@ describe("a Parquet file", () => {
     );
   });
 
+  it.each(["none", "snappy", "gzip", "zstd", "brotli", "lz4"])(
+    "that is damaged is an error or other rows, and nothing else goes wrong: %s",
+    async (compression) => {
+      const whole = readFileSync(fixture(`chats-${compression}.parquet`));
+      const random = seededRandom(7);
+      const somewhere = () => Math.floor(random() * whole.length);
+      const damaged = Array.from({ length: 6 }, (_, index) => {
+        if (index % 3 === 0) return whole.subarray(0, somewhere());
+        const bytes = Buffer.from(whole);
+        for (let flips = 0; flips < 8; flips += 1) bytes[somewhere()] = Math.floor(random() * 256);
+        return bytes;
+      });
+      const outcomes = await Promise.all(
+        damaged.map((bytes, index) =>
+          texts(write(`damaged-${compression}-${index}.parquet`, bytes)).catch((error: unknown) => error),
+        ),
+      );
+      const errors = outcomes.filter((outcome) => !Array.isArray(outcome));
+      expect(errors.length).toBeGreaterThan(2);
+      for (const error of errors) expect(error).toBeInstanceOf(TinkerError);
+    },
+  );
+
   it("says what cannot be read", async () => {
     await expect(texts(fixture("no-messages.parquet"))).rejects.toThrow(
-      "no-messages.parquet has no column messages, and none prompt and completion: it has text, label.",
+      "no-messages.parquet has the columns text, label, none of which is known",
     );
-    await expect(texts(write("fake.parquet", "no table"))).rejects.toThrow(/fake\.parquet cannot be read: /);
+    await expect(texts(write("fake.parquet", "no table"))).rejects.toThrow(
+      /fake\.parquet cannot be read: it is damaged, or not a Parquet file/,
+    );
     await expect(texts(join(folder, "gone.parquet"))).rejects.toThrow(/There is no file/);
   });
 });

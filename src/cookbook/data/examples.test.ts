@@ -3,7 +3,8 @@ import { getRenderer, type Message, type ToolDeclaration } from "../../renderers
 import { RoleColonRenderer } from "../../renderers/role-colon.js";
 import { ModelInput, type ModelInputChunkLike } from "../../wire/index.js";
 import { datumFromExample, toExamples } from "./examples.js";
-import { conversationShape, readLine } from "./read-row.js";
+import { readLine } from "./read-row.js";
+import { conversationShape } from "./row-formats.js";
 
 /** One token a character. */
 const tokenizer = {
@@ -56,7 +57,7 @@ describe("a datum", () => {
     const cut = (maxLength?: number) => facts(datumFromExample(given, { maxLength }));
     expect(cut()?.input).toEqual([[1, 2], "image", [4, 5, 6], "image"]);
     expect(cut()?.targets).toEqual([2, 0, 0, 0, 4, 5, 6, 0, 0, 7]);
-    // An image at the end has nothing behind it that could be learnt.
+    // An image at the end has no text after it to train on.
     for (const maxLength of [8, 9, 10]) expect(cut(maxLength)?.targets).toEqual([2, 0, 0, 0, 4, 5, 6]);
     expect(cut(7)?.targets).toEqual([2, 0, 0, 0, 4, 5]);
     for (const maxLength of [2, 3, 4, 5])
@@ -80,7 +81,7 @@ describe("a datum", () => {
     ]);
   });
 
-  it("is not made where nothing is learnt", () => {
+  it("is undefined without trained tokens", () => {
     expect(datumFromExample(example([text(1, 2, 3)], 0, 0, 0))).toBeUndefined();
     expect(datumFromExample(example([text(1, 2, 3)], 1, 0, 0))).toBeUndefined();
     expect(datumFromExample(example([text(1, 2, 3)], 0, 0, 1), { maxLength: 2 })).toBeUndefined();
@@ -91,10 +92,10 @@ describe("a datum", () => {
   it("refuses options that mean nothing", () => {
     const given = example([text(1, 2)], 1, 1);
     expect(() => datumFromExample(given, { maxLength: 1 })).toThrow(
-      "maxLength must be a whole number from 2, got 1",
+      "maxLength must be an integer of 2 or more, got 1",
     );
     expect(() => datumFromExample(given, { reduction: "sum" as "mean" })).toThrow(
-      'reduction must be "none" or "mean", got sum',
+      'reduction must be "none" or "mean", got "sum"',
     );
   });
 });
@@ -144,7 +145,8 @@ describe("the examples of a conversation", () => {
         required: ["a"],
       };
       const row = { messages, tools: [{ name: "add", description: "Adds.", parameters }] };
-      const fromFile = readLine(new TextEncoder().encode(JSON.stringify(row)), conversationShape).row!.tools!;
+      const fromFile = readLine(new TextEncoder().encode(JSON.stringify(row)), conversationShape()).row!
+        .tools!;
       const renderer = getRenderer(name, tokenizer);
       expect(renderer.declareTools(fromFile)).toEqual(renderer.declareTools(row.tools));
       expect(String(renderer.declareTools(fromFile)[0]!.content)).toContain("minimum");
@@ -160,5 +162,50 @@ describe("the examples of a conversation", () => {
     expect(shown({ messages: [system, user!, assistant!], tools }, "customized")[0]).toMatch(
       /^System:_ _S_\(/,
     );
+  });
+});
+
+describe("messages of a row", () => {
+  const messages: Message[] = [
+    { role: "user", content: "a" },
+    { role: "assistant", content: "bad", weight: 0 },
+    { role: "user", content: "b" },
+    { role: "assistant", content: "good", weight: 1 },
+  ];
+  const learnt = (examples: ReturnType<typeof toExamples>) =>
+    examples.map(({ input, weights }) =>
+      tokenizer.decode(input.toInts().filter((_, place) => weights[place]! > 0)),
+    );
+
+  it("are not trained on with a weight of 0, in one sequence or in an example for each answer", () => {
+    class SplitRenderer extends RoleColonRenderer {
+      override get hasExtensionProperty(): boolean {
+        return false;
+      }
+    }
+    for (const renderer of [new RoleColonRenderer(tokenizer), new SplitRenderer(tokenizer)])
+      expect(learnt(toExamples({ messages }, renderer, "all_assistant_messages"))).toEqual([
+        " good\n\nUser:",
+      ]);
+    const whole = toExamples({ messages }, new RoleColonRenderer(tokenizer), "all_messages");
+    expect(learnt(whole).join()).not.toContain("bad");
+  });
+
+  it("have a role that the format has", () => {
+    const as = (role: string, renderer = new RoleColonRenderer(tokenizer)) =>
+      toExamples({ messages: [messages[0]!, { role, content: "x" }, messages[3]!] }, renderer);
+    const refusal =
+      'messages[1].role is "asistant", which the model\'s format does not have: did you mean assistant?';
+    expect(() => as("asistant")).toThrow(refusal);
+    for (const [role, meant] of Object.entries({ Bot: "assistant", human: "user", developer: "system" }))
+      expect(() => as(role)).toThrow(`did you mean ${meant}?`);
+    for (const role of ["narrator", "constructor"])
+      expect(() => as(role)).toThrow("expected one of system, user, assistant, tool");
+    class StoryRenderer extends RoleColonRenderer {
+      override get roles(): readonly string[] {
+        return [...super.roles, "narrator"];
+      }
+    }
+    expect(as("narrator", new StoryRenderer(tokenizer))).toHaveLength(1);
   });
 });

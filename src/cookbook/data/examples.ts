@@ -1,7 +1,8 @@
 import { ValidationError } from "../../errors.js";
-import type { Message, Renderer, SupervisedExample, TrainOn } from "../../renderers/index.js";
-import { textOf } from "../../renderers/index.js";
+import type { Renderer, SupervisedExample, TrainOn } from "../../renderers/index.js";
+import { withTools } from "../../renderers/prepare-answer.js";
 import { tokensAt } from "../../training/datum-from.js";
+import * as f from "../../wire/fields/index.js";
 import {
   chunkLength,
   Datum,
@@ -10,68 +11,60 @@ import {
   type ModelInputChunk,
 } from "../../wire/index.js";
 import type { Conversation } from "./conversation.js";
-import { checkWhole } from "./rows.js";
+import { roleProblems } from "./roles.js";
 
 /** How an example becomes a datum. */
 export interface DatumOptions {
-  /** Longer examples lose their end. Default: they stay whole. */
+  /** Longer examples are cut at the end. Default: no limit. */
   readonly maxLength?: number | undefined;
-  /** `mean`: each example weighs the same, however long it is. `none` (default): each token does. */
+  /** `mean`: each example has the same weight, whatever its length. `none` (default): each token has. */
   readonly reduction?: "none" | "mean" | undefined;
 }
 
+/** The option table of `datumFromExample`. */
+export const DATUM_OPTIONS = f.optionTable({
+  maxLength: f.option(f.optional(f.twoOrMore), "cut examples longer than this many tokens"),
+  reduction: f.option(f.withDefault(f.oneOf("none", "mean"), "none"), "weights within an example"),
+} satisfies f.OptionsOf<DatumOptions>);
+
 /**
- * A conversation as examples to learn from, with its tools declared. Formats that write old answers otherwise than the
- * one being produced give one example for each answer.
+ * Turns a conversation into examples to train on, with its tools declared. Formats that write earlier answers
+ * differently from the current one give one example per answer.
  */
 export function toExamples(
   { messages, tools = [] }: Conversation,
   renderer: Renderer,
   trainOn?: TrainOn,
 ): readonly SupervisedExample[] {
-  return renderer.buildSupervisedExamples(tools.length === 0 ? messages : withTools(), trainOn);
-
-  function withTools(): readonly Message[] {
-    const system = messages[0]?.role === "system" ? messages[0] : undefined;
-    const declared = renderer.declareTools(tools, system && textOf(system));
-    const trainable = system?.trainable ?? false;
-    return [
-      ...(trainOn === "customized" ? declared.map((message) => ({ ...message, trainable })) : declared),
-      ...messages.slice(system === undefined ? 0 : 1),
-    ];
-  }
+  const [wrong] = roleProblems(messages, renderer);
+  if (wrong !== undefined) throw new ValidationError(wrong.field, wrong.message);
+  return renderer.buildSupervisedExamples(withTools(renderer, messages, tools), trainOn);
 }
 
 /**
- * An example as the data of `cross_entropy`: at each position the next token, with its weight. Undefined where nothing
- * is learnt from it, since no token has a weight, or none of those that `maxLength` leaves.
+ * Turns an example into a datum for `cross_entropy`: at each position the next token, with its weight. Undefined if it
+ * has no trained tokens, or none within `maxLength`.
  */
 export function datumFromExample(
   { input, weights }: SupervisedExample,
-  { maxLength, reduction = "none" }: DatumOptions = {},
+  options: DatumOptions = {},
 ): Datum | undefined {
-  if (reduction !== "none" && reduction !== "mean") {
-    throw new ValidationError(
-      "reduction",
-      `reduction must be "none" or "mean", got ${String(reduction satisfies never)}`,
-    );
-  }
-  if (maxLength !== undefined) checkWhole("maxLength", maxLength, 2);
+  const { maxLength, reduction } = DATUM_OPTIONS.check(options, "datumFromExample");
   const chunks = shorten(input.chunks, maxLength);
   const tokens = tokensAt(chunks);
-  const learnt = weights.slice(1, tokens.length);
-  const total = learnt.reduce((sum, weight) => sum + weight, 0);
+  const trained = weights.slice(1, tokens.length);
+  const total = trained.reduce((sum, weight) => sum + weight, 0);
   if (!(total > 0)) return undefined;
   return new Datum({
     modelInput: ModelInput.from(withoutLast(chunks)),
     lossFnInputs: {
       targetTokens: tokens.slice(1),
-      weights: reduction === "mean" ? learnt.map((weight) => weight / total) : learnt,
+      weights: reduction === "mean" ? trained.map((weight) => weight / total) : trained,
     },
   });
 }
 
-/** Cut from the right, images whole; nothing can be learnt at an image, so none is left at the end. */
+/** Cuts from the right, images as a whole; images have no trained tokens, so none is left at the end. */
 function shorten(given: readonly ModelInputChunk[], maxLength = Number.POSITIVE_INFINITY): ModelInputChunk[] {
   const chunks: ModelInputChunk[] = [];
   let room = maxLength;

@@ -1,43 +1,47 @@
-import { ValidationError } from "../../errors.js";
-import { wrongValue } from "../../wire/index.js";
+import * as f from "../../wire/fields/index.js";
 import { permutation } from "./permutation.js";
 import { joinRows, type OpenRows, openAll, type Source } from "./rows.js";
 
-/** One of several sources that are mixed. */
+/** One of several mixed sources. */
 export interface MixedSource<T> {
   readonly source: Source<T>;
-  /** How often its rows come, against the weights of the others: all have one, or none has. */
+  /** Share of its rows, relative to the weights of the other sources; either all sources have a weight or none has. */
   readonly weight?: number | undefined;
 }
 
+const SOURCES = f.list(
+  f.message({
+    source: f.having<Source<unknown>>("rows, as conversations(...) reads them", "open"),
+    weight: f.optional(f.positive),
+  } satisfies f.FieldsOf<MixedSource<unknown>>),
+  { least: 1 },
+);
+
 /**
- * Several sources as one. Without weights each row comes once in an epoch. With weights the sources come in these
- * shares: one epoch has every row at least once, and those of the small sources again as often as their share wants.
+ * Mixes several sources. Without weights, each row comes once per epoch. With weights, sources come in these shares: an
+ * epoch has every row at least once, and rows of small sources as often as their share requires.
  */
 export function interleave<T>(sources: readonly MixedSource<T>[]): Source<T> {
-  const weights = checkWeights(sources.map(({ weight }) => weight));
-  return { open: async () => interleaveRows(await openAll(sources.map(({ source }) => source)), weights) };
+  const given = SOURCES.check(sources, "sources");
+  const weights = checkWeights(given.map(({ weight }) => weight));
+  return {
+    open: async () => interleaveRows(await openAll(given.map(({ source }) => source as Source<T>)), weights),
+  };
 }
 
+/** Returns the weights of mixed sources, which all of them have or none. */
 export function checkWeights(weights: readonly (number | undefined)[]): readonly number[] | undefined {
   const given = weights.filter((weight) => weight !== undefined);
   if (given.length === 0) return undefined;
   if (given.length < weights.length) {
     const index = weights.indexOf(undefined);
-    throw new ValidationError(
-      `sources[${index}].weight`,
-      `sources[${index}].weight is missing: all sources have a weight, or none has`,
-    );
-  }
-  for (const [index, weight] of given.entries()) {
-    if (!(weight > 0 && weight < Number.POSITIVE_INFINITY)) {
-      throw wrongValue(`sources[${index}].weight`, "a number above 0", weight);
-    }
+    throw f.wrongField(`sources[${index}].weight`, `is missing: all sources have a weight, or none has`);
   }
   return given;
 }
 
-function interleaveRows<T>(
+/** Rows of several sources as one, mixed by weights that were checked, or without any. */
+export function interleaveRows<T>(
   parts: readonly OpenRows<T>[],
   weights: readonly number[] | undefined,
 ): OpenRows<T> {
@@ -53,7 +57,10 @@ function interleaveRows<T>(
   );
 }
 
-/** Rows of each source in one epoch: the source that needs most for its share comes once, and the others as they must. */
+/**
+ * Rows of each source in one epoch: the source that needs most for its share comes once, the others as often as
+ * required.
+ */
 function countsByWeight(lengths: readonly number[], weights: readonly number[]): number[] {
   const perWeight = Math.max(...lengths.map((length, part) => length / weights[part]!));
   return lengths.map((length, part) =>
@@ -61,7 +68,9 @@ function countsByWeight(lengths: readonly number[], weights: readonly number[]):
   );
 }
 
-/** The rows of a source over and over, each time in another order, so that the last pass does not favour the first rows. */
+/**
+ * Repeats the rows of a source, each pass in another order, so that a partial last pass does not favour the first rows.
+ */
 function repeated(length: number, count: number, seed: number): Uint32Array {
   const rows = new Uint32Array(count);
   for (let start = 0, pass = 0; start < count; start += length, pass += 1) {
@@ -72,7 +81,7 @@ function repeated(length: number, count: number, seed: number): Uint32Array {
   return rows;
 }
 
-/** Which source stands where, so that each is spread evenly over the whole. */
+/** Decides which source each position takes, so that each is spread evenly over the epoch. */
 function spread(counts: readonly number[]): Uint32Array {
   const order = new Uint32Array(counts.reduce((sum, count) => sum + count, 0));
   const taken = counts.map(() => 0);

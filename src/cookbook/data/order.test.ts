@@ -73,9 +73,9 @@ describe("batches", () => {
   });
 
   it.each([
-    [{ batchSize: 0 }, "batchSize must be a whole number from 1, got 0"],
-    [{ batchSize: 1.5 }, "batchSize must be a whole number from 1, got 1.5"],
-    [{ batchSize: 1, seed: -1 }, "seed must be a whole number from 0, got -1"],
+    [{ batchSize: 0 }, "batchSize must be a positive integer, got 0"],
+    [{ batchSize: 1.5 }, "batchSize must be a positive integer, got 1.5"],
+    [{ batchSize: 1, seed: -1 }, "seed must be a non-negative integer, got -1"],
   ])("refuse %o", (options, message) => {
     expect(() => batches({ length: 3 }, options)).toThrow(message);
   });
@@ -187,5 +187,14 @@ describe("interleave", () => {
     [[1, Number.NaN], "sources[1].weight must be a number above 0, got NaN"],
   ])("refuses the weights %o", (weights, message) => {
     expect(() => interleave(weights.map((weight) => ({ source: source("a", 1), weight })))).toThrow(message);
+  });
+
+  it.each([
+    ["x", 'sources must be a list, got "x"'],
+    [[], "sources must be a list of at least 1 entry, got 0"],
+    [[{ source: ["a.jsonl"] }], "sources[0].source must be rows, as conversations(...) reads them, got"],
+    [[{ source: source("a", 1), wieght: 2 }], "unknown field sources[0].wieght; did you mean weight?"],
+  ])("refuses the sources %j", (sources, message) => {
+    expect(() => interleave(sources as never)).toThrow(message);
   });
 });

@@ -1,9 +1,9 @@
 import { uniform } from "../../local/engine/philox.js";
 
-/** Keeps these draws apart from all others with the same seed. */
+/** Makes these random numbers independent of others with the same seed. */
 const STREAM = 0x44617461;
 
-/** The numbers below `length` in an order that (seed, round) alone decides, the same on every machine. */
+/** The numbers below `length` in an order that only (seed, round) decides, the same on every machine. */
 export function permutation(length: number, seed: number, round = 0): Uint32Array {
   const order = Uint32Array.from({ length }, (_, index) => index);
   for (let last = length - 1; last > 0; last -= 1) {

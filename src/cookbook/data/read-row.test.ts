@@ -1,9 +1,10 @@
 import { describe, expect, it } from "vitest";
 import { printPythonJson } from "../../renderers/python-json.js";
-import { conversationShape, readLine, readRow } from "./read-row.js";
+import { readLine, readRow } from "./read-row.js";
+import { conversationShape } from "./row-formats.js";
 
-const line = (text: string) => readLine(new TextEncoder().encode(text), conversationShape);
-const read = (row: unknown) => readRow(row, conversationShape);
+const line = (text: string) => readLine(new TextEncoder().encode(text), conversationShape());
+const read = (row: unknown) => readRow(row, conversationShape());
 const problems = (row: unknown) => read(row).problems?.map(({ field, message }) => [field, message]);
 const messages = (text: string) => line(text).row?.messages;
 const oneMessage = (message: object) => read({ messages: [message] }).row?.messages[0];
@@ -40,6 +41,21 @@ describe("a row", () => {
         { name: "now", description: "", parameters: {} },
       ],
     });
+  });
+
+  it("may be a prompt with its completion or answer, and an answer may have OpenAI's weight", () => {
+    const pair = [
+      { role: "user", content: "Q" },
+      { role: "assistant", content: "A" },
+    ];
+    for (const row of [
+      { prompt: "Q", completion: "A" },
+      { prompt: "Q", answer: "A", id: 3 },
+      { messages: pair },
+    ])
+      expect(messages(JSON.stringify(row))).toEqual(pair);
+    const weighted = pair.map((message, place) => (place === 0 ? message : { ...message, weight: 0 }));
+    expect(messages(JSON.stringify({ messages: weighted }))).toEqual(weighted);
   });
 
   it("is read as code writes it", () => {
@@ -133,8 +149,8 @@ describe("a wrong row", () => {
     const bytes = Uint8Array.from(
       Buffer.from('{"messages": [{"role": "user", "content": "\xe9"}]}', "latin1"),
     );
-    expect(readLine(bytes, conversationShape).problems).toEqual([
-      { field: "", message: "the row is not UTF-8" },
+    expect(readLine(bytes, conversationShape()).problems).toEqual([
+      { field: "", message: "the row is not UTF-8: save the file as UTF-8" },
     ]);
   });
 
@@ -142,14 +158,14 @@ describe("a wrong row", () => {
   it.each([
     [{}, "messages", "messages is missing, and so are prompt and completion: the row is empty"],
     [
-      { conversations: [], id: 1 },
+      { dialogue: [], id: 1 },
       "messages",
-      "messages is missing, and so are prompt and completion: the row has conversations, id",
+      "messages is missing, and so are prompt and completion: the row has dialogue, id",
     ],
     [{ messages: [] }, "messages", "messages is empty"],
     [{ messages: "hello" }, "messages", 'messages must be a list, got "hello"'],
     [{ prompt: "Q" }, "completion", "completion is missing"],
-    [{ prompt: 1, completion: "A" }, "prompt", "prompt must be a list, got 1"],
+    [{ prompt: 1, completion: "A" }, "prompt", "prompt must be text or a list of messages, got 1"],
     [first("x"), "messages[0]", 'messages[0] must be an object, got "x"'],
     [first({ content: "x" }), "messages[0].role", "messages[0].role is missing"],
     [
@@ -176,7 +192,12 @@ describe("a wrong row", () => {
     [
       first({ role: "user", content: "", weight: 0 }),
       "messages[0].weight",
-      "messages[0].weight is not known here: give every message a trainable instead, and train on customized",
+      "messages[0].weight is for messages of the assistant alone",
+    ],
+    [
+      first({ role: "assistant", content: "", weight: 0.5 }),
+      "messages[0].weight",
+      "messages[0].weight must be 0 (not trained on) or 1, got 0.5",
     ],
     [
       first({ role: "user", content: "", trainable: 1 }),
@@ -230,13 +251,13 @@ describe("a wrong row", () => {
     ],
   ])("%j", (row, field, message) => {
     expect(problems(row)).toContainEqual([field, message]);
-    // A line of a file is told the same.
+    // A line of a file gets the same error.
     expect(line(JSON.stringify(row)).problems?.map((problem) => [problem.field, problem.message])).toEqual(
       problems(row),
     );
   });
 
-  it("is told all that is wrong with it", () => {
+  it("is reported with all its problems", () => {
     const row = {
       messages: [{ role: 1, content: 2 }, { role: "user" }],
       tools: [{ name: "f", parameters: 3 }],

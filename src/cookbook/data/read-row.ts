@@ -1,10 +1,9 @@
 import { messageOf } from "../../errors.js";
-import type { Message } from "../../renderers/index.js";
 import { readPythonJson } from "../../renderers/python-json.js";
-import type { Conversation, ReadRow } from "./conversation.js";
-import { type Fields, isAbsent, RowReader } from "./row-reader.js";
+import type { ReadRow } from "./conversation.js";
+import { type Fields, RowReader } from "./row-reader.js";
 
-/** Makes one kind of row of its fields. What it makes of a row that has problems is not used. */
+/** Builds one kind of row from its fields. The result is ignored if the row has problems. */
 export type RowShape<Row> = (fields: Fields, reader: RowReader) => Row;
 
 const UTF8 = new TextDecoder("utf-8", { fatal: true });
@@ -15,12 +14,12 @@ export function readLine<Row>(line: Uint8Array, shape: RowShape<Row>): ReadRow<R
   try {
     text = UTF8.decode(line).trimEnd();
   } catch {
-    return rowProblem("the row is not UTF-8");
+    return rowProblem("the row is not UTF-8: save the file as UTF-8");
   }
   try {
     return readRow(readPythonJson(text), shape);
   } catch (error) {
-    // The first line of a file that is one list, written for people.
+    // The first line of a file that contains one indented JSON list.
     const advice = text === "[" || text === "{" ? ": a file holds one row a line" : "";
     return rowProblem(`the row is not JSON: ${messageOf(error)}${advice}`);
   }
@@ -28,37 +27,13 @@ export function readLine<Row>(line: Uint8Array, shape: RowShape<Row>): ReadRow<R
 
 const rowProblem = (message: string) => ({ problems: [{ field: "", message }] });
 
-/** Reads a row; what it holds besides is left alone. */
+/** Reads a row; unknown fields are ignored. */
 export function readRow<Row>(row: unknown, shape: RowShape<Row>): ReadRow<Row> {
   const reader = new RowReader();
   const fields = reader.record(row, "");
   if (fields === undefined) return { problems: reader.problems };
   const made = shape(fields, reader);
-  return reader.problems.length === 0 ? { row: made } : { problems: reader.problems };
-}
-
-/** A conversation in OpenAI's shape, the Python cookbook's or ours. */
-export const conversationShape: RowShape<Conversation> = (fields, reader) => {
-  const tools = reader.tools(fields);
-  return { messages: messagesOf(fields, reader), ...(tools && { tools }) };
-};
-
-/** The same, and a `prompt` that nobody has answered. */
-export const questionShape: RowShape<Conversation> = (fields, reader) => {
-  const isUnanswered = isAbsent(fields["messages"]) && isAbsent(fields["completion"]);
-  return isUnanswered && !isAbsent(fields["prompt"])
-    ? { messages: reader.spoken(fields["prompt"], "prompt", "user") }
-    : conversationShape(fields, reader);
-};
-
-function messagesOf(fields: Fields, reader: RowReader): readonly Message[] {
-  if (!isAbsent(fields["messages"])) return reader.messages(fields["messages"], "messages");
-  if (isAbsent(fields["prompt"]) && isAbsent(fields["completion"])) {
-    reader.missing("messages", "messages is missing, and so are prompt and completion", fields);
-    return [];
-  }
-  return [
-    ...reader.spoken(fields["prompt"], "prompt", "user"),
-    ...reader.spoken(fields["completion"], "completion", "assistant"),
-  ];
+  const { format, problems } = reader;
+  const named = format === undefined ? {} : { format };
+  return problems.length === 0 ? { row: made, ...named } : { problems, ...named };
 }

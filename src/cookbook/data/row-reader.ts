@@ -1,12 +1,12 @@
 import type { ContentPart, Message, ToolCall, ToolDeclaration } from "../../renderers/index.js";
 import { JsonNumber, type JsonObject, printPythonJson, readPythonJson } from "../../renderers/python-json.js";
 import { closestName, describe, isRecord, subfield } from "../../wire/index.js";
-import type { RowProblem } from "./conversation.js";
+import type { RowFormat, RowProblem } from "./conversation.js";
 
-/** An object of a row, by the names that its file gives. */
+/** An object of a row, with the field names of its file. */
 export type Fields = Readonly<Record<string, unknown>>;
 
-/** What a message may say beside its role, by the names that files and code give it. */
+/** Fields of a message besides its role, with their names in files and in code. */
 const MESSAGE_KEYS = [
   "role",
   "content",
@@ -21,31 +21,34 @@ const MESSAGE_KEYS = [
   "thinking",
   "name",
   "trainable",
+  "weight",
 ];
 
-/** What would change the lesson if it were left out without a word. */
+/** Fields that change what a row trains, so that they must not be dropped silently. */
 const REFUSED_KEYS: Readonly<Record<string, string>> = {
-  weight: "is not known here: give every message a trainable instead, and train on customized",
   function_call: "is OpenAI's old form: write it as tool_calls",
   audio: "cannot be trained on",
 };
 
 const PART_TYPES = "text, thinking, image or image_url";
 
-/** Goes through a row to its end and gathers what is wrong, so that a person sees all of it at once. */
+/** Reads a whole row and collects all its problems, so that they are reported together. */
 export class RowReader {
   readonly problems: RowProblem[] = [];
+  /** The format that the row was read as. */
+  format: RowFormat | undefined;
 
-  /** A text that somebody says, or messages. */
-  spoken(value: unknown, field: string, role: string): readonly Message[] {
+  /** Reads a text as one message of `role`, or a list of messages. */
+  textOrMessages(value: unknown, field: string, role: string): readonly Message[] {
     if (typeof value === "string") return [{ role, content: value }];
-    if (!isAbsent(value)) return this.messages(value, field);
-    this.problem(field, `${field} is missing`);
+    if (Array.isArray(value)) return this.messages(value, field);
+    if (isAbsent(value)) this.problem(field, `${field} is missing`);
+    else this.wrong(field, "text or a list of messages", value);
     return [];
   }
 
   messages(value: unknown, field: string): readonly Message[] {
-    const list = this.#list(fromJsonText(value), field);
+    const list = this.listOrJson(value, field);
     if (list?.length === 0) this.problem(field, `${field} is empty`);
     return (list ?? []).map((item, index) => this.#message(item, `${field}[${index}]`));
   }
@@ -55,7 +58,7 @@ export class RowReader {
     if (fields === undefined) return { role: "", content: "" };
     this.#checkKeys(fields, field);
     const [callsKey, calls] = either(fields, "tool_calls", "toolCalls");
-    const toolCalls = isAbsent(calls) ? undefined : this.#toolCalls(calls, subfield(field, callsKey));
+    const toolCalls = isAbsent(calls) ? undefined : this.toolCalls(calls, subfield(field, callsKey));
     const [, toolCallId] = this.#optionalText(fields, field, "tool_call_id", "toolCallId");
     const [, name] = this.#optionalText(fields, field, "name");
     const unparsed = this.#unparsedToolCalls(fields, field);
@@ -63,12 +66,15 @@ export class RowReader {
     if (!isAbsent(trainable) && typeof trainable !== "boolean") {
       this.wrong(subfield(field, "trainable"), "true or false", trainable);
     }
+    const role = this.#role(fields["role"], subfield(field, "role"));
+    const weight = this.weight(fields["weight"], subfield(field, "weight"), role);
     return {
-      role: this.#role(fields["role"], subfield(field, "role")),
+      role,
       content: this.#contentOf(fields, field, (toolCalls ?? unparsed) !== undefined),
       ...(toolCalls && { toolCalls }),
       ...(unparsed && { unparsedToolCalls: unparsed }),
       ...(typeof trainable === "boolean" && { trainable }),
+      ...(weight !== undefined && { weight }),
       ...(toolCallId !== undefined && { toolCallId }),
       ...(name !== undefined && { name }),
     };
@@ -90,6 +96,15 @@ export class RowReader {
     if (isAbsent(value)) this.problem(field, `${field} is missing`);
     else if (typeof value !== "string" || value === "") this.wrong(field, "a text such as user", value);
     return String(value);
+  }
+
+  weight(given: unknown, field: string, role: string): Message["weight"] {
+    if (isAbsent(given)) return undefined;
+    const weight = given instanceof JsonNumber ? given.toJSON() : given;
+    if (role !== "assistant") this.problem(field, `${field} is for messages of the assistant alone`);
+    else if (weight === 0 || weight === 1) return weight;
+    else this.wrong(field, "0 (not trained on) or 1", given);
+    return undefined;
   }
 
   #contentOf(fields: Fields, field: string, mayBeAbsent: boolean): Message["content"] {
@@ -118,9 +133,9 @@ export class RowReader {
     const { type } = fields;
     switch (type) {
       case "text":
-        return { type, text: this.#text(fields, field, "text") };
+        return { type, text: this.text(fields, field, "text") };
       case "thinking":
-        return { type, thinking: this.#text(fields, field, "thinking") };
+        return { type, thinking: this.text(fields, field, "thinking") };
       case "image":
         return this.#image(fields["image"], subfield(field, "image"), fields["format"]);
       case "image_url": {
@@ -146,11 +161,11 @@ export class RowReader {
     return { type: "image", image, ...((format === "png" || format === "jpeg") && { format }) };
   }
 
-  #toolCalls(value: unknown, field: string): readonly ToolCall[] | undefined {
-    const calls = this.#list(fromJsonText(value), field)?.map((item, index) =>
+  toolCalls(value: unknown, field: string): readonly ToolCall[] | undefined {
+    const calls = this.list(fromJsonText(value), field)?.map((item, index) =>
       this.#toolCall(item, `${field}[${index}]`),
     );
-    // Tables write an empty list where there is no call.
+    // Tables write an empty list if there is no call.
     return calls?.length === 0 ? undefined : calls;
   }
 
@@ -162,12 +177,12 @@ export class RowReader {
     const called = isNested ? (this.record(fields["function"], path) ?? {}) : fields;
     return {
       ...(id !== undefined && { id }),
-      name: this.#text(called, path, "name"),
+      name: this.text(called, path, "name"),
       arguments: this.#arguments(called["arguments"], subfield(path, "arguments")),
     };
   }
 
-  /** A text stays as it is, to the last space: that is what the model wrote. */
+  /** A text stays unchanged, spaces included: the model wrote it like that. */
   #arguments(value: unknown, field: string): string {
     if (typeof value === "string") return value;
     if (isObject(value)) return printPythonJson(value);
@@ -180,20 +195,22 @@ export class RowReader {
     const [key, value] = either(fields, "unparsed_tool_calls", "unparsedToolCalls");
     if (isAbsent(value)) return undefined;
     const path = subfield(field, key);
-    return this.#list(value, path)?.map((item, index) => {
+    return this.list(value, path)?.map((item, index) => {
       const call = this.record(item, `${path}[${index}]`) ?? {};
       const [rawKey] = either(call, "raw_text", "rawText");
       return {
-        rawText: this.#text(call, `${path}[${index}]`, rawKey),
-        error: this.#text(call, `${path}[${index}]`, "error"),
+        rawText: this.text(call, `${path}[${index}]`, rawKey),
+        error: this.text(call, `${path}[${index}]`, "error"),
       };
     });
   }
 
-  tools({ tools: value }: Fields): readonly ToolDeclaration[] | undefined {
-    if (isAbsent(value)) return undefined;
-    const tools = this.#list(fromJsonText(value), "tools")?.map((item, index) =>
-      this.#tool(item, `tools[${index}]`),
+  /** The tools of a row; `functions` is what OpenAI's files called them first. */
+  tools(fields: Fields): readonly ToolDeclaration[] | undefined {
+    const [key, value] = either(fields, "tools", "functions");
+    if (isAbsent(value) || value === "") return undefined;
+    const tools = this.list(fromJsonText(value), key)?.map((item, index) =>
+      this.#tool(item, `${key}[${index}]`),
     );
     return tools?.length === 0 ? undefined : tools;
   }
@@ -206,7 +223,7 @@ export class RowReader {
     const [, description = ""] = this.#optionalText(fields, path, "description");
     const parameters = fromJsonText(fields["parameters"]);
     return {
-      name: this.#text(fields, path, "name"),
+      name: this.text(fields, path, "name"),
       description,
       parameters: this.#schema(parameters, subfield(path, "parameters")),
     };
@@ -218,7 +235,7 @@ export class RowReader {
     return {};
   }
 
-  #text(fields: Fields, field: string, key: string): string {
+  text(fields: Fields, field: string, key: string): string {
     const value = fields[key];
     const path = subfield(field, key);
     if (typeof value === "string") return value;
@@ -227,14 +244,22 @@ export class RowReader {
     return "";
   }
 
-  /** The first of these keys that is there. */
+  /** The first of these keys that exists. */
   #optionalText(fields: Fields, field: string, ...keys: [string, ...string[]]): [string, string | undefined] {
     const [key, value] = either(fields, ...keys);
     if (isAbsent(value)) return [key, undefined];
-    return [key, this.#text(fields, field, key)];
+    return [key, this.text(fields, field, key)];
   }
 
-  #list(value: unknown, field: string): readonly unknown[] | undefined {
+  /** A list, or its JSON text. */
+  listOrJson(value: unknown, field: string): readonly unknown[] | undefined {
+    const read = fromJsonText(value);
+    if (typeof read !== "string" || !/^\s*\[\s*\{\s*'/.test(read)) return this.list(read, field);
+    this.problem(field, `${field} is Python's text of a list and not JSON: write it with json.dumps`);
+    return undefined;
+  }
+
+  list(value: unknown, field: string): readonly unknown[] | undefined {
     if (Array.isArray(value)) return value;
     this.wrong(field, "a list", value);
     return undefined;
@@ -252,7 +277,7 @@ export class RowReader {
     this.problem(field, `${field} must be ${expected}, got ${shown(given)}`);
   }
 
-  /** Says what the row has instead. */
+  /** Says which fields the row has instead. */
   missing(field: string, message: string, fields: Fields): void {
     const names = Object.keys(fields);
     const found = names.length === 0 ? "is empty" : `has ${names.slice(0, 10).join(", ")}`;
@@ -287,8 +312,8 @@ function textParts(text: string): readonly ContentPart[] {
   return text === "" ? [] : [{ type: "text", text }];
 }
 
-/** Tables that cannot hold objects hold their text. */
-function fromJsonText(value: unknown): unknown {
+/** Tables that cannot hold objects hold them as JSON text. */
+export function fromJsonText(value: unknown): unknown {
   if (typeof value !== "string") return value;
   try {
     return readPythonJson(value);

@@ -2,18 +2,30 @@ import { TinkerError, ValidationError } from "../../errors.js";
 import { wrongValue } from "../../wire/index.js";
 import type { ReadRow } from "./conversation.js";
 import { type RowShape, readLine, readRow } from "./read-row.js";
-import { joinRows, listRows, mapRows, type OpenRows, openAll, type Source } from "./rows.js";
+import { listRows, mapRows, type Source } from "./rows.js";
 
-/** One file or several (`.jsonl`, `.jsonl.gz`, `.parquet`), or rows: in a list, or one after the other. */
+/** One or more files (also with `*`, a weight, or of the Hub, as `conversations` explains), or rows in an array or iterable. */
 export type RowsFrom<RowLike> = string | readonly string[] | Iterable<RowLike> | AsyncIterable<RowLike>;
 
-/** Rows of one kind. Reading one that is wrong throws, and names it. */
-export function rowsFrom<Row>(from: RowsFrom<unknown>, shape: RowShape<Row>): Source<Row> {
-  const rows = checkedRows(from, shape);
+/**
+ * Rows of one kind. Reading an invalid row throws an error that names it. `columns` are read from tables besides those
+ * with a known name.
+ */
+export function rowsFrom<Row>(
+  from: RowsFrom<unknown>,
+  shape: RowShape<Row>,
+  columns: readonly string[] = [],
+): Source<Row> {
+  const rows = checkedRows(from, shape, columns);
   return {
     open: async () => {
       const opened = await rows.open();
-      return mapRows(opened, (row, index) => rightRow(row, opened.place(index)));
+      const formats = new Set<string>();
+      const right = mapRows(opened, (row, index) => {
+        if (row.format !== undefined) formats.add(row.format);
+        return rightRow(row, opened.place(index));
+      });
+      return { ...right, formats };
     },
   };
 }
@@ -25,38 +37,32 @@ function rightRow<Row>({ row, problems }: ReadRow<Row>, place: string): Row {
   throw new ValidationError(first!.field, `${place}: ${first!.message}${more}`);
 }
 
-/** The same rows, each with all that is wrong in it instead of an error at the first. */
-export function checkedRows<Row>(from: RowsFrom<unknown>, shape: RowShape<Row>): Source<ReadRow<Row>> {
-  if (typeof from === "string") return fileRows(from, shape);
+/** Rows with all their problems, instead of an error at the first problem. */
+export function checkedRows<Row>(
+  from: RowsFrom<unknown>,
+  shape: RowShape<Row>,
+  columns: readonly string[] = [],
+): Source<ReadRow<Row>> {
+  if (typeof from === "string") return fileRows([from], shape, columns);
   if (!Array.isArray(from)) return iterableRows(checkIterable(from), shape);
   const items: readonly unknown[] = from;
   if (items.length === 0 || !items.every((item) => typeof item === "string")) {
     return { open: async () => mapRows(listRows(items), (row) => readRow(row, shape)) };
   }
-  return { open: async () => oneAfterTheOther(await openAll(items.map((path) => fileRows(path, shape)))) };
+  return fileRows(items, shape, columns);
 }
 
-function fileRows<Row>(path: string, shape: RowShape<Row>): Source<ReadRow<Row>> {
+function fileRows<Row>(
+  names: readonly string[],
+  shape: RowShape<Row>,
+  columns: readonly string[],
+): Source<ReadRow<Row>> {
   return {
     open: async () => {
-      const { openFile } = await import("./files.node.js");
-      return mapRows(await openFile(path), (line) => readLine(line, shape));
+      const { openFiles } = await import("./named-files.node.js");
+      return mapRows(await openFiles(names, columns), (line) => readLine(line, shape));
     },
   };
-}
-
-function oneAfterTheOther<T>(parts: readonly OpenRows<T>[]): OpenRows<T> {
-  const length = parts.reduce((sum, rows) => sum + rows.length, 0);
-  const partAt = new Uint32Array(length);
-  const rowAt = new Uint32Array(length);
-  let start = 0;
-  for (const [part, rows] of parts.entries()) {
-    const end = start + rows.length;
-    partAt.fill(part, start, end);
-    for (let position = start; position < end; position += 1) rowAt[position] = position - start;
-    start = end;
-  }
-  return joinRows(parts, partAt, rowAt);
 }
 
 function checkIterable(from: unknown): Iterable<unknown> | AsyncIterable<unknown> {
@@ -67,7 +73,7 @@ function checkIterable(from: unknown): Iterable<unknown> | AsyncIterable<unknown
   throw wrongValue("from", "a file, a list of files, or rows", from);
 }
 
-/** More than these are kept on disk. */
+/** More rows than this are kept on disk. */
 const MAX_ROWS_IN_MEMORY = 10_000;
 
 function iterableRows<Row>(
@@ -89,7 +95,7 @@ function iterableRows<Row>(
         first.push(next.value);
         if (first.length <= MAX_ROWS_IN_MEMORY) continue;
         const { spillRows } = await import("./spill.node.js");
-        const spilt = await spillRows(following(first, rows), (number) => `row ${number}`);
+        const spilt = await spillRows(following(first, rows), "");
         return mapRows(spilt, (line) => readLine(line, shape));
       }
       return mapRows(listRows(first), (row) => readRow(row, shape));
@@ -97,7 +103,7 @@ function iterableRows<Row>(
   };
 }
 
-/** Generators have `next`, streams of the web `getReader`, those of Node `pipe`. */
+/** Generators have `next`, web streams `getReader`, Node's streams `pipe`. */
 const ONE_SHOT = ["next", "getReader", "pipe"];
 
 async function* following(first: readonly unknown[], rest: Iterable<unknown> | AsyncIterable<unknown>) {

@@ -1,25 +1,25 @@
-import { wrongValue } from "../../wire/index.js";
-
 /** Rows that can be read in any order, as many at a time as a batch needs. */
 export interface Rows<T> {
   readonly length: number;
-  /** The rows at these places, in the order asked for. Throws for a row that is wrong, and names it. */
+  /** The rows at these positions, in the given order. Throws for an invalid row and names it. */
   read(indices: readonly number[]): Promise<readonly T[]>;
-  /** Where a row comes from, for people: `chats.jsonl line 12`. */
+  /** Origin of a row, for messages: `chats.jsonl line 12`. */
   place(index: number): string;
+  /** Formats of the rows that were read so far, where rows may have several. */
+  readonly formats?: ReadonlySet<string> | undefined;
 }
 
-/** Rows with a file behind them: whoever opened them closes them. */
+/** Rows read from a file, which the caller closes. */
 export interface OpenRows<T> extends Rows<T>, AsyncDisposable {
   close(): Promise<void>;
 }
 
-/** Where rows come from. Nothing is read before `open`. */
+/** A source of rows. Nothing is read before `open`. */
 export interface Source<T> {
   open(): Promise<OpenRows<T>>;
 }
 
-/** Rows with the `close` of what they are read from, which is done once however often it is asked for. */
+/** Rows with the `close` of their source, which runs only once. */
 export function openRows<T>(rows: Rows<T>, release: () => Promise<unknown>): OpenRows<T> {
   let closing: Promise<void> | undefined;
   const close = () => {
@@ -29,7 +29,7 @@ export function openRows<T>(rows: Rows<T>, release: () => Promise<unknown>): Ope
   return { ...rows, close, [Symbol.asyncDispose]: close };
 }
 
-/** Opens several one after the other; all or none. */
+/** Opens several sources one after the other; if one fails, closes the others. */
 export async function openAll<T>(sources: readonly Source<T>[]): Promise<readonly OpenRows<T>[]> {
   const opened: OpenRows<T>[] = [];
   try {
@@ -39,6 +39,17 @@ export async function openAll<T>(sources: readonly Source<T>[]): Promise<readonl
     await Promise.all(opened.map((rows) => rows.close()));
     throw error;
   }
+}
+
+/** Positions of rows, in chunks that are read together. */
+export function* placesOf({ length }: Pick<Rows<unknown>, "length">, atOnce: number): Generator<number[]> {
+  for (let start = 0; start < length; start += atOnce)
+    yield Array.from({ length: Math.min(atOnce, length - start) }, (_, place) => start + place);
+}
+
+/** Reads all rows at once. */
+export function readAll<T>(rows: Pick<Rows<T>, "length" | "read">): Promise<readonly T[]> {
+  return rows.read([...Array(rows.length).keys()]);
 }
 
 /** Rows of a list that is in memory. */
@@ -51,7 +62,7 @@ export function listRows<T>(items: readonly T[]): OpenRows<T> {
   return openRows(rows, async () => {});
 }
 
-/** The same rows, each made into something else when it is read. */
+/** Rows that are converted when they are read. */
 export function mapRows<T, U>(rows: OpenRows<T>, change: (row: T, index: number) => U): OpenRows<U> {
   const changed: Rows<U> = {
     length: rows.length,
@@ -64,7 +75,7 @@ export function mapRows<T, U>(rows: OpenRows<T>, change: (row: T, index: number)
   return openRows(changed, rows.close);
 }
 
-/** Some rows of others, in an order of their own. */
+/** A selection of other rows, in its own order. */
 export function selectRows<T>(rows: Rows<T>, indices: ArrayLike<number>): Rows<T> {
   return {
     length: indices.length,
@@ -73,7 +84,7 @@ export function selectRows<T>(rows: Rows<T>, indices: ArrayLike<number>): Rows<T
   };
 }
 
-/** Rows of several as one: at each place the row `rowAt` of the part `partAt`. */
+/** Several sets of rows as one: each position holds the row `rowAt` of the part `partAt`. */
 export function joinRows<T>(
   parts: readonly OpenRows<T>[],
   partAt: ArrayLike<number>,
@@ -96,9 +107,18 @@ export function joinRows<T>(
   return openRows(joined, () => Promise.all(parts.map((rows) => rows.close())));
 }
 
-/** Refuses what is not a whole number, or too small. */
-export function checkWhole(field: string, value: number, least: number): void {
-  if (!Number.isSafeInteger(value) || value < least) {
-    throw wrongValue(field, `a whole number from ${least}`, value);
+/** Several sets of rows as one, each behind the one before. */
+export function chainRows<T>(parts: readonly OpenRows<T>[]): OpenRows<T> {
+  if (parts.length === 1) return parts[0]!;
+  const length = parts.reduce((sum, rows) => sum + rows.length, 0);
+  const partAt = new Uint32Array(length);
+  const rowAt = new Uint32Array(length);
+  let start = 0;
+  for (const [part, rows] of parts.entries()) {
+    const end = start + rows.length;
+    partAt.fill(part, start, end);
+    for (let position = start; position < end; position += 1) rowAt[position] = position - start;
+    start = end;
   }
+  return joinRows(parts, partAt, rowAt);
 }

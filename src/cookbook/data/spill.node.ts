@@ -1,30 +1,33 @@
 import { randomUUID } from "node:crypto";
-import { open, rm } from "node:fs/promises";
+import { type FileHandle, open, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { TinkerError } from "../../errors.js";
 import { cannotWrite, writeFully } from "../../files.node.js";
 import { printPythonJson } from "../../renderers/python-json.js";
 import { bytesToBase64, isRecord } from "../../wire/index.js";
-import { openLines } from "./json-lines.node.js";
+import { openIndexed } from "./indexed-rows.node.js";
+import { LineScanner } from "./json-lines.node.js";
 import type { OpenRows } from "./rows.js";
 
 const WRITE_CHARACTERS = 1 << 20;
+/** A zipped file may hold a thousand times its size; this much may be on disk. */
+const MAX_SPILT_BYTES = 64 * 2 ** 30;
 
-/** Keeps the bytes of a JSONL file on disk, where it is gone when its rows are closed, and reads its lines from there. */
-export async function spillBytes(
-  chunks: AsyncIterable<Uint8Array>,
-  place: (line: number) => string,
-): Promise<OpenRows<Uint8Array>> {
+/** Keeps bytes on disk until the file is closed. */
+export async function spillBytes(chunks: AsyncIterable<Uint8Array>): Promise<FileHandle> {
   const path = join(tmpdir(), `tinkerts-rows-${randomUUID()}`);
   const refuse = (error: unknown) => {
     throw cannotWrite(path, error);
   };
   const file = await open(path, "wx+", 0o600).catch(refuse);
   try {
-    // Without a name it also goes away when the process does, however that ends.
+    // Already unlinked, so it also disappears when the process is killed.
     await rm(path);
     let position = 0;
     for await (const chunk of chunks) {
+      if (position + chunk.length > MAX_SPILT_BYTES)
+        throw new TinkerError(`it holds more than ${MAX_SPILT_BYTES / 2 ** 30} GiB: split it`);
       await writeFully(file, chunk, position).catch(refuse);
       position += chunk.length;
     }
@@ -32,14 +35,11 @@ export async function spillBytes(
     await file.close();
     throw error;
   }
-  return await openLines(file, place);
+  return file;
 }
 
-/** The same for rows, each written as one line. */
-export function spillRows(
-  rows: AsyncIterable<unknown>,
-  place: (line: number) => string,
-): Promise<OpenRows<Uint8Array>> {
+/** Spills rows to disk, each as one line. `name` stands before `row 12` in messages. */
+export async function spillRows(rows: AsyncIterable<unknown>, name: string): Promise<OpenRows<Uint8Array>> {
   async function* lines() {
     let waiting = "";
     for await (const row of rows) {
@@ -50,7 +50,14 @@ export function spillRows(
     }
     yield Buffer.from(waiting);
   }
-  return spillBytes(lines(), place);
+  return await openIndexed(await spillBytes(lines()), name, new SpiltRows());
+}
+
+/** Lines that were written here, where none is blank. */
+class SpiltRows extends LineScanner {
+  override place(index: number): string {
+    return `row ${index + 1}`;
+  }
 }
 
 /** JSON has no bytes: images become `data:` URIs. */

@@ -1,43 +1,62 @@
 import type { ServiceClient } from "../../clients/index.js";
 import { ValidationError } from "../../errors.js";
-import { checkKeys, checkObject, wrongValue } from "../../wire/index.js";
+import {
+  type Field,
+  type FilledMessage,
+  type MessageField,
+  opaque,
+  option,
+  optional,
+  type Shape,
+  text,
+  wrongValue,
+} from "../../wire/index.js";
 import type { StudentFormat } from "./student-format.js";
 import { checkFormats } from "./student-format.js";
-import { checkTeacher, type OpenTeacher, openTeacher, type Teacher } from "./teacher.js";
+import { type OpenTeacher, openTeacher, type Teacher, teacherField } from "./teacher.js";
 
-/** A data set and who teaches it. */
+/** A data set with its teacher. */
 export interface Domain {
   readonly teacher: Teacher;
-  /** What it is measured as, `teacher_kl/NAME`. Default: `dataset_0`, `dataset_1` and so on. */
+  /** Name of the domain in the metric `teacher_kl/NAME`. Default: `dataset_0`, `dataset_1` and so on. */
   readonly name?: string | undefined;
 }
 
-/** One data set with its teacher, or several of them as `domains`. */
-export type OneOrSeveral<D extends Domain> =
+/** One data set with its teacher, or several as `domains`. */
+export type OneOrMoreDomains<D extends Domain> =
   | (D & { readonly domains?: undefined })
   | ({ readonly domains: readonly D[] } & { readonly [K in keyof D]?: undefined });
 
-/** A data set that has a name. */
+/** A data set with a name. */
 export type NamedDomain<D extends Domain> = D & { readonly name: string };
 
-/** The data sets that options name. `check` refuses what is wrong with one, whose fields begin with `prefix`. */
+/** The option table of every data set. */
+export const DOMAIN_OPTIONS = {
+  teacher: option(teacherField, "teacher model", { flag: true }),
+  name: option(optional(text), "name of its metrics, teacher_kl/NAME", {
+    otherwise: "dataset_0, dataset_1, ...",
+  }),
+};
+
+/** Option table for one data set, or several as `domains`. */
+export function domainOptions<S extends Shape>(fields: S) {
+  const alone = Object.fromEntries(
+    Object.entries(fields).map(([name, field]) => [name, { ...field, presence: "optional" }]),
+  ) as { readonly [K in keyof S]: S[K] & { readonly presence: "optional" } };
+  const domains = optional(opaque as Field<readonly FilledMessage<S>[]>);
+  return { ...alone, domains: option(domains, "several data sets, each with its teacher") };
+}
+
+/** The checked data sets of the options. */
 export function domainsOf<D extends Domain>(
-  options: OneOrSeveral<D>,
-  keys: readonly (keyof D & string)[],
-  check: (domain: D, prefix: string) => void,
+  options: OneOrMoreDomains<D>,
+  domain: MessageField<Shape>,
 ): readonly NamedDomain<D>[] {
-  const checked = (domain: D, prefix: string, index: number): NamedDomain<D> => {
-    checkTeacher(domain.teacher, `${prefix}teacher`);
-    const { name = `dataset_${index}` } = domain;
-    if (typeof name !== "string" || name === "") throw wrongValue(`${prefix}name`, "a name", name);
-    check(domain, prefix);
-    return { ...domain, name };
-  };
   const { domains } = options;
-  const given = keys.filter((key) => options[key as keyof typeof options] !== undefined);
+  const given = Object.keys(domain.shape).filter((key) => options[key as keyof typeof options] !== undefined);
   if (domains === undefined) {
     const only = Object.fromEntries(given.map((key) => [key, options[key as keyof typeof options]]));
-    return [checked(only as unknown as D, "", 0)];
+    return [{ name: "dataset_0", ...domain.check(only, "") } as unknown as NamedDomain<D>];
   }
   if (given.length > 0)
     throw new ValidationError(
@@ -46,28 +65,27 @@ export function domainsOf<D extends Domain>(
     );
   if (!Array.isArray(domains) || domains.length === 0)
     throw wrongValue("domains", "a list of at least one data set with its teacher", domains);
-  const named = domains.map((domain: D, index) => {
-    checkObject(domain, `domains[${index}]`);
-    checkKeys(domain, new Set(keys), `domains[${index}]`);
-    return checked(domain, `domains[${index}].`, index);
+  const named = domains.map((each, index) => {
+    const checked = domain.check(each, `domains[${index}]`);
+    return { name: `dataset_${index}`, ...checked } as unknown as NamedDomain<D>;
   });
   for (const [index, { name }] of named.entries()) {
     const first = named.findIndex((other) => other.name === name);
     if (first < index)
       throw new ValidationError(
         `domains[${index}].name`,
-        `domains[${index}].name must be its own, and ${name} is that of domains[${first}] too`,
+        `domains[${index}].name: "${name}" is already used by domains[${first}]; names must be unique`,
       );
   }
   return named;
 }
 
-/** The teacher of each data set. One that teaches several is opened once. */
+/** The teacher of each data set. A shared teacher is opened once. */
 export interface Teachers extends AsyncDisposable {
   readonly teachers: readonly OpenTeacher[];
 }
 
-/** Opens the teachers and refuses those that do not read what the student writes. Whoever calls this closes them. */
+/** Opens the teachers and refuses those that read another chat format than the student's. The caller closes them. */
 export async function openTeachers(
   service: ServiceClient,
   domains: readonly NamedDomain<Domain>[],
@@ -94,25 +112,25 @@ export async function openTeachers(
   }
 }
 
-/** What `config.json` says of the data sets. */
+/** Describes the data sets in `config.json`. */
 export function domainsConfig(domains: readonly NamedDomain<Domain>[], { teachers }: Teachers) {
   return domains.map(({ name }, index) => ({ name, teacher: teachers[index]!.name }));
 }
 
-/** What people are told of the teachers. */
+/** Describes the teachers in the plan of a run. */
 export function describeTeachers(domains: readonly NamedDomain<Domain>[], { teachers }: Teachers): string {
   if (domains.length === 1) return teachers[0]!.name;
   return domains.map(({ name }, index) => `${teachers[index]!.name} for ${name}`).join(", ");
 }
 
-/** A divergence summed over so many tokens, or their weights. */
+/** A divergence summed over a number of tokens or their weights. */
 export interface DivergenceSum {
   readonly name: string;
   readonly divergence: number;
   readonly weight: number;
 }
 
-/** `teacher_kl`, and `teacher_kl/NAME` of each data set: means over the tokens that count. */
+/** `teacher_kl`, and `teacher_kl/NAME` for each data set: means over the tokens that count. */
 export function divergenceMetrics(sums: readonly DivergenceSum[]): Record<string, number> {
   const mean = (some: readonly DivergenceSum[]) =>
     some.reduce((sum, each) => sum + each.divergence, 0) / some.reduce((sum, each) => sum + each.weight, 0);

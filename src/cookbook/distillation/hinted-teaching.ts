@@ -1,37 +1,38 @@
 import { type Datum, type ForwardBackwardOutput, type ModelInput, TensorData } from "../../wire/index.js";
+import { meanMetrics } from "../evaluation/statistics.js";
 import {
   type AdvantagePenalty,
-  meanMetrics,
   type PenaltyContext,
   type PolicyLoss,
   policyLoss,
   type RolloutDatum,
+  StoredLoss,
 } from "../reinforcement/index.js";
 import { type HintedReading, hintedLogprobs, hintedTargets } from "./hints.js";
-import { reverseKlLoss } from "./reverse-kl-loss.js";
+import { reverseKlLoss, reverseKlMetrics, reverseKlOfDatum } from "./reverse-kl-loss.js";
 import { type SoftTarget, softTargetDatum } from "./soft-targets.js";
 import type { TeacherSampler } from "./teacher.js";
 
-/** How a teacher that knows good answers teaches a student that does not. */
+/** How a teacher that knows good answers trains a student that does not. */
 export interface HintedTeachingOptions {
   readonly teacher: TeacherSampler;
-  /** What the teacher reads before an answer of this group, by the group's number. */
+  /** The teacher's prompt for the answers of a group, by the group's number. */
   readonly promptOf: (group: number) => Promise<ModelInput>;
   readonly maxLength: number | undefined;
-  /** The teacher's likeliest tokens that are learnt; 0: only what it thinks of those that were sampled. */
+  /** Number of the teacher's likeliest tokens to train on; 0: only its logprobs of the sampled tokens. */
   readonly topk: number;
   readonly isReverse: boolean;
-  /** Of each answer, so many tokens are not learnt. */
+  /** Number of tokens at the beginning of each answer that are not trained on. */
   readonly skipTokens: number;
 }
 
-/** What is asked of the teacher once answers are there, and how it is learnt. */
+/** A penalty that asks the teacher to score sampled answers, and a loss that trains on its scores. */
 export interface HintedTeaching {
   readonly penalty: AdvantagePenalty;
   readonly loss: PolicyLoss;
 }
 
-/** By the teacher's likeliest tokens, or by its opinion of those that were sampled. */
+/** Trains on the teacher's likeliest tokens, or on its logprobs of the sampled ones. */
 export function hintedTeaching(options: HintedTeachingOptions): HintedTeaching {
   return options.topk === 0
     ? { penalty: opinions(options), loss: policyLoss("importance_sampling") }
@@ -47,7 +48,7 @@ function reader(
   return async ({ group }) => ({ teacher, prompt: await promptOf(groups[group]!.index), maxLength, signal });
 }
 
-/** Each token is worth what the teacher thinks more of it than the student. */
+/** A token's advantage is the teacher's logprob less the student's. */
 function opinions(options: HintedTeachingOptions): AdvantagePenalty {
   return {
     apply: async (data, context) => {
@@ -81,6 +82,10 @@ function opinions(options: HintedTeachingOptions): AdvantagePenalty {
 function likeliest(options: HintedTeachingOptions): HintedTeaching {
   const { topk, skipTokens, isReverse } = options;
   const soft = new WeakMap<RolloutDatum, SoftDatum>();
+  const stored = new StoredLoss(reverseKlOfDatum, {
+    inputs: { logprobs: 2, weights: 2 },
+    name: "reverse_kl",
+  });
   return {
     penalty: {
       apply: async (data, context) => {
@@ -92,31 +97,35 @@ function likeliest(options: HintedTeachingOptions): HintedTeaching {
           const { input, targetTokens } = data[index]!;
           soft.set(data[index]!, { datum: softTargetDatum(input, topk, targets, targetTokens), targets });
         }
-        const learnt = answers.flatMap(({ targets }) => targets);
-        const entropy = learnt.reduce((sum, { distribution }) => sum + distribution.entropy, 0);
+        const trained = answers.flatMap(({ targets }) => targets);
+        const entropy = trained.reduce((sum, { distribution }) => sum + distribution.entropy, 0);
         return {
           ...counts(answers),
           "sdft/topk": topk,
           "sdft/total_completion_tokens": answers.reduce((sum, { tokens }) => sum + tokens, 0),
-          "sdft/total_completion_positions": learnt.length,
-          ...(learnt.length > 0 && { "sdft/mean_teacher_entropy": entropy / learnt.length }),
+          "sdft/total_completion_positions": trained.length,
+          ...(trained.length > 0 && { "sdft/mean_teacher_entropy": entropy / trained.length }),
         };
       },
     },
     loss: {
       name: isReverse ? "reverse_kl" : "cross_entropy",
+      ...(isReverse && { prepare: (training) => stored.prepare(training) }),
       forwardBackward: (training, data, requestOptions) => {
         const taught = data.map((datum) => soft.get(datum)!);
         const targets = taught.map(({ datum }) => datum);
         const pass = isReverse
-          ? training.forwardBackwardCustom(targets, reverseKlLoss, requestOptions)
+          ? training.forwardBackwardCustom(targets, stored.of(training) ?? reverseKlLoss, requestOptions)
           : training.forwardBackward(targets, "cross_entropy", requestOptions);
         const answer = pass.then((output) => ({
           ...output,
           lossFnOutputs: ofSampledTokens(output, topk),
-          metrics: { ...output.metrics, ...(!isReverse && forwardKl(taught, output)) },
+          metrics: {
+            ...(stored.of(training) === undefined ? output.metrics : reverseKlMetrics(output.metrics)),
+            ...(!isReverse && forwardKl(taught, output)),
+          },
         }));
-        // Whoever awaits it hears of it.
+        // The one who awaits it gets the error.
         answer.catch(() => {});
         return answer;
       },
@@ -135,16 +144,16 @@ interface SoftDatum {
   readonly targets: readonly SoftTarget[];
 }
 
-/** Cross-entropy less the teacher's entropy is the forward KL. */
+/** Cross-entropy minus the teacher's entropy is the forward KL. */
 function forwardKl(taught: readonly SoftDatum[], { metrics }: ForwardBackwardOutput): Record<string, number> {
-  const learnt = taught.flatMap(({ targets }) => targets);
-  const entropy = learnt.reduce((sum, { distribution }) => sum + distribution.entropy, 0);
-  return learnt.length === 0 || metrics["loss:sum"] === undefined
+  const trained = taught.flatMap(({ targets }) => targets);
+  const entropy = trained.reduce((sum, { distribution }) => sum + distribution.entropy, 0);
+  return trained.length === 0 || metrics["loss:sum"] === undefined
     ? {}
-    : { "sdft/forward_kl_mean": (metrics["loss:sum"] - entropy) / learnt.length };
+    : { "sdft/forward_kl_mean": (metrics["loss:sum"] - entropy) / trained.length };
 }
 
-/** Of all targets, those that were sampled stand last. */
+/** The sampled targets are the last of all targets. */
 function ofSampledTokens({ lossFnOutputs }: ForwardBackwardOutput, topk: number) {
   const columns = topk + 1;
   return lossFnOutputs.map(({ logprobs, ...others }) => {

@@ -6,20 +6,20 @@ import type { RolloutDatum } from "../reinforcement/index.js";
 import { likeliestTokens, renormalized, type SoftTarget } from "./soft-targets.js";
 import type { TeacherSampler } from "./teacher.js";
 
-/** Writes the teacher's question: that of the student, with a good answer to it. */
+/** Writes the teacher's question: the student's question with a good answer to it. */
 export type Hint = (question: string, answer: string) => string;
 
-/** What a conversation asks, and the answer that is known to be good. */
+/** A question with a known good answer. */
 export interface HintedQuestion {
   readonly messages: readonly Message[];
   readonly answer: string;
 }
 
-/** The hint when nobody gives another. */
+/** Hint that is used by default. */
 export const defaultHint: Hint = (question, answer) =>
   `${question}\n\nHere is a good answer to this:\n${answer}\n\nNow give an answer of your own.`;
 
-/** Takes the last message, an assistant's, as the answer that is known to be good. */
+/** Treats the last message, the assistant's, as the known good answer. */
 export function hintedQuestion({ messages }: Conversation, place: string): HintedQuestion {
   const last = messages.at(-1);
   const question = messages.at(-2);
@@ -32,7 +32,7 @@ export function hintedQuestion({ messages }: Conversation, place: string): Hinte
   return { messages: messages.slice(0, -1), answer: textOf(last) };
 }
 
-/** What the teacher reads before the student's answer. */
+/** The teacher's prompt before the student's answer. */
 export function hintedPrompt(
   { messages, answer }: HintedQuestion,
   renderer: Renderer,
@@ -45,17 +45,17 @@ export function hintedPrompt(
   ]);
 }
 
-/** How a teacher with a hint reads what the student said. */
+/** How a teacher with a hint reads the student's answer. */
 export interface HintedReading {
   readonly teacher: TeacherSampler;
-  /** What it reads before the answer. */
+  /** Prompt before the answer. */
   readonly prompt: ModelInput;
-  /** Tokens that it can read; the end of a longer answer teaches nothing. */
+  /** Tokens that the teacher can read; the end of a longer answer is not trained on. */
   readonly maxLength?: number | undefined;
   readonly signal?: AbortSignal | undefined;
 }
 
-/** The student's answer behind the teacher's prompt; undefined where there is no room for any of it. */
+/** The student's answer after the teacher's prompt; undefined if none of it fits. */
 function readAnswer({ targetTokens, mask }: RolloutDatum, { prompt, maxLength }: HintedReading) {
   const first = mask.findIndex((taught) => taught > 0);
   const answer = first < 0 ? targetTokens.subarray(0, 0) : targetTokens.subarray(first);
@@ -66,15 +66,15 @@ function readAnswer({ targetTokens, mask }: RolloutDatum, { prompt, maxLength }:
   return { first, sequence, taught, isCut: read.length < answer.length };
 }
 
-/** What a teacher's likeliest tokens make of a datum. */
+/** Reads the teacher's likeliest tokens at each position of the student's answer. */
 export interface HintedTargets {
   readonly targets: readonly SoftTarget[];
-  /** Sampled tokens that the teacher has read. */
+  /** Number of sampled tokens that the teacher has read. */
   readonly tokens: number;
   readonly isCut: boolean;
 }
 
-/** The teacher's likeliest tokens for each that the student sampled, but for the first `skipTokens`. */
+/** The teacher's likeliest tokens for each sampled token, except the first `skipTokens`. */
 export async function hintedTargets(
   datum: RolloutDatum,
   { topk, skipTokens, ...reading }: HintedReading & { readonly topk: number; readonly skipTokens: number },
@@ -91,7 +91,7 @@ export async function hintedTargets(
   return { targets, tokens: taught.length, isCut };
 }
 
-/** What a teacher thinks of each token that the student sampled; undefined for those it has not read. */
+/** The teacher's logprob of each sampled token; undefined for tokens that it has not read. */
 export interface HintedLogprobs {
   readonly logprobs: readonly (number | undefined)[];
   readonly isCut: boolean;
@@ -104,7 +104,7 @@ export async function hintedLogprobs(datum: RolloutDatum, reading: HintedReading
   const logprobs = new Array<number | undefined>(datum.mask.length).fill(undefined);
   if (sequence === undefined) return { logprobs, isCut };
   const scores = await teacher.computeLogprobs(sequence, { signal });
-  // Counted from the end: some servers leave out the first token, which has none.
+  // Counted from the end: some servers leave out the first token, which has no logprob.
   const answerAt = prompt.length + scores.length - sequence.length;
   for (const position of taught) logprobs[position] = scores[answerAt + position - first] ?? undefined;
   return { logprobs, isCut };

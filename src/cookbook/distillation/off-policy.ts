@@ -1,52 +1,75 @@
-import { checkObject } from "../../wire/index.js";
+import * as f from "../../wire/fields/index.js";
+import { addModels, addTokens, exactly, NO_TOKENS, type TokensByModel } from "../costs/index.js";
 import { type Conversation, type ConversationSource, interleave } from "../data/index.js";
 import { mapRows } from "../data/rows.js";
 import { preparationSignal } from "../runs/find-model.js";
-import { checkCount } from "../runs/options.js";
 import { type FinishedRun, type RunPlan, runTraining } from "../runs/run-training.js";
 import { crossEntropyStep } from "../supervised/cross-entropy-step.js";
 import { heldOutLikelihood, scoredTokens } from "../supervised/held-out.js";
 import { meanNll, type ScoredTokens, type TrainSupervisedOptions } from "../supervised/index.js";
-import { checkConversations } from "../supervised/options.js";
+import { SUPERVISED_OPTIONS } from "../supervised/options.js";
 import { type PreparedRun, prepareRun } from "../supervised/prepare-run.js";
+import type { DataSize } from "../supervised/training-data.js";
 import {
+  DOMAIN_OPTIONS,
   type Domain,
   describeTeachers,
   divergenceMetrics,
+  domainOptions,
   domainsConfig,
   domainsOf,
   type NamedDomain,
-  type OneOrSeveral,
+  type OneOrMoreDomains,
   openTeachers,
   type Teachers,
 } from "./domains.js";
-import { taughtDatum } from "./soft-targets.js";
+import { distillationDatum } from "./soft-targets.js";
+import { baseModelOfTeacher } from "./teacher.js";
 
-/** Conversations, and who says what comes next in them. */
-export interface TaughtConversations extends Domain {
+/** Conversations, and the teacher that predicts their tokens. */
+export interface ConversationDomain extends Domain {
   readonly data: ConversationSource;
-  /** How often its rows come, against the weights of the other domains: all have one, or none has. */
+  /** Share of its rows, relative to the weights of the other domains; either all domains have a weight or none has. */
   readonly weight?: number | undefined;
 }
 
 /**
- * What `trainOffPolicyDistillation` needs: `data` and its `teacher`, or several of them as `domains`. Everything else is
- * as for `trainSupervised`, but that a step has 64 rows and each token counts the same.
+ * Options of `trainOffPolicyDistillation`: `data` and its `teacher`, or several as `domains`. The other options are
+ * those of `trainSupervised`, but a step has 64 rows and each token has the same weight.
  */
 export type OffPolicyDistillationOptions = Omit<TrainSupervisedOptions, "data"> &
-  OneOrSeveral<TaughtConversations> & {
-    /** How many of the teacher's likeliest tokens are learnt at each position. Default: 20. */
+  OneOrMoreDomains<ConversationDomain> & {
+    /** Number of the teacher's likeliest tokens to train on at each position. Default: 20. */
     readonly topk?: number | undefined;
   };
 
-const DOMAIN_KEYS = ["data", "teacher", "name", "weight"] satisfies (keyof TaughtConversations)[];
-const DEFAULT_TOPK = 20;
-const DEFAULT_BATCH_SIZE = 64;
+const { data: _data, ...REST } = SUPERVISED_OPTIONS.fields;
+const DOMAIN = f.message({
+  ...DOMAIN_OPTIONS,
+  data: SUPERVISED_OPTIONS.fields.data,
+  weight: f.option(
+    f.optional(f.positive),
+    "how often its rows come, against the weights of the other domains",
+  ),
+} satisfies f.OptionsOf<ConversationDomain>);
+
+/** The option table of `trainOffPolicyDistillation`. */
+export const OFF_POLICY_OPTIONS = f.optionTable({
+  ...REST,
+  ...domainOptions(DOMAIN.shape),
+  batchSize: f.defaulting(REST.batchSize, 64),
+  reduction: f.defaulting(REST.reduction, "sum"),
+  topk: f.option(
+    f.withDefault(f.positiveInteger, 20),
+    "likeliest tokens of the teacher that are trained on",
+    { flag: true, config: "n_teacher_targets" },
+  ),
+} satisfies f.OptionNamesOf<OffPolicyDistillationOptions>);
 
 /**
- * Teaches a student what its teacher would say at each token of given answers, instead of what stands there: the
- * teacher's likeliest tokens with their probabilities are the targets. Measures `teacher_kl`, the KL of the student from
- * the teacher over these.
+ * Trains a student on the teacher's likeliest tokens at each position of given answers, with their probabilities as
+ * soft targets, instead of the tokens in the data. Measures `teacher_kl`, the KL from the teacher to the student over
+ * these tokens.
  */
 export async function trainOffPolicyDistillation(
   options: OffPolicyDistillationOptions,
@@ -59,6 +82,7 @@ export async function trainOffPolicyDistillation(
     settings,
     config,
     description,
+    estimate: prepared.estimate,
     heldOut: heldOutLikelihood(rows.test, renderer.tokenizer),
     step: crossEntropyStep(settings, async (step, signal) => {
       const taught = await Promise.all(
@@ -67,7 +91,7 @@ export async function trainOffPolicyDistillation(
           const teacher = teachers.teachers[domain]!;
           return data.map(async (datum) => ({
             name: domains[domain]!.name,
-            ...(await taughtDatum(datum, { teacher, topk, signal })),
+            ...(await distillationDatum(datum, { teacher, topk, signal })),
           }));
         }),
       );
@@ -82,11 +106,7 @@ export async function trainOffPolicyDistillation(
             weight,
           }));
           const positions = taught.reduce((sum, each) => sum + each.positions, 0);
-          return {
-            num_loss_tokens: positions,
-            train_mean_nll: meanNll(scored),
-            ...divergenceMetrics(sums),
-          };
+          return { num_loss_tokens: positions, train_mean_nll: meanNll(scored), ...divergenceMetrics(sums) };
         },
       };
     }),
@@ -96,32 +116,25 @@ export async function trainOffPolicyDistillation(
 /** Decides every setting and finds the teachers, without training anything. */
 export async function planOffPolicyDistillation(options: OffPolicyDistillationOptions): Promise<RunPlan> {
   await using run = await prepareOffPolicy(options);
-  const { config, description } = run;
-  return { config, description };
+  const { config, description, prepared } = run;
+  return { config, description, estimate: prepared.estimate };
 }
 
 interface OffPolicyRun extends RunPlan, AsyncDisposable {
   readonly prepared: PreparedRun;
-  readonly domains: readonly NamedDomain<TaughtConversations>[];
+  readonly domains: readonly NamedDomain<ConversationDomain>[];
   readonly teachers: Teachers;
   readonly domainOf: (conversation: Conversation) => number;
   readonly topk: number;
 }
 
 async function prepareOffPolicy(options: OffPolicyDistillationOptions): Promise<OffPolicyRun> {
-  checkObject(options, "the argument of trainOffPolicyDistillation");
-  const { domains: _, teacher, name, weight, topk = DEFAULT_TOPK, ...supervised } = options;
-  checkCount({ topk }, "topk", 1);
-  const domains = domainsOf<TaughtConversations>(options, DOMAIN_KEYS, ({ data }, prefix) =>
-    checkConversations(data, `${prefix}data`),
-  );
+  const checked = OFF_POLICY_OPTIONS.check(options, "trainOffPolicyDistillation");
+  const { domains: _, teacher, name, weight, topk, ...supervised } = checked;
+  const domains = domainsOf<ConversationDomain>(options, DOMAIN);
   const { source, domainOf } = mixedDomains(domains);
-  const prepared = await prepareRun({
-    ...supervised,
-    batchSize: supervised.batchSize ?? DEFAULT_BATCH_SIZE,
-    reduction: supervised.reduction ?? "sum",
-    data: source,
-  });
+  const otherTokens = await teacherTokens(options.service, domains, preparationSignal(options));
+  const prepared = await prepareRun({ ...supervised, data: source }, { otherTokens });
   const closeRows = () => prepared.data[Symbol.asyncDispose]();
   try {
     const { renderer, settings } = prepared;
@@ -139,7 +152,7 @@ async function prepareOffPolicy(options: OffPolicyDistillationOptions): Promise<
       topk,
       config: {
         ...prepared.config,
-        n_teacher_targets: topk,
+        ...f.keptOptions({ topk: OFF_POLICY_OPTIONS.fields.topk }, { topk }),
         domains: domainsConfig(domains, teachers).map((each, index) => ({
           ...each,
           weight: domains[index]!.weight ?? null,
@@ -156,8 +169,28 @@ async function prepareOffPolicy(options: OffPolicyDistillationOptions): Promise<
   }
 }
 
-/** All conversations as one source, and the place of the domain that each comes from. */
-function mixedDomains(domains: readonly TaughtConversations[]) {
+/** The tokens that the teachers read: each sequence once, with the last target, for one sampled token. */
+async function teacherTokens(
+  service: OffPolicyDistillationOptions["service"],
+  domains: readonly ConversationDomain[],
+  signal: AbortSignal,
+) {
+  const models = await Promise.all(
+    domains.map(({ teacher }) => baseModelOfTeacher(service, teacher, signal)),
+  );
+  const isMixed = new Set(models).size > 1;
+  return ({ tokens, datums }: DataSize) => {
+    const share = { prefill: (tokens + datums) / models.length, sample: datums / models.length };
+    const read = models.map((model) => new Map([[model, addTokens(NO_TOKENS, share)]]));
+    return exactly(
+      read.reduce<TokensByModel>(addModels, new Map()),
+      isMixed ? ["the teachers read equal shares"] : [],
+    );
+  };
+}
+
+/** All conversations as one source, and the domain that each comes from. */
+function mixedDomains(domains: readonly ConversationDomain[]) {
   const domainOf = new WeakMap<Conversation, number>();
   const sources = domains.map(({ data, weight }, domain) => ({
     weight,

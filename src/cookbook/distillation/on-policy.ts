@@ -1,74 +1,87 @@
-import { ValidationError } from "../../errors.js";
-import { checkSource, openSource } from "../reinforcement/group-source.js";
+import * as f from "../../wire/fields/index.js";
+import { checkSource, openSource, SOURCE_OPTIONS } from "../reinforcement/group-source.js";
 import type {
   EnvironmentOptions,
   EnvironmentsContext,
   ReinforcementSettings,
 } from "../reinforcement/index.js";
-import { DEFAULT_GROUPS_PER_BATCH } from "../reinforcement/settings.js";
-import { planKind, runReinforcement } from "../reinforcement/train-reinforcement.js";
+import { REINFORCEMENT_OPTIONS } from "../reinforcement/options.js";
+import { promptLengthsOf } from "../reinforcement/planned-work.js";
+import { type PlanSampling, planKind, runReinforcement } from "../reinforcement/train-reinforcement.js";
 import { findRenderer, preparationSignal } from "../runs/find-model.js";
-import { checkCount, checkRunOptions, type RunOptions } from "../runs/options.js";
 import type { FinishedRun, RunPlan } from "../runs/run-training.js";
 import {
+  DOMAIN_OPTIONS,
   type Domain,
   describeTeachers,
+  domainOptions,
   domainsConfig,
   domainsOf,
   type NamedDomain,
-  type OneOrSeveral,
+  type OneOrMoreDomains,
   openTeachers,
 } from "./domains.js";
 import {
-  checkPrompts,
-  ON_POLICY_KEYS,
+  firstPrompts,
   type Prompts,
   promptGroups,
+  promptsField,
   sharedBatches,
   type TaughtRun,
 } from "./prompts.js";
-import { checkTeaching, teacherPenalty } from "./teacher-penalty.js";
+import { TEACHER_KL_OPTIONS, teacherPenalty } from "./teacher-penalty.js";
 
-/** What a student does, and who says what it is worth. */
-export interface TaughtPrompts extends Domain {
+/** Prompts or environments for a student, with the teacher that scores its tokens. */
+export interface PromptDomain extends Domain {
   readonly prompts?: Prompts | undefined;
-  /** What it acts in instead, as for `trainReinforcement`; the rewards there count too. */
+  /** Environments to act in instead of prompts, as for `trainReinforcement`; their rewards count too. */
   readonly environments?: EnvironmentOptions["environments"] | undefined;
-  /** Groups of it in a step. Default: 32. */
+  /** Groups of this domain in a step. Default: 32. */
   readonly groupsPerBatch?: number | undefined;
 }
 
 /**
- * What `trainOnPolicyDistillation` needs: `prompts` and a `teacher`, or several of them as `domains`. Everything else is
- * as for `trainReinforcement`, but that there are 4 answers to each prompt.
+ * Options of `trainOnPolicyDistillation`: `prompts` and a `teacher`, or several as `domains`. The other options are
+ * those of `trainReinforcement`, but there are 4 answers to each prompt.
  */
 export type OnPolicyDistillationOptions = Omit<
   ReinforcementSettings,
   "groupsPerBatch" | "dropConstantGroups" | "penalties"
 > &
-  OneOrSeveral<TaughtPrompts> & {
-    /** What the reverse KL to the teacher is multiplied with. Default: 1. */
+  OneOrMoreDomains<PromptDomain> & {
+    /** Factor of the reverse KL to the teacher. Default: 1. */
     readonly coefficient?: number | undefined;
-    /** How much a token answers for the reverse KL of those behind it, from 0 (default) to 1. */
+    /** How much a token is held responsible for the reverse KL of later tokens, from 0 (default) to 1. */
     readonly discount?: number | undefined;
   };
 
-const DOMAIN_KEYS = [
-  "prompts",
-  "environments",
-  "teacher",
-  "name",
-  "groupsPerBatch",
-] satisfies (keyof TaughtPrompts)[];
-const OWN_KEYS = [
-  ...DOMAIN_KEYS,
-  ...ON_POLICY_KEYS,
-  ...(["domains", "coefficient", "discount", "advantages", "kl", "loss", "measurePostKl"] as const),
-] satisfies Exclude<keyof OnPolicyDistillationOptions, keyof RunOptions>[];
-const DEFAULT_GROUP_SIZE = 4;
+const DOMAIN = f.message(
+  {
+    ...DOMAIN_OPTIONS,
+    prompts: f.option(f.optional(promptsField), "prompts that the student answers"),
+    environments: SOURCE_OPTIONS.environments,
+    groupsPerBatch: REINFORCEMENT_OPTIONS.groupsPerBatch,
+  } satisfies f.OptionsOf<PromptDomain>,
+  { rule: checkDomain },
+);
+
+const {
+  groupsPerBatch: _groupsPerBatch,
+  dropConstantGroups: _dropConstantGroups,
+  penalties: _penalties,
+  ...REST
+} = REINFORCEMENT_OPTIONS;
+
+/** The option table of `trainOnPolicyDistillation`. */
+export const ON_POLICY_OPTIONS = f.optionTable({
+  ...REST,
+  ...domainOptions(DOMAIN.shape),
+  groupSize: f.defaulting(REINFORCEMENT_OPTIONS.groupSize, 4),
+  ...TEACHER_KL_OPTIONS,
+} satisfies f.OptionNamesOf<OnPolicyDistillationOptions>);
 
 /**
- * Lets a student answer and learn from what its teacher thinks of each token: those that the teacher would have said too
+ * Trains a student on its own answers, with a teacher's score for each token: tokens that the teacher finds likely
  * become likelier. Measures `teacher_kl`, the reverse KL of the student to the teacher.
  */
 export async function trainOnPolicyDistillation(options: OnPolicyDistillationOptions): Promise<FinishedRun> {
@@ -76,27 +89,31 @@ export async function trainOnPolicyDistillation(options: OnPolicyDistillationOpt
   return await runReinforcement(run.options, run.kind);
 }
 
-/** Decides every setting and finds the teachers, without sampling or training anything. */
-export async function planOnPolicyDistillation(options: OnPolicyDistillationOptions): Promise<RunPlan> {
+/**
+ * Decides every setting, finds the teachers and estimates tokens and dollars without training anything; nothing is
+ * sampled either, unless `sampleGroups` is given.
+ */
+export async function planOnPolicyDistillation(
+  options: OnPolicyDistillationOptions,
+  sampling: PlanSampling = {},
+): Promise<RunPlan> {
   await using run = await prepareOnPolicy(options);
-  return await planKind(run.options, run.kind);
+  return await planKind(run.options, run.kind, sampling);
 }
 
 async function prepareOnPolicy(given: OnPolicyDistillationOptions): Promise<TaughtRun> {
-  checkRunOptions(given, "trainOnPolicyDistillation", OWN_KEYS);
-  const { domains: _, prompts, environments, teacher, name, groupsPerBatch, ...rest } = given;
-  const { coefficient = 1, discount = 0, ...settings } = rest;
-  checkTeaching({ coefficient, discount });
-  const domains = domainsOf<TaughtPrompts>(given, DOMAIN_KEYS, checkDomain);
+  const checked = ON_POLICY_OPTIONS.check(given, "trainOnPolicyDistillation");
+  const { domains: _, prompts, environments, teacher, name, groupsPerBatch, ...rest } = checked;
+  const { coefficient, discount, ...settings } = rest;
+  const domains = domainsOf<PromptDomain>(given, DOMAIN);
   const signal = preparationSignal(given);
   const student = { ...(await findRenderer(given, signal)), isOwn: typeof given.renderer === "object" };
   const opened = await openTeachers(given.service, domains, student, signal);
-  const shares = domains.map((domain) => domain.groupsPerBatch ?? DEFAULT_GROUPS_PER_BATCH);
+  const shares = domains.map((domain) => domain.groupsPerBatch!);
   const { teachers } = opened;
   return {
     options: {
       ...settings,
-      groupSize: settings.groupSize ?? DEFAULT_GROUP_SIZE,
       groupsPerBatch: shares.reduce((sum, share) => sum + share, 0),
       environments: (context) => openDomains(domains, context),
       penalties: () => [
@@ -109,41 +126,43 @@ async function prepareOnPolicy(given: OnPolicyDistillationOptions): Promise<Taug
     },
     kind: {
       config: {
-        teacher_kl_coef: coefficient,
-        teacher_kl_discount_factor: discount,
+        ...f.keptOptions(TEACHER_KL_OPTIONS, { coefficient, discount }),
         domains: domainsConfig(domains, opened).map((each, index) => ({
           ...each,
           groups_per_batch: shares[index],
         })),
       },
       described: [["teacher", describeTeachers(domains, opened)]],
+      // One teacher reads each episode; of several, the first stands for all.
+      readers: teachers.slice(0, 1).map(({ baseModel }) => baseModel),
+      promptLengths: async (renderer, most) => {
+        if (domains.some(({ environments }) => environments !== undefined)) return undefined;
+        const each = domains.map(({ prompts }) => firstPrompts(prompts!, Math.ceil(most / domains.length)));
+        return promptLengthsOf((await Promise.all(each)).flat(), renderer);
+      },
     },
     [Symbol.asyncDispose]: () => opened[Symbol.asyncDispose](),
   };
 }
 
-function checkDomain({ prompts, environments, groupsPerBatch }: TaughtPrompts, prefix: string): void {
-  checkCount({ groupsPerBatch }, "groupsPerBatch", 1, prefix);
-  if (environments === undefined) {
-    checkPrompts(prompts, `${prefix}prompts`);
-    return;
-  }
-  if (prompts !== undefined) {
-    throw new ValidationError(
-      `${prefix}prompts`,
-      `${prefix}prompts and ${prefix}environments are two ways to say what is done: give one`,
+function checkDomain({ prompts, environments }: Partial<PromptDomain>, path: string): void {
+  const field = f.subfield(path, "prompts");
+  if (environments === undefined) promptsField.check(prompts, field);
+  else if (prompts === undefined) checkSource({ environments });
+  else
+    throw f.wrongField(
+      field,
+      `and ${f.subfield(path, "environments")} are two ways to say what is done: give one`,
     );
-  }
-  checkSource({ environments });
 }
 
-async function openDomains(domains: readonly NamedDomain<TaughtPrompts>[], context: EnvironmentsContext) {
+async function openDomains(domains: readonly NamedDomain<PromptDomain>[], context: EnvironmentsContext) {
   const shares = domains.map(async ({ prompts, environments, name, groupsPerBatch }) => ({
     source:
       environments === undefined
         ? await promptGroups(prompts!, context)
         : await openSource({ environments }, context),
-    groupsPerBatch: groupsPerBatch ?? DEFAULT_GROUPS_PER_BATCH,
+    groupsPerBatch: groupsPerBatch!,
     tag: name,
   }));
   return sharedBatches(await Promise.all(shares));

@@ -1,17 +1,33 @@
 import { TinkerError, ValidationError } from "../../errors.js";
-import { type Message, textOf } from "../../renderers/index.js";
-import { checkKeys, checkObject, wrongValue } from "../../wire/index.js";
-import { type Conversation, conversations } from "../data/index.js";
+import { type Message, type Renderer, textOf } from "../../renderers/index.js";
+import * as f from "../../wire/fields/index.js";
+import {
+  addModels,
+  addTokens,
+  describeEstimate,
+  estimateOf,
+  NO_TOKENS,
+  type PlannedTokens,
+  priceList,
+} from "../costs/index.js";
+import { batches, type Conversation, type ConversationSource, conversations } from "../data/index.js";
+import { testRowsOf } from "../data/split.js";
+import { EVALUATE_OPTIONS } from "../evaluation/evaluate.js";
 import { type EvaluateOptions, type ExampleResult, evaluate, type TaskLike } from "../evaluation/index.js";
 import { readTasks, type Task } from "../evaluation/tasks.js";
-import { preparationSignal } from "../runs/find-model.js";
-import { checkRunOptions, type RunOptions } from "../runs/options.js";
-import type { FinishedRun } from "../runs/run-training.js";
+import { findRenderer, longestInput, preparationSignal } from "../runs/find-model.js";
+import { recommendedBatchSize } from "../runs/hyperparameters.js";
+import { checkBest } from "../runs/options.js";
+import { weightsSource } from "../runs/reopening-sampler.js";
+import type { FinishedRun, RunPlan } from "../runs/run-training.js";
+import { describeModel, describeRate, describeSettings } from "../runs/settings.js";
+import { RunSpending } from "../runs/spending.js";
 import { type TrainSupervisedOptions, trainSupervised } from "../supervised/index.js";
-import { checkOptions as checkSupervisedOptions } from "../supervised/options.js";
-import { checkTeacher, samplerSource, type Teacher } from "./teacher.js";
+import { OWN_OPTIONS, SUPERVISED_OPTIONS } from "../supervised/options.js";
+import { rowsConfig, rowsSettings } from "../supervised/settings.js";
+import { openTeacher, type Teacher, teacherField } from "./teacher.js";
 
-/** How the teacher answers: as `evaluate` takes it, but for the temperature, 0.15. */
+/** How the teacher answers: the sampling options of `evaluate`, with a default temperature of 0.15. */
 export type AnsweringOptions = Pick<
   EvaluateOptions,
   | "renderer"
@@ -28,78 +44,228 @@ export type AnsweringOptions = Pick<
 
 /** An answer of the teacher. */
 export interface TeacherAnswer {
-  /** What was asked, without the instructions. */
+  /** Conversation that the teacher answered, without the instructions. */
   readonly messages: readonly Message[];
   readonly text: string;
 }
 
-/** What `trainPromptDistillation` needs; the training is as for `trainSupervised`. */
+/** Options of `trainPromptDistillation`; the training options are those of `trainSupervised`. */
 export interface PromptDistillationOptions extends Omit<TrainSupervisedOptions, "data"> {
-  /** What is asked: texts, rows with a `prompt` or `messages`, or a file of such rows. */
+  /** Questions for the teacher: texts, rows with a `prompt` or `messages`, or a file of such rows. */
   readonly questions: string | readonly (string | TaskLike)[];
-  /** What the teacher alone reads: a system message, or what makes its conversation of the question. */
+  /** Instructions that only the teacher reads: a system message, or a function that makes its conversation from the question. */
   readonly instructions: string | ((messages: readonly Message[]) => readonly Message[]);
-  /** Who answers. Its chat format and tokens need not be the student's. Default: the model itself. */
+  /**
+   * Model that answers the questions. Its chat format and tokens may differ from the student's. Default: the model
+   * itself.
+   */
   readonly teacher?: Teacher | undefined;
-  /** What of an answer is learnt; undefined leaves it out. Default: the whole text. */
+  /** Selects the text of an answer to train on; undefined leaves the answer out. Default: the whole text. */
   readonly learn?: ((answer: TeacherAnswer) => string | undefined) | undefined;
   readonly answering?: AnsweringOptions | undefined;
 }
 
-const OWN_KEYS = [
-  ...(["questions", "instructions", "teacher", "learn", "answering"] as const),
-  ...(["epochs", "maxSteps", "batchSize", "trainOn", "reduction", "maxLength"] as const),
-  ...(["testSize", "testData", "pricePerMillionTokens"] as const),
-] satisfies Exclude<keyof PromptDistillationOptions, keyof RunOptions>[];
+const { data: _data, ...REST } = SUPERVISED_OPTIONS.fields;
+const { renderer, maxTokens, temperature, topK, topP, seed } = EVALUATE_OPTIONS.fields;
+const { numSamples, concurrency, exampleTimeoutMs, onProgress } = EVALUATE_OPTIONS.fields;
 
-const ANSWERING_KEYS: ReadonlySet<string> = new Set([
-  ...(["renderer", "maxTokens", "temperature", "topK", "topP", "seed", "numSamples"] as const),
-  ...(["concurrency", "exampleTimeoutMs", "onProgress"] as const),
-] satisfies (keyof AnsweringOptions)[]);
-
-const DEFAULT_TEMPERATURE = 0.15;
+const TABLE = f.optionTable({
+  ...REST,
+  questions: f.option(
+    f.opaque as f.Field<PromptDistillationOptions["questions"]>,
+    "questions that the teacher answers",
+  ),
+  instructions: f.option(
+    f.value<PromptDistillationOptions["instructions"]>(
+      "a text for the teacher, or a function of the messages",
+      (given) => (typeof given === "string" && given !== "") || typeof given === "function",
+    ),
+    "what the teacher alone reads",
+  ),
+  teacher: f.option(f.optional(teacherField), "model that answers", { otherwise: "the model itself" }),
+  learn: f.option(
+    f.optional(
+      f.functionOf<NonNullable<PromptDistillationOptions["learn"]>>(
+        "a function of an answer, as ({ text }) => text",
+      ),
+    ),
+    "part of an answer that is trained on",
+    { otherwise: "the whole text" },
+  ),
+  answering: f.option(
+    f.optionGroup({
+      ...{ renderer, maxTokens, topK, topP, numSamples, concurrency, exampleTimeoutMs, onProgress },
+      temperature: f.defaulting(temperature, 0.15),
+      seed,
+    } satisfies f.OptionsOf<AnsweringOptions>),
+    "how the teacher answers",
+  ),
+} satisfies f.OptionsOf<PromptDistillationOptions>);
 
 /**
- * Teaches a model to answer as if it had read long instructions. A teacher that reads them answers the questions, and the
- * student learns these answers behind the questions alone. Answers are kept in the run's folder as they come, in
- * `teacher/answers`: the same call goes on where it stopped. The rows that are learnt stand in `answers.jsonl`.
+ * Trains a model to answer as if it had read long instructions. A teacher that reads them answers the questions, and
+ * the student is trained on these answers after the questions alone. Answers are saved in the run's folder, in
+ * `teacher/answers`: the same call continues where it stopped. `answers.jsonl` has the rows to train on.
  */
 export async function trainPromptDistillation(options: PromptDistillationOptions): Promise<FinishedRun> {
-  checkOptions(options);
-  const { questions, instructions, teacher, learn, answering, ...supervised } = options;
-  // Before the teacher answers anything; what is learnt is not there yet.
-  checkSupervisedOptions({ ...supervised, data: conversations([]) });
-  const rows = await teacherAnswers(options);
+  // Before the teacher answers anything: the conversations to train on do not exist yet.
+  const checked = checkOptions(options, "trainPromptDistillation");
+  const { questions, instructions, teacher, learn, answering, ...supervised } = checked;
+  const rows = await countedAnswers(checked);
   return trainSupervised({ ...supervised, data: conversations(rows) });
 }
 
-function checkOptions(options: PromptDistillationOptions): void {
-  checkRunOptions(options, "trainPromptDistillation", OWN_KEYS);
-  const { instructions, teacher = options.model, learn, answering = {} } = options;
-  checkTeacher(teacher, "teacher");
-  const isText = typeof instructions === "string" && instructions !== "";
-  if (!isText && typeof instructions !== "function")
-    throw wrongValue("instructions", "a text for the teacher, or a function of the messages", instructions);
-  if (learn !== undefined && typeof learn !== "function")
-    throw wrongValue("learn", "a function of an answer, as ({ text }) => text", learn);
-  checkObject(answering, "answering");
-  checkKeys(answering, ANSWERING_KEYS, "answering");
+/**
+ * Decides every setting of `trainPromptDistillation`, reads the questions and finds the teacher, without sampling or
+ * training anything. Rows and steps are upper bounds and tokens are unknown: only the teacher's answers show which are
+ * cut off or not trained on.
+ */
+export async function planPromptDistillation(options: PromptDistillationOptions): Promise<RunPlan> {
+  const { questions: _questions, answering, ...checked } = checkOptions(options, "planPromptDistillation");
+  const { service, model, teacher = model, batchSize, testSize, testData, folder } = checked;
+  const signal = preparationSignal(options);
+  const maxLength = checked.maxLength ?? (await longestInput(service, model, signal));
+  const { renderer, rendererName } = await findRenderer(options, signal);
+  const tasks = await readQuestions(options);
+  const questions = tasks.length;
+  await using found = await openTeacher(service, teacher, signal);
+  const answers = questions * answering.numSamples;
+  const testRows = testData === undefined ? testRowsOf(answers, testSize) : await rowsIn(testData);
+  const rows = testData === undefined ? answers - testRows : answers;
+  const size = batchSize ?? recommendedBatchSize(rows);
+  const counts = { rows, testRows, tokens: 0, lossTokens: 0, testTokens: 0 };
+  const settings = rowsSettings(
+    { ...checked, data: conversations([]) },
+    {
+      data: {
+        counts,
+        batchSize: size,
+        stepsPerEpoch: batches({ length: rows }, { batchSize: size }).stepsPerEpoch,
+      },
+      rendererName,
+      maxLength,
+    },
+  );
+  const number = (value: number) => value.toLocaleString("en-US");
+  const lengths = promptLengths(tasks, renderer, options);
+  const room = answering.maxTokens ?? (maxLength === undefined ? undefined : maxLength - lengths.taught);
+  const prices = await priceList(service, options.prices);
+  const trained = rows * (settings.steps / batches({ length: rows }, { batchSize: size }).stepsPerEpoch);
+  const estimate =
+    room === undefined
+      ? undefined
+      : estimateOf(
+          plannedTokens({ ...lengths, answers, trained, answer: room }, { model, teacher: found.baseModel }),
+          prices,
+        );
+  return {
+    estimate,
+    config: {
+      ...rowsConfig(settings),
+      ...f.keptOptions(OWN_OPTIONS, checked),
+      ...{ teacher: found.name, questions, answers },
+      ...{ rows: null, test_rows: null, tokens: null, test_tokens: null, steps: null },
+      ...{ max_rows: rows, max_test_rows: testRows, max_steps: settings.steps },
+    },
+    description: describeSettings([
+      describeModel(settings),
+      ["renderer", `${rendererName}, learning ${checked.trainOn}`],
+      ["teacher", found.name],
+      ["questions", `${number(questions)}, for ${number(answers)} answers of the teacher`],
+      ["rows", `at most ${number(rows)} to learn from, ${number(testRows)} held out`],
+      ["tokens", "unknown until the teacher has answered"],
+      ["steps", `at most ${number(settings.steps)}, ${size} rows each`],
+      describeRate(settings),
+      ...(estimate === undefined ? [] : describeEstimate(estimate, prices)),
+      ...(folder === undefined ? [] : ([["folder", folder]] as const)),
+    ]),
+  };
 }
 
-/** Lets the teacher answer what it has not yet. */
-async function teacherAnswers(options: PromptDistillationOptions): Promise<readonly Conversation[]> {
-  const { service, instructions, teacher = options.model, folder, seed = 0 } = options;
+/** Number of questions whose length is measured. */
+const QUESTIONS_MEASURED = 50;
+/** Share of the longest possible answer that the least estimate supposes. */
+const SHORT_ANSWER = 0.1;
+
+/** Mean lengths of the student's prompts, and of the teacher's with the instructions. */
+function promptLengths(
+  tasks: readonly Task[],
+  renderer: Renderer,
+  { instructions }: PromptDistillationOptions,
+) {
+  const some = tasks.slice(0, QUESTIONS_MEASURED);
+  const mean = (conversationOf: (task: Task) => readonly Message[]) =>
+    some.reduce((sum, task) => sum + renderer.buildPrompt(conversationOf(task)).length, 0) / some.length;
+  return {
+    asked: mean(({ messages }) => messages),
+    taught: mean(({ messages }) => instruct(messages, instructions)),
+  };
+}
+
+/** Tokens of the teacher's answers and of training on them. */
+function plannedTokens(
+  counts: Record<"asked" | "taught" | "answers" | "trained" | "answer", number>,
+  { model, teacher }: Record<"model" | "teacher", string>,
+): PlannedTokens {
+  const { asked, taught, answers, trained, answer } = counts;
+  const tokens = (length: number) =>
+    addModels(
+      new Map([[teacher, addTokens(NO_TOKENS, { prefill: answers * taught, sample: answers * length })]]),
+      new Map([[model, addTokens(NO_TOKENS, { train: trained * (asked + length) })]]),
+    );
+  const short = Math.max(1, Math.round(answer * SHORT_ANSWER));
+  const most = Math.round(answer);
+  return {
+    least: tokens(short),
+    most: tokens(most),
+    assumptions: [
+      `answers of ${short.toLocaleString("en-US")} to ${most.toLocaleString("en-US")} tokens, all of them trained on`,
+      "without evaluations",
+    ],
+  };
+}
+
+function checkOptions(options: PromptDistillationOptions, caller: string) {
+  const checked = TABLE.check(options, caller);
+  checkBest(checked);
+  return checked;
+}
+
+async function rowsIn(source: ConversationSource): Promise<number> {
+  await using rows = await source.open();
+  return rows.length;
+}
+
+const readQuestions = ({ questions }: Pick<PromptDistillationOptions, "questions">) =>
+  readTasks(asTasks(questions), "questions", { field: "questions" });
+
+/** The teacher's answers, whose tokens count for the run if it has a folder to keep them in. */
+async function countedAnswers(
+  options: f.FilledMessage<(typeof TABLE)["fields"]>,
+): Promise<readonly Conversation[]> {
+  const { service, model, prices, folder } = options;
+  const spending = await RunSpending.open({ service, model, prices, budget: undefined, folder });
+  try {
+    return await teacherAnswers(options);
+  } finally {
+    spending.close();
+  }
+}
+
+/** Lets the teacher answer the questions that have no answer yet. */
+async function teacherAnswers(
+  options: f.FilledMessage<(typeof TABLE)["fields"]>,
+): Promise<readonly Conversation[]> {
+  const { service, instructions, teacher = options.model, folder, seed, answering } = options;
   const signal = preparationSignal(options);
-  const { temperature = DEFAULT_TEMPERATURE, ...answering } = options.answering ?? {};
-  const tasks = await readTasks(asTasks(options.questions), "questions", { field: "questions" });
+  const tasks = await readQuestions(options);
   const sampler =
     typeof teacher === "string"
-      ? await service.createSamplingClient({ ...samplerSource(teacher), signal })
+      ? await service.createSamplingClient({ ...weightsSource(teacher), signal })
       : teacher;
   const { examples } = await evaluate({
     seed,
     ...answering,
-    temperature,
     sampler,
     name: "answers",
     tasks: tasks.map(({ id, messages, row }) => ({
@@ -114,7 +280,7 @@ async function teacherAnswers(options: PromptDistillationOptions): Promise<reado
     folder: folder && `${folder}/teacher`,
     signal,
   });
-  const rows = learntRows(tasks, examples, options.learn);
+  const rows = trainedRows(tasks, examples, options.learn);
   if (folder !== undefined) {
     const { writeFileAtomic } = await import("../../files.node.js");
     await writeFileAtomic(`${folder}/answers.jsonl`, rows.map((row) => `${JSON.stringify(row)}\n`).join(""));
@@ -139,8 +305,8 @@ function instruct(
     : [{ role: "system", content: instructions }, ...messages];
 }
 
-/** Questions with what is learnt of their answers; what was cut off is left out. */
-function learntRows(
+/** Questions with the parts of their answers to train on; answers that were cut off are left out. */
+function trainedRows(
   tasks: readonly Task[],
   examples: readonly ExampleResult[],
   learn: PromptDistillationOptions["learn"] = ({ text }) => text,

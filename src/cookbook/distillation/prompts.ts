@@ -1,52 +1,46 @@
-import { wrongValue } from "../../wire/index.js";
+import { value } from "../../wire/index.js";
 import { batches, type Conversation, type ConversationSource } from "../data/index.js";
 import type { OpenRows } from "../data/rows.js";
-import {
-  type EnvironmentGroup,
-  type GroupSource,
-  type Problem,
-  problemGroups,
-} from "../environments/index.js";
-import { ACTING_KEYS } from "../reinforcement/group-source.js";
-import type {
-  EnvironmentsContext,
-  ReinforcementSettings,
-  TrainReinforcementOptions,
-} from "../reinforcement/index.js";
+import { type GroupSource, type Problem, problemGroups, withTags } from "../environments/index.js";
+import type { EnvironmentsContext, TrainReinforcementOptions } from "../reinforcement/index.js";
 import type { ReinforcementKind } from "../reinforcement/train-reinforcement.js";
 
 /**
- * What a student answers: texts, rows with a `prompt` or `messages`, or conversations, whose last answer is left out. They
- * come in another order each time they are through.
+ * Prompts for a student: texts, rows with a `prompt` or `messages`, or conversations, whose last answer is left out.
+ * Each pass has another order.
  */
 export type Prompts = readonly (string | Problem)[] | ConversationSource;
 
-/** The options of training by reward that all ways to learn from one's own answers take. */
-export const ON_POLICY_KEYS = [
-  ...ACTING_KEYS,
-  ...(["groupSize", "steps", "substeps", "mode", "minibatches", "maxStepsOffPolicy", "onRollouts"] as const),
-] satisfies (keyof ReinforcementSettings)[];
-
-/** A run that learns from its own answers, and the teachers that are open for it. */
+/** A run that trains on its own answers, and its open teachers. */
 export interface TaughtRun extends AsyncDisposable {
   readonly options: TrainReinforcementOptions;
   readonly kind: ReinforcementKind;
 }
 
-/** Refuses what nothing could be asked from. */
-export function checkPrompts(prompts: unknown, field: string): asserts prompts is Prompts {
-  if (Array.isArray(prompts) && prompts.length > 0) return;
-  if (typeof (prompts as Partial<ConversationSource> | undefined)?.open === "function") return;
-  throw wrongValue(field, "a list of at least one text or row with a prompt, or conversations", prompts);
+/** Field type of prompts in an option table. */
+export const promptsField = value<Prompts>(
+  "a list of at least one text or row with a prompt, or conversations",
+  (given) =>
+    (Array.isArray(given) && given.length > 0) ||
+    typeof (given as Partial<ConversationSource> | null | undefined)?.open === "function",
+);
+
+/** The first prompts as problems. */
+export async function firstPrompts(prompts: Prompts, most: number): Promise<readonly Problem[]> {
+  if (Array.isArray(prompts)) return problemsOf(prompts.slice(0, most));
+  await using rows = await (prompts as ConversationSource).open();
+  const places = Array.from({ length: Math.min(most, rows.length) }, (_, place) => place);
+  return (await rows.read(places)).map((row) => ({ messages: withoutAnswer(row) }));
 }
 
-/** Groups of answers that are rewarded by nothing: what they are worth is for the teacher to say. */
+function problemsOf(prompts: readonly (string | Problem)[]): readonly Problem[] {
+  return prompts.map((prompt) => (typeof prompt === "string" ? { prompt } : prompt));
+}
+
+/** Groups of answers without a reward; the teacher scores them. */
 export async function promptGroups(prompts: Prompts, context: EnvironmentsContext): Promise<GroupSource> {
   const reward = () => 0;
-  if (Array.isArray(prompts)) {
-    const problems = prompts.map((prompt) => (typeof prompt === "string" ? { prompt } : prompt));
-    return problemGroups({ problems, reward, ...context });
-  }
+  if (Array.isArray(prompts)) return problemGroups({ problems: problemsOf(prompts), reward, ...context });
   const rows = await (prompts as ConversationSource).open();
   const conversationAt = shuffledRows(rows, context.seed);
   const problems = async (index: number) => ({ messages: withoutAnswer(await conversationAt(index)) });
@@ -61,7 +55,7 @@ export async function promptGroups(prompts: Prompts, context: EnvironmentsContex
   };
 }
 
-/** Rows by number, over and over, in another order each time. */
+/** Rows by number, repeated, in another order each pass. */
 export function shuffledRows<T>(rows: OpenRows<T>, seed: number): (index: number) => Promise<T> {
   const order = batches(rows, { batchSize: 1, seed });
   return async (index) => (await rows.read(order.indices(index)))[0]!;
@@ -71,17 +65,17 @@ function withoutAnswer({ messages }: Conversation): Conversation["messages"] {
   return messages.at(-1)?.role === "assistant" ? messages.slice(0, -1) : messages;
 }
 
-/** A part of every batch. */
+/** A source's part of every batch. */
 export interface BatchShare {
   readonly source: GroupSource;
   readonly groupsPerBatch: number;
-  /** Put on its groups. */
+  /** Tags added to its groups. */
   readonly tag: string;
 }
 
 /**
- * Several sources as one, of which each batch has a fixed share. It is as long as it takes until all groups of each have
- * come; those of shorter sources come again.
+ * Several sources as one, each with a fixed share of every batch. An epoch ends when all groups of each source have
+ * come; shorter sources repeat.
  */
 export function sharedBatches(shares: readonly BatchShare[]): GroupSource {
   const batchSize = shares.reduce((sum, { groupsPerBatch }) => sum + groupsPerBatch, 0);
@@ -97,21 +91,10 @@ export function sharedBatches(shares: readonly BatchShare[]): GroupSource {
       const { source, groupsPerBatch, tag } = shares[owners[place]!]!;
       const first = owners.indexOf(owners[place]!);
       const group = await source.group(Math.floor(index / batchSize) * groupsPerBatch + place - first);
-      return group && tagged(group, tag);
+      return group && withTags(group, [tag]);
     },
     close: async () => {
       await Promise.all(shares.map(({ source }) => source.close?.()));
     },
-  };
-}
-
-function tagged(group: EnvironmentGroup, tag: string): EnvironmentGroup {
-  return {
-    makeEnvironments: () => group.makeEnvironments(),
-    ...(group.groupRewards && {
-      groupRewards: (trajectories, context) => group.groupRewards!(trajectories, context),
-    }),
-    close: () => group.close?.(),
-    tags: [...(group.tags ?? []), tag],
   };
 }

@@ -1,10 +1,12 @@
+import { exp, greater, log, logSumExp, mul, neg, sub, sum, where } from "../../training/autograd/index.js";
 import { type CustomLossFn, withGradients } from "../../training/custom-loss.js";
+import type { PerDatumLossFn } from "../../training/tracing/trace-loss.js";
 import { logSoftmax } from "./soft-targets.js";
 
 /**
  * The reverse KL of a student to its teacher over the teacher's candidates, for `forwardBackwardCustom`: the sum over
- * positions of `Σ p · (log p - log q)`, where `p` is the student's distribution over the candidates and `q`, which stands
- * in the `weights` of the soft targets, the teacher's. Candidates of weight 0 are none.
+ * positions of `Σ p · (log p - log q)`, where `p` is the student's distribution over the candidates and `q` the
+ * teacher's, which the `weights` of the soft targets hold. Candidates of weight 0 are ignored.
  */
 export const reverseKlLoss: CustomLossFn = withGradients((data, logprobs) => {
   let loss = 0;
@@ -28,18 +30,59 @@ export const reverseKlLoss: CustomLossFn = withGradients((data, logprobs) => {
   return {
     loss,
     gradients,
-    metrics: {
-      "sdft/reverse_kl_loss": loss,
-      ...(positions > 0 && {
-        "sdft/reverse_kl_mean": loss / positions,
-        "sdft/student_entropy_mean": entropy / positions,
-      }),
-      "sdft/reverse_kl_positions": positions,
-    },
+    metrics: measured({ loss, entropy, positions }),
   };
 });
 
-/** Of one position; its gradient by the student's logprobs is written into `gradient`. Undefined without candidates. */
+/** Reverse KL of one datum, in a form that a server can run. */
+export const reverseKlOfDatum: PerDatumLossFn<"weights"> = (logprobs, { weights }) => {
+  const isCandidate = greater(weights, 0);
+  // Far below every logprob, so that other targets have no part in the sum.
+  const candidates = where(isCandidate, logprobs, -1e9);
+  const normalized = where(
+    isCandidate,
+    sub(candidates, logSumExp(candidates, { axis: -1, keepDims: true })),
+    0,
+  );
+  const student = where(isCandidate, exp(normalized), 0);
+  const difference = sub(normalized, log(where(isCandidate, weights, 1)));
+  const divergence = sum(mul(student, difference));
+  return {
+    loss: divergence,
+    metrics: {
+      "custom/reverse_kl:sum": divergence,
+      "custom/entropy:sum": neg(sum(mul(student, normalized))),
+      "custom/positions:sum": sum(greater(sum(isCandidate, { axis: -1 }), 0)),
+    },
+  };
+};
+
+/** The metrics of a pass with that loss, under the names of the loss above. */
+export function reverseKlMetrics(metrics: Readonly<Record<string, number>>): Record<string, number> {
+  const {
+    "custom/reverse_kl:sum": loss = 0,
+    "custom/entropy:sum": entropy = 0,
+    "custom/positions:sum": positions = 0,
+    ...others
+  } = metrics;
+  return { ...others, ...measured({ loss, entropy, positions }) };
+}
+
+function measured({ loss, entropy, positions }: Record<"loss" | "entropy" | "positions", number>) {
+  return {
+    "sdft/reverse_kl_loss": loss,
+    ...(positions > 0 && {
+      "sdft/reverse_kl_mean": loss / positions,
+      "sdft/student_entropy_mean": entropy / positions,
+    }),
+    "sdft/reverse_kl_positions": positions,
+  };
+}
+
+/**
+ * Reverse KL at one position. Writes its gradient with respect to the student's logprobs into `gradient`; undefined
+ * without candidates.
+ */
 function rowDivergence(
   student: Float32Array,
   teacher: Float32Array,
@@ -51,7 +94,7 @@ function rowDivergence(
   const probabilities = logprobs.map(Math.exp);
   const differences = slots.map((slot, place) => logprobs[place]! - Math.log(teacher[slot]!));
   const divergence = probabilities.reduce((sum, each, place) => sum + each * differences[place]!, 0);
-  // What the logarithms of p add to the derivative sums up to 0, since p sums up to 1.
+  // The terms from the derivative of log p cancel, since p sums to 1.
   for (const [place, slot] of slots.entries())
     gradient[slot] = probabilities[place]! * (differences[place]! - divergence);
   const entropy = -probabilities.reduce((sum, each, place) => sum + each * logprobs[place]!, 0);

@@ -1,73 +1,134 @@
-import { ValidationError } from "../../errors.js";
-import { wrongValue } from "../../wire/index.js";
+import * as f from "../../wire/fields/index.js";
 import type { Conversation, ConversationSource } from "../data/index.js";
-import type { OpenRows } from "../data/rows.js";
+import { type OpenRows, placesOf } from "../data/rows.js";
 import { problemGroups } from "../environments/index.js";
 import type { ReinforcementSettings } from "../reinforcement/index.js";
-import { planKind, runReinforcement } from "../reinforcement/train-reinforcement.js";
+import { REINFORCEMENT_OPTIONS } from "../reinforcement/options.js";
+import { promptLengthsOf } from "../reinforcement/planned-work.js";
+import { type PlanSampling, planKind, runReinforcement } from "../reinforcement/train-reinforcement.js";
 import { findRenderer, preparationSignal } from "../runs/find-model.js";
-import { checkCount, checkRunOptions, type RunOptions } from "../runs/options.js";
 import type { FinishedRun, RunPlan } from "../runs/run-training.js";
-import { checkConversations } from "../supervised/options.js";
+import { CONVERSATIONS } from "../supervised/options.js";
+import { sourceOption } from "../supervised/rows-options.js";
 import { describeTeachers, openTeachers } from "./domains.js";
 import { hintedTeaching } from "./hinted-teaching.js";
 import { defaultHint, type Hint, hintedPrompt, hintedQuestion } from "./hints.js";
-import { ON_POLICY_KEYS, shuffledRows, type TaughtRun } from "./prompts.js";
-import { checkTeacher, type Teacher } from "./teacher.js";
+import { shuffledRows, type TaughtRun } from "./prompts.js";
+import { type Teacher, teacherField } from "./teacher.js";
 
 /**
- * What `trainSelfDistillation` needs; the rest is as for `trainReinforcement`, but that the adapter has rank 128, and
- * that there is one answer to each question.
+ * Options of `trainSelfDistillation`; the others are those of `trainReinforcement`, but the adapter has rank 128 and
+ * each question one answer.
  */
 export interface SelfDistillationOptions
   extends Omit<
     ReinforcementSettings,
     "advantages" | "dropConstantGroups" | "kl" | "loss" | "penalties" | "measurePostKl"
   > {
-  /** Questions with an answer that is known to be good: conversations that end with these. */
+  /** Questions with a known good answer: conversations that end with it. */
   readonly data: ConversationSource;
-  /** Times that each question comes. Default: 1. */
+  /** How often each question comes. Default: 1. */
   readonly epochs?: number | undefined;
-  /** Who reads the good answers. Default: the model itself, as it is before. */
+  /** Teacher that reads the good answers. Default: the model before training. */
   readonly teacher?: Teacher | undefined;
-  /** Writes what the teacher reads instead of the question. */
+  /** Writes the teacher's prompt, in place of the question. */
   readonly hint?: Hint | undefined;
-  /** How many of the teacher's likeliest tokens are learnt at each position; 0: only what it thinks of the sampled one. Default: 20. */
+  /** Number of the teacher's likeliest tokens to train on at each position; 0: only its logprob of the sampled token. Default: 20. */
   readonly topk?: number | undefined;
-  /** Whether the student learns by the reverse KL to the teacher instead of the forward one. Default: no. */
+  /** Whether to train on the reverse KL to the teacher instead of the forward one. Default: no. */
   readonly reverse?: boolean | undefined;
-  /** So many tokens at the beginning of an answer are not learnt, as the hint shows there most. Default: 3; none with `topk: 0`. */
+  /**
+   * Number of tokens at the beginning of an answer that are not trained on, because the hint affects them most.
+   * Default: 3; none with `topk: 0`.
+   */
   readonly skipTokens?: number | undefined;
 }
 
-const OWN_KEYS = [
-  ...ON_POLICY_KEYS,
-  ...(["data", "epochs", "teacher", "hint", "topk", "reverse", "skipTokens", "groupsPerBatch"] as const),
-] satisfies Exclude<keyof SelfDistillationOptions, keyof RunOptions>[];
+const {
+  advantages: _advantages,
+  dropConstantGroups: _dropConstantGroups,
+  kl: _kl,
+  loss: _loss,
+  penalties: _penalties,
+  measurePostKl: _measurePostKl,
+  ...REST
+} = REINFORCEMENT_OPTIONS;
+
 const DEFAULT_RANK = 128;
-const DEFAULT_TOPK = 20;
 const DEFAULT_SKIP_TOKENS = 3;
+
+const TABLE = f.optionTable(
+  {
+    ...REST,
+    groupSize: f.defaulting(REST.groupSize, 1),
+    rank: f.option(f.optional(f.positiveInteger), REST.rank.notes.help, {
+      ...REST.rank.notes,
+      otherwise: String(DEFAULT_RANK),
+    }),
+    data: f.option(sourceOption<Conversation>(CONVERSATIONS), "conversations that end with a good answer"),
+    epochs: f.option(f.withDefault(f.positiveInteger, 1), "times each question comes", {
+      config: "num_epochs",
+    }),
+    teacher: f.option(f.optional(teacherField), "model that reads the good answers", {
+      otherwise: "the model itself",
+    }),
+    hint: f.option(
+      f.withDefault(f.functionOf<Hint>("a function of the question and its good answer"), defaultHint),
+      "writes what the teacher reads in place of the question",
+    ),
+    topk: f.option(
+      f.withDefault(f.nonNegativeInteger, 20),
+      "likeliest tokens of the teacher that are trained on; 0: only its opinion of the sampled one",
+      { config: "topk" },
+    ),
+    reverse: f.option(f.withDefault(f.boolean, false), "train by the reverse KL to the teacher", {
+      config: "reverse",
+    }),
+    skipTokens: f.option(
+      f.optional(f.nonNegativeInteger),
+      "first tokens of an answer that are not trained on",
+      { otherwise: "3; 0 with topk: 0" },
+    ),
+  } satisfies f.OptionsOf<SelfDistillationOptions>,
+  ({ reverse, topk, skipTokens }) => {
+    if (reverse && topk === 0)
+      throw f.wrongField(
+        "reverse",
+        "needs topk above 0: it is a divergence over the teacher's likeliest tokens",
+      );
+    if (skipTokens !== undefined && topk === 0)
+      throw f.wrongField("skipTokens", "needs topk above 0: without it all tokens count");
+  },
+);
+
 const ROWS_AT_A_TIME = 64;
 
 /**
- * Self-distillation with a hint (SDFT): the student answers questions, and a teacher that has read a good answer to each
- * says what it would have written at every token. What the model knew before stays, as it learns from its own words.
+ * Trains by self-distillation with a hint (SDFT): the student answers questions, and a teacher that has read a good
+ * answer to each gives its likeliest tokens at every position. The model keeps its other abilities, because it is
+ * trained on its own answers.
  */
 export async function trainSelfDistillation(options: SelfDistillationOptions): Promise<FinishedRun> {
   await using run = await prepareSelfDistillation(options);
   return await runReinforcement(run.options, run.kind);
 }
 
-/** Decides every setting and finds the teacher, without sampling or training anything. */
-export async function planSelfDistillation(options: SelfDistillationOptions): Promise<RunPlan> {
+/**
+ * Decides every setting, finds the teacher and estimates tokens and dollars without training anything; nothing is
+ * sampled either, unless `sampleGroups` is given. The teacher's hints are not part of the estimate.
+ */
+export async function planSelfDistillation(
+  options: SelfDistillationOptions,
+  sampling: PlanSampling = {},
+): Promise<RunPlan> {
   await using run = await prepareSelfDistillation(options);
-  return await planKind(run.options, run.kind);
+  return await planKind(run.options, run.kind, sampling);
 }
 
 async function prepareSelfDistillation(given: SelfDistillationOptions): Promise<TaughtRun> {
-  checkOptions(given);
-  const { data, epochs = 1, teacher = given.model, hint = defaultHint, ...rest } = given;
-  const { topk = DEFAULT_TOPK, reverse = false, skipTokens = DEFAULT_SKIP_TOKENS, ...settings } = rest;
+  const options = TABLE.check(given, "trainSelfDistillation");
+  const { data, epochs, teacher = given.model, hint, ...rest } = options;
+  const { topk, reverse, skipTokens = DEFAULT_SKIP_TOKENS, ...settings } = rest;
   const signal = preparationSignal(given);
   const { renderer, rendererName } = await findRenderer(given, signal);
   const student = { renderer, rendererName, isOwn: typeof given.renderer === "object" };
@@ -76,7 +137,7 @@ async function prepareSelfDistillation(given: SelfDistillationOptions): Promise<
   const close = () => opened[Symbol.asyncDispose]();
   try {
     const rows = await openQuestions(data);
-    const conversationAt = shuffledRows(rows, given.seed ?? 0);
+    const conversationAt = shuffledRows(rows, settings.seed);
     const questionAt = async (index: number) => hintedQuestion(await conversationAt(index), `group ${index}`);
     const { penalty, loss } = hintedTeaching({
       teacher: opened.teachers[0]!,
@@ -89,7 +150,6 @@ async function prepareSelfDistillation(given: SelfDistillationOptions): Promise<
     return {
       options: {
         ...settings,
-        groupSize: settings.groupSize ?? 1,
         rank: settings.rank ?? DEFAULT_RANK,
         penalties: () => [penalty],
         loss,
@@ -104,10 +164,11 @@ async function prepareSelfDistillation(given: SelfDistillationOptions): Promise<
       },
       kind: {
         config: {
-          num_epochs: epochs,
+          ...f.keptOptions(
+            { epochs: TABLE.fields.epochs, topk: TABLE.fields.topk, reverse: TABLE.fields.reverse },
+            options,
+          ),
           teacher: opened.teachers[0]!.name,
-          topk,
-          reverse,
           skip_first_n_tokens: topk === 0 ? 0 : skipTokens,
           hint: hint("{question}", "{golden_answer}"),
           rows: rows.length,
@@ -116,6 +177,12 @@ async function prepareSelfDistillation(given: SelfDistillationOptions): Promise<
           ["rows", `${rows.length.toLocaleString("en-US")} questions with a good answer`],
           ["teacher", `${describeTeachers(domains, opened)}, with the answer as a hint`],
         ],
+        readers: [opened.teachers[0]!.baseModel],
+        promptLengths: async (_, most) => {
+          const indices = Array.from({ length: Math.min(most, rows.length) }, (__, index) => index);
+          const questions = await Promise.all(indices.map(questionAt));
+          return promptLengthsOf(questions, renderer);
+        },
       },
       [Symbol.asyncDispose]: async () => {
         await Promise.all([rows.close(), close()]);
@@ -127,38 +194,14 @@ async function prepareSelfDistillation(given: SelfDistillationOptions): Promise<
   }
 }
 
-function checkOptions(options: SelfDistillationOptions): void {
-  checkRunOptions(options, "trainSelfDistillation", OWN_KEYS);
-  const { data, teacher = options.model, hint, topk, reverse, skipTokens } = options;
-  checkConversations(data, "data");
-  checkTeacher(teacher, "teacher");
-  if (hint !== undefined && typeof hint !== "function")
-    throw wrongValue("hint", "a function of the question and its good answer", hint);
-  checkCount(options, "epochs", 1);
-  checkCount(options, "topk", 0);
-  checkCount(options, "skipTokens", 0);
-  if (reverse && topk === 0) {
-    throw new ValidationError(
-      "reverse",
-      "reverse needs topk above 0: it is a divergence over the teacher's likeliest tokens",
-    );
-  }
-  if (skipTokens !== undefined && topk === 0)
-    throw new ValidationError("skipTokens", "skipTokens needs topk above 0: without it all tokens count");
-}
-
-/** Reads every row once, so that what is wrong with one is known before anything is sampled. */
+/** Reads every row once, so that an invalid row is reported before anything is sampled. */
 async function openQuestions(data: ConversationSource): Promise<OpenRows<Conversation>> {
   const rows = await data.open();
   try {
-    if (rows.length === 0)
-      throw new ValidationError("data", "data has no rows: there is nothing to learn from");
-    for (let start = 0; start < rows.length; start += ROWS_AT_A_TIME) {
-      const length = Math.min(ROWS_AT_A_TIME, rows.length - start);
-      const indices = Array.from({ length }, (_, place) => start + place);
-      for (const [place, row] of (await rows.read(indices)).entries())
-        hintedQuestion(row, rows.place(start + place));
-    }
+    if (rows.length === 0) throw f.wrongField("data", "has no rows: there is nothing to learn from");
+    for (const places of placesOf(rows, ROWS_AT_A_TIME))
+      for (const [order, row] of (await rows.read(places)).entries())
+        hintedQuestion(row, rows.place(places[order]!));
     return rows;
   } catch (error) {
     await rows.close();

@@ -1,26 +1,27 @@
 import { TinkerError } from "../../errors.js";
+import * as f from "../../wire/fields/index.js";
 import { Datum, type ModelInput, type TopkLogprobs } from "../../wire/index.js";
 import type { TeacherSampler } from "./teacher.js";
 
 /** The likeliest tokens at a position with their logprobs, likeliest first. */
 export type Candidates = NonNullable<TopkLogprobs[number]>;
 
-/** Candidates as a distribution over themselves alone. */
+/** Normalizes candidates to a distribution. */
 export interface Distribution {
   readonly tokens: readonly number[];
   readonly probabilities: Float32Array;
   readonly entropy: number;
 }
 
-/** What is learnt at one position. */
+/** Target distribution at one position. */
 export interface SoftTarget {
   readonly position: number;
   readonly distribution: Distribution;
-  /** What the position counts. */
+  /** Weight of the position in the loss. */
   readonly weight: number;
 }
 
-/** What a teacher would have written at each token of a sequence, its `topk` likeliest tokens; nothing for the first. */
+/** The teacher's `topk` likeliest tokens at each position of a sequence; none for the first. */
 export async function likeliestTokens(
   teacher: Pick<TeacherSampler, "sample">,
   sequence: ModelInput,
@@ -48,7 +49,7 @@ export async function likeliestTokens(
   return topkPromptLogprobs;
 }
 
-/** Shares the whole probability out among the first `topk` candidates. */
+/** Distributes the whole probability over the first `topk` candidates. */
 export function renormalized(candidates: Candidates, topk: number): Distribution {
   const kept = candidates.slice(0, topk).filter(([, logprob]) => logprob > Number.NEGATIVE_INFINITY);
   const logprobs = logSoftmax(kept.map(([, logprob]) => logprob));
@@ -59,7 +60,7 @@ export function renormalized(candidates: Candidates, topk: number): Distribution
   };
 }
 
-/** Finite numbers as the logarithms of a distribution. */
+/** Normalizes finite numbers to the logarithms of a distribution. */
 export function logSoftmax(values: readonly number[]): readonly number[] {
   const highest = Math.max(...values);
   const logTotal = Math.log(values.reduce((sum, value) => sum + Math.exp(value - highest), 0));
@@ -67,8 +68,8 @@ export function logSoftmax(values: readonly number[]): readonly number[] {
 }
 
 /**
- * The data of `cross_entropy` with `topk` targets for each token of the input; positions that are not named weigh 0. With
- * `beside`, a token of weight 0 stands behind them in each position, so that its logprob is known too.
+ * A datum for `cross_entropy` with `topk` targets for each token of the input; other positions have weight 0. With
+ * `beside`, each position gets one more token of weight 0 at the end, to learn its logprob too.
  */
 export function softTargetDatum(
   input: ModelInput,
@@ -95,30 +96,43 @@ export function softTargetDatum(
   });
 }
 
-/** What a teacher makes of a datum with one target for each token. */
-export interface TaughtDatum {
+/** A datum with soft targets from a teacher, and measures of them. */
+export interface DistillationDatum {
   readonly datum: Datum;
-  /** Of the teacher over its candidates, each position by its weight. */
+  /** Entropy of the teacher over its candidates, weighted by position. */
   readonly entropy: number;
   readonly weight: number;
-  /** How many positions are learnt. */
+  /** Number of positions that are trained on. */
   readonly positions: number;
 }
 
-/** The datum with the teacher's likeliest tokens instead of the one that stands there; weights stay what they are. */
-export async function taughtDatum(
+/** Where soft targets come from. */
+export interface SoftTargetOptions {
+  /** Sampler of the teacher. */
+  readonly teacher: Pick<TeacherSampler, "sample">;
+  /** Number of likeliest tokens at each position. */
+  readonly topk: number;
+  readonly signal?: AbortSignal | undefined;
+}
+
+/** The option table of `distillationDatum`. */
+export const SOFT_TARGET_OPTIONS = f.optionTable({
+  teacher: f.option(f.having<SoftTargetOptions["teacher"]>("a sampler", "sample"), "sampler of the teacher"),
+  topk: f.option(f.positiveInteger, "likeliest tokens at each position"),
+  signal: f.option(f.optional(f.abortSignal), "ends the call"),
+} satisfies f.OptionsOf<SoftTargetOptions>);
+
+/** Replaces the target of each token by the teacher's likeliest tokens; weights are kept. */
+export async function distillationDatum(
   { modelInput, lossFnInputs }: Datum,
-  {
-    teacher,
-    topk,
-    signal,
-  }: { teacher: Pick<TeacherSampler, "sample">; topk: number; signal?: AbortSignal | undefined },
-): Promise<TaughtDatum> {
+  options: SoftTargetOptions,
+): Promise<DistillationDatum> {
+  const { teacher, topk, signal } = SOFT_TARGET_OPTIONS.check(options, "distillationDatum");
   const sequence = modelInput.appendInt(Number(lossFnInputs["targetTokens"]!.data.at(-1)));
   const likeliest = await likeliestTokens(teacher, sequence, topk, signal);
   const targets: SoftTarget[] = [];
   for (const [position, weight] of lossFnInputs["weights"]!.toDense().data.entries()) {
-    // Those of the next token: there is none for the first.
+    // Candidates for the next token: the first token has none.
     const candidates = likeliest[position + 1];
     if (!(weight > 0) || candidates === null || candidates === undefined) continue;
     targets.push({ position, weight, distribution: renormalized(candidates, topk) });

@@ -1,24 +1,17 @@
 import type { ServiceClient } from "../../clients/index.js";
-import { ValidationError } from "../../errors.js";
-import {
-  getRenderer,
-  knownRenderers,
-  type Message,
-  type Renderer,
-  rendererNames,
-} from "../../renderers/index.js";
-import { isTinkerPath } from "../../wire/index.js";
+import { getRenderer, type Message, type Renderer, rendererNames } from "../../renderers/index.js";
+import { isTinkerPath, wrongField } from "../../wire/index.js";
 import type { OpenTeacher } from "./teacher.js";
 
-/** The format that a student reads and writes. */
+/** The chat format that a student reads and writes. */
 export interface StudentFormat {
   readonly renderer: Renderer;
   readonly rendererName: string;
-  /** One's own renderer, of which no table says who knows it. */
+  /** A custom renderer, whose models no table lists. */
   readonly isOwn: boolean;
 }
 
-/** In many scripts, so that no two vocabularies cut it alike. */
+/** Text in many scripts, so that two vocabularies always tokenize it differently. */
 const PROBE_TEXT =
   "Ten cats, 3.14159 × 27 = 84.8229! naïve Straße; Ελληνικά, русский, 日本語, 한국어, العربية 🙂\n\tif (x >= 10) { return null; }";
 
@@ -30,8 +23,8 @@ const PROBE_CONVERSATION: readonly Message[] = [
 ];
 
 /**
- * Refuses a teacher that does not read the student's tokens or its chat format. It would answer all the same, and teach
- * nonsense. The format of one's own renderer is taken on trust.
+ * Refuses a teacher that does not use the student's tokens or chat format. It would answer all the same, with
+ * meaningless scores. A custom renderer's format is accepted unchecked.
  */
 export async function checkFormats(
   service: ServiceClient,
@@ -43,10 +36,10 @@ export async function checkFormats(
   const encode = (tokenizer: Renderer["tokenizer"]) =>
     tokenizer.encode(PROBE_TEXT, { addSpecialTokens: false });
   if (!isSame(encode(renderer.tokenizer), encode(teacher.tokenizer))) {
-    throw new ValidationError(
+    throw wrongField(
       field,
-      `${field} must have the student's tokenizer, and that of ${teacher.name} (${teacher.baseModel}) cuts text into ` +
-        "other tokens. What it writes can still be learnt: trainPromptDistillation passes on text, not tokens.",
+      `must have the student's tokenizer, and that of ${teacher.name} (${teacher.baseModel}) cuts text into ` +
+        "other tokens. Use trainPromptDistillation, which passes on text instead of tokens.",
     );
   }
   if (isOwn) return;
@@ -54,14 +47,14 @@ export async function checkFormats(
   if (known.length === 0 || known.includes(rendererName)) return;
   const written = writingOf(renderer);
   if (known.some((name) => isSame(written, writingOf(getRenderer(name, teacher.tokenizer))))) return;
-  throw new ValidationError(
+  throw wrongField(
     field,
-    `${field} must read the student's chat format, ${rendererName}, and ${teacher.name} was trained with ` +
+    `must read the student's chat format, ${rendererName}, and ${teacher.name} was trained with ` +
       `${known.join(" or ")}. Give renderer: "${known[0]}", or another teacher.`,
   );
 }
 
-/** The formats that a teacher was trained with: as its run says, or all that are known of its base model. */
+/** The formats that a teacher was trained with: as its run says, or all that are known for its base model. */
 async function formatsOf(
   service: ServiceClient,
   { name, baseModel, tokenizer }: OpenTeacher,
@@ -69,11 +62,12 @@ async function formatsOf(
 ): Promise<readonly string[]> {
   const ofRun = isTinkerPath(name) ? await formatOfRun(service, name, signal) : undefined;
   if (ofRun !== undefined) return [ofRun];
-  return knownRenderers(baseModel) ?? (tokenizer.hasChatTemplate ? ["template"] : []);
+  const known = rendererNames(baseModel);
+  return known.length === 0 && tokenizer.hasChatTemplate ? ["template"] : known;
 }
 
 async function formatOfRun(service: ServiceClient, path: string, signal: AbortSignal | undefined) {
-  // Someone else's run may be used without being shown.
+  // Another account's run may be usable without being readable.
   const run = await service
     .createRestClient()
     .getTrainingRun(path, { signal })

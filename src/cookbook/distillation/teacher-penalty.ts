@@ -1,8 +1,8 @@
-import { TinkerError, ValidationError } from "../../errors.js";
-import { wrongValue } from "../../wire/index.js";
+import { TinkerError } from "../../errors.js";
+import * as f from "../../wire/fields/index.js";
 import {
   type AdvantagePenalty,
-  countTaught,
+  countTrainedTokens,
   discountedSums,
   type LogprobSource,
   logprobDifferences,
@@ -11,29 +11,48 @@ import {
 } from "../reinforcement/index.js";
 import { divergenceMetrics } from "./domains.js";
 
-/** Who teaches, and how much it counts. */
+/** Teachers, and how much they count. */
 export interface TeacherPenaltyOptions {
-  /** By the tag of the groups that each teaches; a single one teaches all groups. */
+  /** Teachers by the tag of the groups that they score; a single teacher scores all groups. */
   readonly teachers: Readonly<Record<string, LogprobSource>>;
-  /** What the reverse KL is multiplied with. Default: 1. */
+  /** Factor of the reverse KL. Default: 1. */
   readonly coefficient?: number | undefined;
-  /** How much a token answers for the reverse KL of those behind it, from 0 (default) to 1. */
+  /** How much a token is held responsible for the reverse KL of later tokens, from 0 (default) to 1. */
   readonly discount?: number | undefined;
 }
 
+/** How a teacher's scores count, also for `trainOnPolicyDistillation`. */
+export const TEACHER_KL_OPTIONS = {
+  coefficient: f.option(f.withDefault(f.positive, 1), "factor of the reverse KL to the teacher", {
+    config: "teacher_kl_coef",
+  }),
+  discount: f.option(
+    f.withDefault(f.portion, 0),
+    "how much a token answers for the reverse KL of later tokens",
+    { config: "teacher_kl_discount_factor" },
+  ),
+};
+/** The option table of `teacherPenalty`. */
+export const TEACHER_PENALTY_OPTIONS = f.optionTable({
+  teachers: f.option(
+    f.opaque as f.Field<TeacherPenaltyOptions["teachers"]>,
+    "teachers, by the tag of their groups",
+  ),
+  ...TEACHER_KL_OPTIONS,
+} satisfies f.OptionsOf<TeacherPenaltyOptions>);
+
 /**
- * Teaches by what a teacher thinks of the student's own words: each token's advantage falls by the reverse KL there, the
- * student's logprob less the teacher's. Measures `teacher_kl`, and `teacher_kl/TAG` for each teacher.
+ * A penalty by a teacher: each token's advantage is reduced by the student's logprob minus the teacher's. Measures
+ * `teacher_kl`, the reverse KL, and `teacher_kl/TAG` for each teacher.
  */
 export function teacherPenalty(options: TeacherPenaltyOptions): AdvantagePenalty {
-  const { teachers, coefficient = 1, discount = 0 } = options;
+  const { teachers, coefficient, discount } = TEACHER_PENALTY_OPTIONS.check(options, "teacherPenalty");
   const tags = Object.keys(teachers);
-  if (tags.length === 0) throw new ValidationError("teachers", "teachers must have at least one teacher");
-  checkTeaching({ coefficient, discount });
+  if (tags.length === 0) throw f.wrongField("teachers", "must have at least one teacher");
   return {
     apply: async (data, { groups, signal }) => {
       const tagOf = data.map(({ group }) => (tags.length === 1 ? tags[0]! : tagOfGroup(group, groups, tags)));
-      // All are asked before anything is changed: who tries again begins with the data as they were.
+      // All teachers answer before anything is changed, so that a retry starts from unchanged data.
       const answers = await Promise.all(
         tags.map(async (name) => {
           const taught = data.filter((_, index) => tagOf[index] === name);
@@ -51,21 +70,11 @@ export function teacherPenalty(options: TeacherPenaltyOptions): AdvantagePenalty
           (sum, values) => values.reduce((some, each) => some + each, sum),
           0,
         );
-        return { name, divergence, weight: countTaught(taught) };
+        return { name, divergence, weight: countTrainedTokens(taught) };
       });
       return divergenceMetrics(sums);
     },
   };
-}
-
-/** Refuses settings that make no sense. */
-export function checkTeaching({
-  coefficient = 1,
-  discount = 0,
-}: Omit<TeacherPenaltyOptions, "teachers">): void {
-  if (!(coefficient > 0 && coefficient < Number.POSITIVE_INFINITY))
-    throw wrongValue("coefficient", "a number above 0", coefficient);
-  if (!(discount >= 0 && discount <= 1)) throw wrongValue("discount", "a number from 0 to 1", discount);
 }
 
 function tagOfGroup(group: number, groups: PenaltyContext["groups"], tags: readonly string[]): string {

@@ -1,9 +1,10 @@
-import type { SampleArguments, SamplerSource, SamplingClient, ServiceClient } from "../../clients/index.js";
+import type { SampleArguments, SamplingClient, ServiceClient } from "../../clients/index.js";
 import type { Tokenizer } from "../../tokenizers/index.js";
-import { isTinkerPath, type SampleResponse, type SamplerInfo, wrongValue } from "../../wire/index.js";
+import { isTinkerPath, type SampleResponse, type SamplerInfo, value } from "../../wire/index.js";
 import type { LogprobSource } from "../reinforcement/index.js";
+import { ReopeningSampler } from "../runs/reopening-sampler.js";
 
-/** What is asked of whoever teaches token by token. A SamplingClient has it. */
+/** Sampler that teaches token by token; a SamplingClient fits. */
 export interface TeacherSampler extends LogprobSource {
   sample(
     request: SampleArguments,
@@ -11,38 +12,34 @@ export interface TeacherSampler extends LogprobSource {
   ): PromiseLike<SampleResponse>;
 }
 
-/** Who teaches: a base model by its name, saved weights by their `tinker://` path, or a sampler. */
+/** A teacher: a base model by name, saved weights by their `tinker://` path, or a sampler. */
 export type Teacher = string | SamplingClient;
 
-/** A teacher that can be asked. */
+/** A teacher that is ready to score tokens. */
 export interface OpenTeacher extends TeacherSampler, AsyncDisposable {
-  /** The path or the base model. */
+  /** Path of its weights, or its base model. */
   readonly name: string;
   readonly baseModel: string;
   readonly tokenizer: Tokenizer;
-  /** Tokens that it can read, where the server says so. */
+  /** Longest prompt in tokens, if the server states it. */
   readonly maxLength: number | undefined;
 }
 
-/** Refuses what is no teacher, before anything is sent. */
-export function checkTeacher(teacher: unknown, field: string): asserts teacher is Teacher {
-  if (typeof teacher === "string" && teacher !== "") return;
-  if (typeof (teacher as Partial<SamplingClient> | undefined)?.computeLogprobs === "function") return;
-  throw wrongValue(field, "the name of a base model, a tinker:// path or a SamplingClient", teacher);
-}
+/** Field type of a teacher in an option table. */
+export const teacherField = value<Teacher>(
+  "the name of a base model, a tinker:// path or a SamplingClient",
+  (given) =>
+    (typeof given === "string" && given !== "") ||
+    typeof (given as Partial<SamplingClient> | null | undefined)?.computeLogprobs === "function",
+);
 
-/** Where the weights of a teacher come from. */
-export function samplerSource(teacher: string): SamplerSource {
-  return isTinkerPath(teacher) ? { modelPath: teacher } : { baseModel: teacher };
-}
-
-/** Finds a teacher. Whoever calls this closes it. */
+/** Opens a teacher. The caller closes it. */
 export async function openTeacher(
   service: ServiceClient,
   teacher: Teacher,
   signal: AbortSignal | undefined,
 ): Promise<OpenTeacher> {
-  const lender = typeof teacher === "string" ? new SamplerLender(service, teacher) : lend(teacher);
+  const lender = typeof teacher === "string" ? new ReopeningSampler(service, teacher) : lend(teacher);
   try {
     const { baseModel, modelPath }: SamplerInfo = await lender.use((sampler) => sampler.getInfo({ signal }));
     const { supportedModels } = await service.getServerCapabilities({ signal });
@@ -62,55 +59,18 @@ export async function openTeacher(
   }
 }
 
-/** One's own sampler is used as it is, and stays open. */
-function lend(sampler: SamplingClient): Pick<SamplerLender, "use" | "close"> {
+/** Base model of a teacher that is not open yet. */
+export async function baseModelOfTeacher(
+  service: ServiceClient,
+  teacher: Teacher,
+  signal: AbortSignal | undefined,
+): Promise<string> {
+  if (typeof teacher !== "string") return teacher.getBaseModel({ signal });
+  if (!isTinkerPath(teacher)) return teacher;
+  return (await service.createRestClient().getWeightsInfo(teacher, { signal })).baseModel;
+}
+
+/** A sampler of the caller's is used as it is, and stays open. */
+function lend(sampler: SamplingClient): Pick<ReopeningSampler, "use" | "close"> {
   return { use: async (call) => call(sampler), close: async () => {} };
-}
-
-interface Lent {
-  readonly service: ServiceClient;
-  readonly sampler: Promise<SamplingClient>;
-  users: number;
-}
-
-/** A sampler that is made anew after a failure: a server that was restarted knows the old one no more. */
-class SamplerLender {
-  readonly #service: ServiceClient;
-  readonly #teacher: string;
-  #lent: Lent | undefined;
-
-  constructor(service: ServiceClient, teacher: string) {
-    this.#service = service;
-    this.#teacher = teacher;
-  }
-
-  async use<R>(call: (sampler: SamplingClient) => PromiseLike<R>): Promise<R> {
-    this.#lent ??= this.#lend();
-    const lent = this.#lent;
-    lent.users += 1;
-    try {
-      return await call(await lent.sampler);
-    } catch (error) {
-      if (this.#lent === lent) this.#lent = undefined;
-      throw error;
-    } finally {
-      lent.users -= 1;
-      // Not before the last one: to the others, a closed client would hide what went wrong.
-      if (this.#lent !== lent && lent.users === 0) await lent.service.close();
-    }
-  }
-
-  async close(): Promise<void> {
-    const lent = this.#lent;
-    this.#lent = undefined;
-    await lent?.service.close();
-  }
-
-  #lend(): Lent {
-    const service = this.#service.clone();
-    const sampler = service.createSamplingClient(samplerSource(this.#teacher));
-    // Whoever asked hears of it.
-    sampler.catch(() => {});
-    return { service, sampler, users: 0 };
-  }
 }

@@ -1,13 +1,14 @@
 import type { Message } from "../../renderers/index.js";
+import type { Clock } from "../../transport/index.js";
 import type { ModelInput, StopReason } from "../../wire/index.js";
 import type { ParseErrorPolicy, RolloutLimits, TerminationPolicy, ToolExecution } from "./limits.js";
 
-/** Numbers of a turn or an episode, averaged over those that have them. */
+/** Metrics of a turn or an episode, averaged over those that have them. */
 export type Metrics = Readonly<Record<string, number>>;
-/** What a person who looks at a turn wants to read. */
+/** Text about a turn for people who inspect it. */
 export type Logs = Readonly<Record<string, string | number>>;
 
-/** Why an episode ended. It is also counted, as `stop/REASON`; hooks may give reasons of their own. */
+/** Why an episode ended. Each reason is counted as the metric `stop/REASON`; hooks may return their own reasons. */
 export type EpisodeEnd =
   | "completed"
   | "tool_stopped"
@@ -19,36 +20,54 @@ export type EpisodeEnd =
   | "parse_error"
   | "rollout_timeout";
 
-/** What the model reads next, and what ends its answer. */
+/** Prompt that the model reads next, and the stop sequences of its answer. */
 export interface Observation {
   readonly prompt: ModelInput;
   readonly stop: readonly string[] | readonly number[];
 }
 
-/** What the model answered: exactly the tokens that were sampled. */
+/** Answer of the model: exactly the tokens that were sampled. */
 export interface Action {
   readonly tokens: Int32Array;
-  /** Of each token, when it was sampled. */
+  /** Logprob of each token when it was sampled. */
   readonly logprobs: Float32Array;
-  /** `length`: it was cut off by a limit. */
+  /** Why the answer ended; `length`: a limit cut it off. */
   readonly stopReason: StopReason;
+  /** Training steps of the weights that sampled it, if known. */
+  readonly samplerStep?: number | undefined;
 }
 
-/** What an environment makes of an answer. */
+/** How one answer is sampled. */
+export interface PolicyCall {
+  /** Tokens left for this answer, if something limits them. */
+  readonly maxTokens?: number | undefined;
+  /** Seed of the answer; the same seed gives the same answer. */
+  readonly seed?: number | undefined;
+  readonly signal?: AbortSignal | undefined;
+}
+
+/** Model that acts in an environment: tokens in, tokens out. */
+export interface Policy {
+  act(observation: Observation, call?: PolicyCall): Promise<Action>;
+  /** The policy with the weights that it has now, and their age; absent if it always has the same. */
+  current?(): { readonly policy: Policy; readonly samplerStep: number };
+}
+
+/** Response of an environment to an answer: reward, and the next observation. */
 export interface StepResult {
   readonly reward: number;
   readonly isDone: boolean;
-  /** Needed unless the episode is done. */
+  /** Next prompt; needed unless the episode is done. */
   readonly next?: Observation | undefined;
-  /** Why the episode is done, where the environment knows. */
+  /** Why the episode is done, if the environment knows. */
   readonly end?: EpisodeEnd | (string & {}) | undefined;
-  /** True for an answer that could not be read and shall not be trained on. */
+  /** True if the answer could not be parsed and must not be trained on. */
   readonly isMasked?: boolean | undefined;
   readonly metrics?: Metrics | undefined;
   readonly logs?: Logs | undefined;
 }
 
-/** The first prompt is too long already: the episode ends before anything is sampled. */
+/** The first prompt is already too long: the episode ends before anything is sampled. */
 export interface PromptOverflow {
   readonly overflow: true;
   readonly reward: number;
@@ -56,31 +75,49 @@ export interface PromptOverflow {
   readonly logs?: Logs | undefined;
 }
 
-/** What an environment may know of the rollout it is part of. */
+/** Settings of the rollout that an environment runs in. */
 export interface RolloutContext {
-  /** Aborted when the rollout is over, whatever the reason. */
+  /** Aborted when the rollout ends, for any reason. */
   readonly signal: AbortSignal;
   readonly limits: RolloutLimits;
   readonly parseErrors?: ParseErrorPolicy | undefined;
-  /** How long a grade may take, and what of the conversation it sees. */
+  /** Time limit of grading, and the part of the conversation that a grader sees. */
   readonly termination?: TerminationPolicy | undefined;
   readonly toolExecution: ToolExecution;
 }
 
-/** A world that one model acts in for one episode. */
+/** A world in which a model acts for one episode. */
 export interface Environment {
-  /** Called once. */
+  /** Starts the episode; called once. */
   start(context: RolloutContext): Promise<Observation | PromptOverflow>;
   step(action: Action): Promise<StepResult>;
-  /** Puts messages into the conversation before the next turn, for hooks; undefined where that is not possible. */
+  /** Adds messages to the conversation before the next turn, for hooks; absent if that is not possible. */
   addMessages?(messages: readonly Message[]): Promise<Observation | undefined>;
-  /** The conversation so far, to be shown. */
+  /** The conversation so far, for display. */
   messages?(): readonly Message[];
-  /** Gives back what the episode took: called once however it ended, also before `start` and while `step` is under way. */
+  /** Releases the episode's resources. Called once, however the episode ended, even before `start` or during `step`. */
   close?(): void | Promise<void>;
 }
 
-/** One turn of an episode. */
+/** Settings of the rollout that a player runs in. */
+export interface PlayContext extends RolloutContext {
+  /** Seed from which the seeds of the answers derive. */
+  readonly seed?: number | undefined;
+  readonly clock: Clock;
+}
+
+/**
+ * An episode that drives itself, such as a program that calls the model at any time: it plays a whole episode
+ * with the policy, keeps the limits, and returns what was read and sampled.
+ */
+export interface Player {
+  /** Plays the episode; called once. An episode that a limit ends counts too. */
+  play(policy: Policy, context: PlayContext): Promise<Trajectory>;
+  /** Releases the episode's resources. Called once, however the episode ended, even before or during `play`. */
+  close?(): void | Promise<void>;
+}
+
+/** One turn of an episode: observation, action and reward. */
 export interface Turn {
   readonly observation: ModelInput;
   readonly action: Action;
@@ -91,66 +128,66 @@ export interface Turn {
   readonly logs: Logs;
 }
 
-/** An episode that is over. */
+/** A finished episode: its turns and how it ended. */
 export interface Trajectory {
   readonly turns: readonly Turn[];
-  /** What the model would have read next. */
+  /** Prompt that the model would have read next. */
   readonly finalObservation: ModelInput;
   readonly end?: EpisodeEnd | (string & {}) | undefined;
-  /** The conversation, where the environment has one. */
+  /** Messages of the conversation, if the environment has one. */
   readonly messages?: readonly Message[] | undefined;
 }
 
-/** What the whole group decides about one of its episodes. */
+/** Reward that a whole group gives to one of its episodes. */
 export interface GroupReward {
   readonly reward: number;
   readonly metrics?: Metrics | undefined;
 }
 
-/** Environments whose rewards are compared with each other: usually several tries at one problem. */
+/** Environments whose rewards are compared: usually several attempts at one problem. */
 export interface EnvironmentGroup {
   /**
-   * New ones each time it is called, which it is again when a rollout is tried again. What costs much is better taken in
-   * their `start`, when there is a place for the episode.
+   * Makes new environments on each call; called again when a rollout is repeated. Allocate expensive resources in their
+   * `start`, which runs when the episode has a place.
    */
-  makeEnvironments(): readonly Environment[] | Promise<readonly Environment[]>;
+  makeEnvironments(): readonly (Environment | Player)[] | Promise<readonly (Environment | Player)[]>;
   /** Rewards that depend on all episodes, added to those of the turns. Default: none. */
   groupRewards?(
     trajectories: readonly Trajectory[],
-    context: { readonly environments: readonly Environment[]; readonly signal: AbortSignal },
+    context: { readonly environments: readonly (Environment | Player)[]; readonly signal: AbortSignal },
   ): readonly GroupReward[] | Promise<readonly GroupReward[]>;
-  /** Called once however the rollouts ended. */
+  /** Called once after the rollouts, however they ended. */
   close?(): void | Promise<void>;
-  /** Names under which the metrics of this group are counted too: the data set, the kind of problem. */
+  /** Tags under which the group's metrics are also counted, such as the data set or the kind of problem. */
   readonly tags?: readonly string[] | undefined;
 }
 
-/** The groups that a run trains on, by their number: the same number is the same group whenever it is asked for. */
+/** The groups that a run trains on, by number: the same number is always the same group. */
 export interface GroupSource {
-  /** How many make an epoch, where that is known: the numbers go on with the next one. */
+  /** Number of groups in an epoch, if known; numbering continues in the next epoch. */
   readonly length?: number | undefined;
-  /** Undefined behind the last one, where they end. */
+  /** Returns the group with this number, or undefined after the last one. */
   group(index: number): EnvironmentGroup | undefined | Promise<EnvironmentGroup | undefined>;
   close?(): void | Promise<void>;
 }
 
-/** An episode that failed, or an environment that could not be closed, in a group that goes on. */
+/** An episode that failed, or an environment that could not be closed, in a group that continues. */
 export interface RolloutFailure {
   readonly type: string;
   readonly message: string;
 }
 
-/** The episodes of a group with their rewards; none where the group failed and the run goes on without it. */
+/** The episodes of a group with their rewards; empty if the group failed and the run continues without it. */
 export interface TrajectoryGroup {
   readonly trajectories: readonly Trajectory[];
-  /** What `groupRewards` said of each. */
+  /** Reward that `groupRewards` gave each episode. */
   readonly groupRewards: readonly number[];
   readonly metrics: readonly Metrics[];
   readonly failures: readonly RolloutFailure[];
   readonly tags: readonly string[];
 }
 
-/** The reward of each episode: that of its turns, and that of the group. */
+/** The reward of each episode: the sum of its turns, plus the group's reward. */
 export function totalRewards({ trajectories, groupRewards }: TrajectoryGroup): number[] {
   return trajectories.map(
     ({ turns }, place) => turns.reduce((sum, { reward }) => sum + reward, 0) + groupRewards[place]!,

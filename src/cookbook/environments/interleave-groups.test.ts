@@ -102,7 +102,9 @@ describe("interleaved groups", () => {
   });
 
   it.each([
-    [[], "sources must have at least one"],
+    [[], "sources must be a list of at least 1 entry, got 0"],
+    [[{ source: source("a", 1), wieght: 1 }], "unknown field sources[0].wieght; did you mean weight?"],
+    [[{ source: [] as never }], "sources[0].source must be a source of groups, got"],
     [
       [{ source: source("a") }],
       "sources[0].weight is missing: the number of groups in sources[0] is not known",

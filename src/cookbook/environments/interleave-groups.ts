@@ -1,39 +1,57 @@
-import { ValidationError } from "../../errors.js";
 import { uniform } from "../../local/engine/philox.js";
+import * as f from "../../wire/fields/index.js";
 import { checkWeights } from "../data/interleave.js";
-import { checkWhole } from "../data/rows.js";
 import type { EnvironmentGroup, GroupSource } from "./environment.js";
 
-/** One of several sources of groups that are mixed. */
+/** One of several mixed sources of groups. */
 export interface MixedGroups {
   readonly source: GroupSource;
-  /** How often its groups come, against the weights of the others: all have one, or none has. */
+  /**
+   * Share of its groups, relative to the weights of the other sources; either all sources have a weight or none has.
+   */
   readonly weight?: number | undefined;
-  /** Added to the tags of its groups, so that its metrics are counted apart. */
+  /** Tag added to its groups, so that its metrics are counted separately. */
   readonly tags?: readonly string[] | undefined;
 }
 
-/** Keeps these draws apart from all others with the same seed. */
+/** How sources of groups are mixed. */
+export interface MixOptions {
+  /** Seed that decides the order of the sources. Default: 0. */
+  readonly seed?: number | undefined;
+}
+
+/** The option table of `interleaveGroups`. */
+export const MIX_OPTIONS = f.optionTable({
+  seed: f.option(f.withDefault(f.nonNegativeInteger, 0), "seed that decides the order of the sources"),
+} satisfies f.OptionsOf<MixOptions>);
+
+const SOURCES = f.list(
+  f.message({
+    source: f.having<GroupSource>("a source of groups", "group"),
+    weight: f.optional(f.positive),
+    tags: f.optional(f.list(f.text)),
+  } satisfies f.FieldsOf<MixedGroups>),
+  { least: 1 },
+);
+
+/** Makes these random numbers independent of others with the same seed. */
 const STREAM = 0x4d697865;
 
 /**
- * Several sources as one. Without weights each group comes once in an epoch. With weights the sources come in these
- * shares, and an epoch is over when one of them would begin anew. Every stretch has the shares, but for one group; which
- * comes when is decided by the seed. Where a source ends, so does the whole.
+ * Mixes several sources. Without weights, each group comes once per epoch. With weights, the sources come in these
+ * shares, to within one group in every stretch, and an epoch ends when one of them would repeat; the seed decides the
+ * order. When a source ends, so does the mixture.
  */
-export function interleaveGroups(
-  sources: readonly MixedGroups[],
-  { seed = 0 }: { readonly seed?: number | undefined } = {},
-): GroupSource {
-  if (sources.length === 0) throw new ValidationError("sources", "sources must have at least one");
-  checkWhole("seed", seed, 0);
+export function interleaveGroups(mixed: readonly MixedGroups[], options: MixOptions = {}): GroupSource {
+  const sources = SOURCES.check(mixed, "sources");
+  const { seed } = MIX_OPTIONS.check(options, "interleaveGroups");
   const given = checkWeights(sources.map(({ weight }) => weight));
   const weights = given ?? sources.map(({ source }, part) => lengthOf(source, part));
   const placeOf = schedule(weights, seed);
   return {
     length: given === undefined ? sumOf(weights) : lengthByWeight(sources, given),
     group: async (index) => {
-      checkWhole("index", index, 0);
+      f.nonNegativeInteger.check(index, "index");
       const { part, number } = placeOf(index);
       const { source, tags = [] } = sources[part]!;
       const group = await source.group(number);
@@ -49,15 +67,12 @@ export function interleaveGroups(
 function lengthOf({ length }: GroupSource, part: number): number {
   if (length !== undefined) return length;
   const field = `sources[${part}].weight`;
-  throw new ValidationError(
-    field,
-    `${field} is missing: the number of groups in sources[${part}] is not known`,
-  );
+  throw f.wrongField(field, `is missing: the number of groups in sources[${part}] is not known`);
 }
 
 const sumOf = (numbers: readonly number[]): number => numbers.reduce((sum, number) => sum + number, 0);
 
-/** Groups until one of the sources has been used up. */
+/** Groups until one of the sources is used up. */
 function lengthByWeight(sources: readonly MixedGroups[], weights: readonly number[]): number | undefined {
   const rounds = sources.flatMap(({ source: { length } }, part) =>
     length === undefined ? [] : [length / weights[part]!],
@@ -66,8 +81,8 @@ function lengthByWeight(sources: readonly MixedGroups[], weights: readonly numbe
 }
 
 /**
- * Which group of which source stands at each place. The groups of a source are due at even distances, each somewhere
- * within its own: so the shares are kept everywhere, and by size the first epoch has each group once.
+ * Decides which group of which source each position takes. A source's groups are due at even intervals, each at a
+ * random place within its interval: so the shares hold everywhere, and the first epoch has each group once.
  */
 function schedule(
   weights: readonly number[],
@@ -89,7 +104,8 @@ function schedule(
   };
 }
 
-function withTags(group: EnvironmentGroup, tags: readonly string[]): EnvironmentGroup {
+/** Adds tags to a group. */
+export function withTags(group: EnvironmentGroup, tags: readonly string[]): EnvironmentGroup {
   return {
     makeEnvironments: () => group.makeEnvironments(),
     ...(group.groupRewards && { groupRewards: group.groupRewards.bind(group) }),

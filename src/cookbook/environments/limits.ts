@@ -1,33 +1,38 @@
-/** What one episode may use. Reaching a limit ends it with that as its reason; nothing is limited by default. */
+/** Limits of one episode. Reaching one ends the episode with it as the reason; there are no limits by default. */
 export interface RolloutLimits {
-  /** Answers of the model. Ends as `max_turns`. */
+  /** Most answers of the model. Reaching it ends the episode as `max_turns`. */
   readonly maxTurns?: number | undefined;
-  /** Tokens that are read and sampled, in one context. Ends as `max_tokens`. */
+  /** Most tokens read and sampled in one context. Reaching it ends the episode as `max_tokens`. */
   readonly maxTrajectoryTokens?: number | undefined;
-  /** Tokens sampled in all turns. Ends as `max_sampled_tokens`. */
+  /** Most tokens sampled in all turns. Reaching it ends the episode as `max_sampled_tokens`. */
   readonly maxSampledTokens?: number | undefined;
-  /** Calls of tools; of a turn that wants more, the first ones are run. Ends as `max_tool_calls`. */
+  /** Maximum number of tool calls; a turn with more runs only the first ones. Ends as `max_tool_calls`. */
   readonly maxToolCalls?: number | undefined;
-  /** Tokens of one answer. An answer that is cut here does not end the episode by itself. */
+  /** Most tokens of one answer. An answer that is cut off here does not end the episode by itself. */
   readonly maxTurnTokens?: number | undefined;
-  /** Ends as `rollout_timeout`; what was done by then is kept. */
+  /**
+   * Time limit of the episode in milliseconds. Reaching it ends the episode as `rollout_timeout`; finished turns are
+   * kept.
+   */
   readonly timeoutMs?: number | undefined;
-  /** Of one request for samples. This one fails the episode: there is nothing to keep of the turn. */
+  /**
+   * Time limit of one sampling request in milliseconds. Exceeding it fails the episode, since the turn has no answer.
+   */
   readonly sampleTimeoutMs?: number | undefined;
 }
 
-/** How tool calls of one answer are run. */
+/** How the tool calls of one answer run. */
 export type ToolExecution = "parallel" | "sequential";
 
-/** What happens to answers that cannot be read. An answer without its stop sign ends the episode in any case. */
+/** Handling of answers that cannot be parsed. An answer without its stop sequence always ends the episode. */
 export interface ParseErrorPolicy {
-  /** Broken tool calls in a row that the model may mend, each answered by a message. Default: 0. */
+  /** Number of consecutive broken tool calls that the model may correct, each answered by a message. Default: 0. */
   readonly maxConsecutive?: number | undefined;
-  /** The message that answers them; `{details}` becomes what was wrong. */
+  /** Message that answers a broken call; `{details}` is replaced by the error. */
   readonly retryMessage?: string | undefined;
-  /** Taken off for each of them. Default: 0. */
+  /** Subtracted from the reward for each broken call. Default: 0. */
   readonly penalty?: number | undefined;
-  /** The reward of the answer that ends the episode. Default: 0. */
+  /** Reward of the answer that ends the episode. Default: 0. */
   readonly finalReward?: number | undefined;
   /** Whether such answers are left out of training. Default: no. */
   readonly isMasked?: boolean | undefined;
@@ -35,14 +40,20 @@ export interface ParseErrorPolicy {
 
 /** How the reason for an episode's end changes its reward. */
 export interface TerminationPolicy {
-  /** Whether what a limit cut off is rewarded at most 0, once its group is graded. Default: no. */
+  /** Whether an episode cut off by a limit is rewarded with at most 0, once its group is graded. Default: no. */
   readonly zeroRewardOnLimit?: boolean | undefined;
-  /** The reasons that count as limits. Default: turns, tokens, sampled tokens, tool calls, time. */
+  /** Reasons that count as limits. Default: turns, tokens, sampled tokens, tool calls, time. */
   readonly limits?: readonly string[] | undefined;
-  /** Whether a group that ran out of time altogether is not graded, where that could only lower it to 0. Default: no. */
+  /**
+   * Whether a group in which every episode ran out of time is not graded, if a grade could only be lowered to 0.
+   * Default: no.
+   */
   readonly skipGradingOnTimeout?: boolean | undefined;
-  /** Grading that takes longer fails the episode. Default: no limit. */
+  /**
+   * Time limit in milliseconds of a reward or of a group's grading; exceeding it is an error. Default: 15 minutes for a
+   * reward, no limit for a group.
+   */
   readonly graderTimeoutMs?: number | undefined;
-  /** Whether a reward function sees the messages of the prompt too. Default: yes, and no where a policy is given. */
+  /** Whether a reward function also sees the messages of the prompt. Default: yes; no if a policy is given. */
   readonly gradesWholeConversation?: boolean | undefined;
 }

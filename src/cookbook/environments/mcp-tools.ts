@@ -1,7 +1,8 @@
+import { TinkerError } from "../../errors.js";
 import type { ContentPart } from "../../renderers/index.js";
 import { type Tool, type ToolOutput, toolError } from "./tool.js";
 
-/** What is needed of an MCP client: `Client` of `@modelcontextprotocol/sdk` has it. */
+/** MCP client that `mcpTools` needs; `Client` of `@modelcontextprotocol/sdk` fits. */
 export interface McpClient {
   listTools(page?: { cursor?: string }): Promise<{
     readonly tools: readonly {
@@ -18,11 +19,18 @@ export interface McpClient {
   ): Promise<Readonly<Record<string, unknown>>>;
 }
 
-/** The tools of an MCP server. The client stays connected as long as they are used, and is the caller's to close. */
+const MAX_TOOLS = 10_000;
+const MAX_PAGES = 1_000;
+
+/**
+ * Makes tools from those of an MCP server. Keep the client connected while they are used; closing it is up to the
+ * caller.
+ */
 export async function mcpTools(client: McpClient): Promise<readonly Tool[]> {
   const tools: Tool[] = [];
+  const cursors = new Set<string>();
   let cursor: string | undefined;
-  do {
+  for (;;) {
     const page = await client.listTools(cursor === undefined ? {} : { cursor });
     for (const { name, description = "", inputSchema } of page.tools) {
       const { $schema, ...parameters } = inputSchema;
@@ -33,8 +41,17 @@ export async function mcpTools(client: McpClient): Promise<readonly Tool[]> {
       tools.push({ name, description, parameters, run });
     }
     cursor = page.nextCursor;
-  } while (cursor !== undefined);
-  return tools;
+    if (tools.length > MAX_TOOLS || cursors.size > MAX_PAGES)
+      throw new TinkerError(
+        `The MCP server lists more than ${MAX_TOOLS} tools or ${MAX_PAGES} pages of them; a model cannot use so many.`,
+      );
+    if (cursor === undefined) return tools;
+    if (cursors.has(cursor))
+      throw new TinkerError(
+        `The MCP server's list of tools has no end: after page ${cursors.size + 1} it goes back to the cursor ${JSON.stringify(cursor)}.`,
+      );
+    cursors.add(cursor);
+  }
 }
 
 function readResult(result: Readonly<Record<string, unknown>>): ToolOutput {
@@ -52,7 +69,7 @@ interface McpContent {
   readonly mimeType?: string;
 }
 
-/** What is neither text nor an image is shown as the JSON it is. */
+/** Content that is neither text nor an image becomes JSON. */
 function readPart(part: McpContent): ContentPart {
   const { type, text, data, mimeType } = part;
   if (type === "text" && text !== undefined) return { type, text };

@@ -1,13 +1,12 @@
 import {
-  beginPrompt,
-  type ConversationPrompt,
   classifyParseFailure,
-  continuePrompt,
   type Message,
   type ParseFailure,
   type Renderer,
 } from "../../renderers/index.js";
+import { type PreparedAnswer, prepareAnswer } from "../../renderers/prepare-answer.js";
 import { untilAborted } from "../../transport/index.js";
+import * as f from "../../wire/fields/index.js";
 import type {
   Action,
   Environment,
@@ -25,21 +24,21 @@ import { readReward } from "./reward.js";
 /** An answer of the model as a message. */
 export interface MessageAnswer {
   readonly message: Message;
-  /** The whole conversation, which ends with it. */
+  /** The whole conversation, including this answer. */
   readonly messages: readonly Message[];
-  /** Aborted when the rollout is over. */
+  /** Aborted when the rollout ends. */
   readonly signal: AbortSignal;
 }
 
-/** What an environment makes of a message. */
+/** Response of an environment to a message: reward, and the next messages. */
 export interface MessageStep {
   readonly reward: number;
   readonly isDone: boolean;
-  /** What the model hears next, behind its answer. */
+  /** Messages that follow the model's answer. */
   readonly messages?: readonly Message[] | undefined;
-  /** The whole conversation, where the environment rewrites what was said: what was sampled so far is then read anew. */
+  /** New conversation, if the environment rewrites it; the model then reads all of it as new tokens. */
   readonly conversation?: readonly Message[] | undefined;
-  /** What ends the next answer. Default: the renderer's stop signs. */
+  /** Stop sequences of the next answer. Default: the renderer's. */
   readonly stop?: Observation["stop"] | undefined;
   readonly end?: EpisodeEnd | (string & {}) | undefined;
   readonly isMasked?: boolean | undefined;
@@ -47,83 +46,118 @@ export interface MessageStep {
   readonly logs?: Logs | undefined;
 }
 
-/** A world that is talked to: messages in, messages out. The conversation itself is kept for it. */
+/** An environment of messages: messages in, messages out. The conversation is kept for it. */
 export interface MessageEnvironment {
-  /** What the model answers first. Called once. */
+  /** Returns the first messages that the model answers; called once. */
   start(context: RolloutContext): readonly Message[] | Promise<readonly Message[]>;
   step(answer: MessageAnswer): MessageStep | Promise<MessageStep>;
-  /** Called once however the episode ended. */
+  /** Called once after the episode, however it ended. */
   close?(): void | Promise<void>;
 }
 
-/** How answers that cannot be read, and conversations that grow too long, are dealt with. */
+/** Handling of answers that cannot be parsed, and of conversations that grow too long. */
 export interface ConversationRules {
-  /** The reward of an answer without its stop sign, which ends the episode. Default: -1. A `ParseErrorPolicy` goes first. */
+  /**
+   * Reward of an answer without its stop sequence, which ends the episode. Default: -1. A `ParseErrorPolicy` overrides
+   * it.
+   */
   readonly parseFailureReward?: number | undefined;
-  /** Whether such an answer ends the episode. Default: yes; otherwise it stays as the text it is, and the model goes on. */
+  /**
+   * Whether an answer that cannot be parsed ends the episode. Default: yes; otherwise it stays as text, and the episode
+   * continues.
+   */
   readonly endsOnParseFailure?: boolean | undefined;
-  /** The reward of what does not fit, and of an answer that was cut off and ends the episode. Default: -0.1. */
+  /** Reward when the conversation does not fit, or when an answer is cut off and ends the episode. Default: -0.1. */
   readonly overflowReward?: number | undefined;
-  /** A conversation that has no room within these for `maxAnswerTokens` more ends as `context_overflow`. */
+  /**
+   * Most tokens of a conversation, including `maxAnswerTokens` for the answer; a longer one ends as `context_overflow`.
+   */
   readonly maxContextTokens?: number | undefined;
-  /** Room that is kept for an answer. Default: 0. */
+  /** Tokens reserved for an answer. Default: 0. */
   readonly maxAnswerTokens?: number | undefined;
   /** Whether an answer that was cut off ends the episode. Default: yes, unless the rollout's limits count tokens. */
   readonly endsOnLength?: boolean | undefined;
 }
 
-/** What an environment of messages becomes one of tokens with. */
+/** Options for turning an environment of messages into one of tokens. */
 export interface MessageEnvironmentOptions extends ConversationRules {
   readonly environment: MessageEnvironment;
   readonly renderer: Renderer;
 }
 
-const PARSE_FAILURE_REWARD = -1;
-const OVERFLOW_REWARD = -0.1;
+/** The option table for answers that cannot be parsed and for long conversations. */
+export const CONVERSATION_RULES = {
+  parseFailureReward: f.option(f.withDefault(f.number, -1), "reward of an answer without its stop sign"),
+  endsOnParseFailure: f.option(f.withDefault(f.boolean, true), "end the episode at such an answer"),
+  overflowReward: f.option(f.withDefault(f.number, -0.1), "reward of a conversation that does not fit"),
+  maxContextTokens: f.option(
+    f.optional(f.positiveInteger),
+    "tokens of a conversation with the room for an answer",
+  ),
+  maxAnswerTokens: f.option(f.withDefault(f.nonNegativeInteger, 0), "room that is kept for an answer"),
+  endsOnLength: f.option(f.optional(f.boolean), "end the episode at an answer that was cut off", {
+    otherwise: "yes, unless the limits of the rollout count tokens",
+  }),
+} satisfies f.OptionsOf<ConversationRules>;
+/** The option table of `messageEnvironment`. */
+export const MESSAGE_ENVIRONMENT_OPTIONS = f.optionTable({
+  ...CONVERSATION_RULES,
+  environment: f.option(
+    f.having<MessageEnvironment>("an environment of messages", "step"),
+    "environment of messages",
+  ),
+  renderer: f.option(f.having<Renderer>("a renderer", "buildPrompt"), "chat format of the conversation"),
+} satisfies f.OptionsOf<MessageEnvironmentOptions>);
+type CheckedOptions = ReturnType<typeof MESSAGE_ENVIRONMENT_OPTIONS.check>;
 
 /**
- * An environment of messages as one of tokens. Each prompt is the last one, exactly the tokens that were sampled, and the
- * new messages, wherever the renderer's format writes an answer of the past as it was produced; else it is written anew.
+ * Turns an environment of messages into one of tokens. Each prompt is the last one, then exactly the sampled tokens,
+ * then the new messages, if the renderer's format repeats earlier answers unchanged; otherwise the conversation is
+ * rendered again.
  */
 export function messageEnvironment(options: MessageEnvironmentOptions): Environment {
+  return checkedEnvironment(MESSAGE_ENVIRONMENT_OPTIONS.check(options, "messageEnvironment"));
+}
+
+/** Like `messageEnvironment`, with options that are already checked. */
+export function checkedEnvironment(options: CheckedOptions): Environment {
   return new Conversation(options);
 }
 
-/** The last prompt that was answered, and its answer. */
+/** The last answered prompt and its answer. */
 interface Answered {
-  readonly prompt: ConversationPrompt;
+  readonly prepared: PreparedAnswer;
   readonly tokens: Int32Array;
 }
 
 class Conversation implements Environment {
-  readonly #options: MessageEnvironmentOptions;
+  readonly #options: CheckedOptions;
   #context!: RolloutContext;
-  /** What the model reads now. */
-  #prompt!: ConversationPrompt;
+  /** The current prompt. */
+  #prepared!: PreparedAnswer;
   #answered: Answered | undefined;
   #messages: readonly Message[] = [];
 
-  constructor(options: MessageEnvironmentOptions) {
+  constructor(options: CheckedOptions) {
     this.#options = options;
   }
 
   async start(context: RolloutContext): Promise<Observation | PromptOverflow> {
-    const { environment, renderer } = this.#options;
+    const { environment } = this.#options;
     this.#context = context;
-    this.#messages = await this.#untilOver(() => environment.start(context));
-    this.#prompt = beginPrompt(renderer, this.#messages);
+    this.#render(await this.#untilOver(() => environment.start(context)));
     const tooLong = this.#tooLong();
     if (tooLong === undefined) return this.#observation();
     return {
       overflow: true,
-      reward: this.#overflowReward,
+      reward: this.#options.overflowReward,
       metrics: { max_tokens_reached: 1 },
       logs: { initial_observation_overflow: tooLong },
     };
   }
 
   async step({ tokens, stopReason }: Action): Promise<StepResult> {
-    const parsed = this.#options.renderer.parseResponse(tokens);
+    const parsed = this.#prepared.read(tokens);
     if (stopReason === "length") return this.#cutOff(tokens, parsed.message);
     const failure = classifyParseFailure(parsed);
     if (failure?.kind === "structural") return this.#unreadable(tokens, parsed.message, failure);
@@ -137,15 +171,13 @@ class Conversation implements Environment {
     } = await this.#untilOver((signal) => environment.step({ ...answer, signal }));
     readReward(step, "step");
     if (conversation === undefined) this.#goOn(tokens, [...answer.messages, ...messages]);
-    else this.#beginAnew(conversation);
+    else this.#render(conversation);
     const tooLong = step.isDone ? undefined : this.#overflow(step);
     return tooLong ?? { ...step, next: this.#observation(stop) };
   }
 
   async addMessages(messages: readonly Message[]): Promise<Observation> {
-    const all = [...this.#messages, ...messages];
-    if (this.#answered === undefined) this.#beginAnew(all);
-    else this.#render(all, this.#answered);
+    this.#render([...this.#messages, ...messages], this.#answered);
     return this.#observation();
   }
 
@@ -157,22 +189,22 @@ class Conversation implements Environment {
     return this.#options.environment.close?.();
   }
 
-  /** An answer that the sampler cut off: no tool is run and nothing is asked of the environment. */
+  /** Handles an answer that the sampler cut off: no tool runs and the environment is not asked. */
   #cutOff(tokens: Int32Array, message: Message): StepResult {
     const { endsOnLength = !countsTokens(this.#context.limits) } = this.#options;
     if (endsOnLength) {
       this.#messages = [...this.#messages, message];
       const metrics = { max_tokens_reached: 1 };
-      return { reward: this.#overflowReward, isDone: true, end: "max_tokens", metrics };
+      return { reward: this.#options.overflowReward, isDone: true, end: "max_tokens", metrics };
     }
-    const logs = { truncated_turn: "the answer was cut off; it is kept, and the episode goes on" };
+    const logs = { truncated_turn: "the answer was cut off; it is kept, and the episode continues" };
     return this.#keepAsText(tokens, message, { reward: 0, isDone: false, logs });
   }
 
-  /** An answer without its stop sign: where it ends is not known. */
+  /** Handles an answer without its stop sequence: its end is unknown. */
   #unreadable(tokens: Int32Array, message: Message, failure: ParseFailure): StepResult {
     const { parseErrors } = this.#context;
-    const { parseFailureReward = PARSE_FAILURE_REWARD, endsOnParseFailure = true } = this.#options;
+    const { parseFailureReward, endsOnParseFailure } = this.#options;
     const metrics = { parse_error: 1 };
     if (parseErrors === undefined && !endsOnParseFailure) {
       return this.#keepAsText(tokens, message, { reward: parseFailureReward, isDone: false, metrics });
@@ -198,7 +230,7 @@ class Conversation implements Environment {
   #overflow({ metrics, logs }: Pick<StepResult, "metrics" | "logs">): StepResult | undefined {
     if (this.#tooLong() === undefined) return undefined;
     return {
-      reward: this.#overflowReward,
+      reward: this.#options.overflowReward,
       isDone: true,
       end: "context_overflow",
       metrics: { ...metrics, context_overflow: 1 },
@@ -206,13 +238,9 @@ class Conversation implements Environment {
     };
   }
 
-  get #overflowReward(): number {
-    return this.#options.overflowReward ?? OVERFLOW_REWARD;
-  }
-
   #tooLong(): string | undefined {
-    const { maxContextTokens = Number.POSITIVE_INFINITY, maxAnswerTokens = 0 } = this.#options;
-    const { length } = this.#prompt.prompt;
+    const { maxContextTokens = Number.POSITIVE_INFINITY, maxAnswerTokens } = this.#options;
+    const { length } = this.#prepared.prompt;
     if (length + maxAnswerTokens <= maxContextTokens) return undefined;
     return (
       `the prompt has ${length} tokens, which with ${maxAnswerTokens} for an answer are more than ` +
@@ -221,23 +249,18 @@ class Conversation implements Environment {
   }
 
   #goOn(tokens: Int32Array, messages: readonly Message[]): void {
-    this.#render(messages, { prompt: this.#prompt, tokens });
+    this.#render(messages, { prepared: this.#prepared, tokens });
   }
 
-  #render(messages: readonly Message[], answered: Answered): void {
+  /** Continues from the tokens of an answer, or renders the whole conversation if there is none. */
+  #render(messages: readonly Message[], answered?: Answered): void {
     this.#answered = answered;
     this.#messages = messages;
-    this.#prompt = continuePrompt(this.#options.renderer, answered.prompt, answered.tokens, messages);
+    this.#prepared = prepareAnswer(this.#options.renderer, { messages }, answered);
   }
 
-  #beginAnew(messages: readonly Message[]): void {
-    this.#answered = undefined;
-    this.#messages = messages;
-    this.#prompt = beginPrompt(this.#options.renderer, messages);
-  }
-
-  #observation(stop: Observation["stop"] = this.#options.renderer.stopSequences): Observation {
-    return { prompt: this.#prompt.prompt, stop };
+  #observation(stop: Observation["stop"] = this.#prepared.stop): Observation {
+    return { prompt: this.#prepared.prompt, stop };
   }
 
   #untilOver<T>(work: (signal: AbortSignal) => T | Promise<T>): Promise<T> {
@@ -246,7 +269,7 @@ class Conversation implements Environment {
   }
 }
 
-/** Whether the rollout itself ends what uses too many tokens. */
+/** Whether the rollout itself ends episodes with too many tokens. */
 function countsTokens({ maxTrajectoryTokens, maxSampledTokens, maxTurnTokens }: RolloutLimits): boolean {
   return [maxTrajectoryTokens, maxSampledTokens, maxTurnTokens].some((limit) => limit !== undefined);
 }

@@ -1,8 +1,8 @@
 import { describe, expect, it } from "vitest";
-import { type InOrder, type Replay, replay } from "./replay.js";
+import { type ItemSource, type Replay, replay } from "./replay.js";
 
 const numbers = (length: number) => Array.from({ length }, (_, index) => index);
-const open = <T>(things: InOrder<T>, seed = 0): Replay<T> => replay(things, { seed, field: "problems" });
+const open = <T>(things: ItemSource<T>, seed = 0): Replay<T> => replay(things, { seed, field: "problems" });
 const ask = <T>(source: Replay<T>, indexes: readonly number[]) =>
   Promise.all(indexes.map((index) => source.at(index)));
 
@@ -111,13 +111,13 @@ describe("a generator", () => {
   });
 });
 
-describe("what can be iterated anew", () => {
+describe("what can be iterated again", () => {
   it("comes over and over in its order", async () => {
     const source = open(new Set(["a", "b", "c"]));
     expect(await ask(source, [0, 1, 2, 3, 4, 5, 6])).toEqual(["a", "b", "c", "a", "b", "c", "a"]);
   });
 
-  it("is begun anew for what lies far back", async () => {
+  it("starts again for items that lie far back", async () => {
     let passes = 0;
     const source = open({
       [Symbol.iterator]: () => {

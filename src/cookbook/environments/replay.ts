@@ -1,56 +1,55 @@
 import { messageOf, TinkerError, ValidationError } from "../../errors.js";
-import { wrongValue } from "../../wire/index.js";
+import { nonNegativeInteger, wrongField, wrongValue } from "../../wire/index.js";
 import { permutation } from "../data/permutation.js";
-import { checkWhole } from "../data/rows.js";
 
 /**
- * Things one after the other, which can be asked for by number, and again when a run goes back to a checkpoint.
- * - An array comes in an order of its own in each epoch, which the seed decides, over and over.
- * - A function is asked for each number; it gives undefined behind its last one.
- * - What can be iterated anew (a `Set`, an object whose `[Symbol.iterator]` makes a new iterator each time) comes in its
- *   order, over and over; for what lies far back it is iterated from the beginning again.
- * - A generator comes in its order and ends when it ends. Its last 65,536 things are remembered; asking for older ones
- *   is an error. A run that is resumed in another process takes as many from the new generator as it had taken.
+ * Items in order, read by number, and again when a run returns to a checkpoint.
+ * - An array repeats without end, shuffled for each epoch by the seed.
+ * - A function returns the item of each number, and undefined after the last one.
+ * - An iterable that can start again (a `Set`, an object whose `[Symbol.iterator]` makes a new iterator each time) repeats
+ *   without end in its order; for items far back it is iterated from the beginning again.
+ * - A generator is read once. Its last 65,536 items are remembered; reading older ones is an error. A run that resumes in
+ *   another process skips as many items of the new generator as it had read.
  */
-export type InOrder<T> =
+export type ItemSource<T> =
   | Iterable<T>
   | AsyncIterable<T>
   | ((index: number) => T | undefined | Promise<T | undefined>);
 
-/** Things that can be asked for by number, in any order and again. */
+/** Items that can be read by number, in any order and repeatedly. */
 export interface Replay<T> {
-  /** How many make an epoch, where that is known. */
+  /** Number of items in an epoch, if known. */
   readonly length?: number | undefined;
-  /** Undefined behind the last one. */
+  /** Returns an item, or undefined after the last one. */
   at(index: number): Promise<T | undefined>;
   close(): Promise<void>;
 }
 
-/** Of an iterator that cannot begin anew, these many things are remembered for a run that goes back to a checkpoint. */
+/** Number of items of a one-time iterator that are kept for a run that returns to a checkpoint. */
 const MAX_KEPT = 65_536;
 
-/** Makes things askable by number. */
-export function replay<T>(things: InOrder<T>, { seed, field }: { seed: number; field: string }): Replay<T> {
-  checkWhole("seed", seed, 0);
-  if (Array.isArray(things)) return replayArray(things as readonly T[], seed, field);
-  if (typeof things === "function") return { at: async (index) => things(index), close: async () => {} };
-  if (typeof things === "object" && things !== null) {
-    if (Symbol.asyncIterator in things) return new Taken(things, () => things[Symbol.asyncIterator](), field);
-    if (Symbol.iterator in things) return new Taken(things, () => things[Symbol.iterator](), field);
+/** Makes the items of a source readable by number. */
+export function replay<T>(items: ItemSource<T>, { seed, field }: { seed: number; field: string }): Replay<T> {
+  nonNegativeInteger.check(seed, "seed");
+  if (Array.isArray(items)) return replayArray(items as readonly T[], seed, field);
+  if (typeof items === "function") return { at: async (index) => items(index), close: async () => {} };
+  if (typeof items === "object" && items !== null) {
+    if (Symbol.asyncIterator in items) return new Taken(items, () => items[Symbol.asyncIterator](), field);
+    if (Symbol.iterator in items) return new Taken(items, () => items[Symbol.iterator](), field);
   }
-  throw wrongValue(field, "a list, an iterable or a function of the number", things);
+  throw wrongValue(field, "a list, an iterable or a function of the number", items);
 }
 
-function replayArray<T>(things: readonly T[], seed: number, field: string): Replay<T> {
-  const { length } = things;
-  if (length === 0) throw new ValidationError(field, `${field} must not be empty`);
+function replayArray<T>(items: readonly T[], seed: number, field: string): Replay<T> {
+  const { length } = items;
+  if (length === 0) throw wrongField(field, `must not be empty`);
   let shuffled: { readonly epoch: number; readonly order: Uint32Array } | undefined;
   return {
     length,
     at: async (index) => {
       const epoch = Math.floor(index / length);
       if (shuffled?.epoch !== epoch) shuffled = { epoch, order: permutation(length, seed, epoch) };
-      return things[shuffled.order[index % length]!];
+      return items[shuffled.order[index % length]!];
     },
     close: async () => {},
   };
@@ -58,14 +57,14 @@ function replayArray<T>(things: readonly T[], seed: number, field: string): Repl
 
 type AnyIterator<T> = Iterator<T> | AsyncIterator<T>;
 
-/** What an iterator gives, one at a time however many ask at once. */
+/** Items of an iterator, read one at a time however many callers wait. */
 class Taken<T> implements Replay<T> {
   readonly #iterable: unknown;
   readonly #begin: () => AnyIterator<T>;
   readonly #field: string;
   readonly #kept = new Map<number, T>();
   #iterator: AnyIterator<T> | undefined;
-  /** The number of what the iterator gives next, counted over all its passes. */
+  /** Number of the iterator's next item, counted over all its passes. */
   #next = 0;
   #inThisPass = 0;
   #hasEnded = false;
@@ -88,7 +87,7 @@ class Taken<T> implements Replay<T> {
   async close(): Promise<void> {
     this.#failure ??= new TinkerError(`${this.#field} is closed.`);
     const ended = Promise.resolve(this.#iterator?.return?.()).catch(() => {});
-    // A generator that is busy ends when it is done with what it is about, which may be never.
+    // A generator that is running ends only after its current step, which may be never.
     if (!this.#isTaking) await ended;
   }
 
@@ -139,7 +138,7 @@ class Taken<T> implements Replay<T> {
     this.#inThisPass += 1;
   }
 
-  /** What begins anew but gives nothing, as a stream that was read, ends like a generator. */
+  /** A source that can restart but yields nothing, like a consumed stream, ends like a generator. */
   #endPass(): void {
     if (this.#next === 0) throw new ValidationError(this.#field, `${this.#field} must not be empty`);
     if (this.#iterator === this.#iterable || this.#inThisPass === 0) this.#hasEnded = true;

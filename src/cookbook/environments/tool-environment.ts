@@ -1,4 +1,3 @@
-import { ValidationError } from "../../errors.js";
 import {
   classifyParseFailure,
   type Message,
@@ -6,72 +5,96 @@ import {
   type ToolCall,
   textOf,
 } from "../../renderers/index.js";
+import { withTools } from "../../renderers/prepare-answer.js";
 import { throwIfAborted } from "../../transport/index.js";
-import { withTools } from "../chat/chat.js";
-import { checkWhole } from "../data/rows.js";
+import * as f from "../../wire/fields/index.js";
 import type { Environment, EpisodeEnd, RolloutContext } from "./environment.js";
 import {
+  CONVERSATION_RULES,
   type ConversationRules,
+  checkedEnvironment,
+  MESSAGE_ENVIRONMENT_OPTIONS,
   type MessageAnswer,
   type MessageEnvironment,
   type MessageStep,
-  messageEnvironment,
 } from "./message-environment.js";
-import { type Rewarded, type RewardResult, readReward } from "./reward.js";
+import { askReward, type Rewarded, type RewardResult, readReward } from "./reward.js";
 import { runToolCall, type Tool } from "./tool.js";
-import { withinTime } from "./within-time.js";
 
-/** An episode with tools that is over. */
+/** A finished episode with tools. */
 export interface ToolEpisode {
-  /** The conversation; without the messages it began with, where the rollout's `TerminationPolicy` says so. */
+  /** The conversation; without its first messages, if the rollout's `TerminationPolicy` asks for that. */
   readonly messages: readonly Message[];
-  /** What the model said last, without thoughts. */
+  /** Text of the last answer, without thoughts. */
   readonly text: string;
   readonly end: EpisodeEnd;
-  /** Aborted when the rollout is over, or the time for grading. */
+  /** Aborted when the rollout ends, or the time for grading is over. */
   readonly signal: AbortSignal;
 }
 
-/** A task that is done with tools. */
+/** A task that the model does with tools. */
 export interface ToolEnvironmentOptions extends ConversationRules {
   readonly tools: readonly Tool[];
   /** The conversation that the model answers first. */
   readonly messages: readonly Message[];
-  /** Asked once, at the end. */
+  /** Reward function, called once at the end. */
   readonly reward: (episode: ToolEpisode) => RewardResult | Promise<RewardResult>;
   readonly renderer: Renderer;
-  /** Answers of the model. Default: the rollout's limit, else 5. */
+  /** Most answers of the model. Default: the rollout's limit, else 5. */
   readonly maxTurns?: number | undefined;
-  /** Calls in all; of a turn that wants more, the first ones are run. Default: no limit but the rollout's. */
+  /** Maximum number of calls; a turn with more runs only the first ones. Default: the rollout's limit. */
   readonly maxToolCalls?: number | undefined;
   /** Whether the tools are declared before the conversation. Default: yes; a model that was trained on them may not need it. */
   readonly declaresTools?: boolean | undefined;
-  /** Also of turns whose calls are all broken. Default: -0.1. */
+  /** Reward of an answer that cannot be parsed, also of a turn in which every call is broken. Default: -0.1. */
   readonly parseFailureReward?: number | undefined;
-  /** Gives back what the tools took. Called once however the episode ended. */
+  /** Releases the tools' resources. Called once after the episode, however it ended. */
   readonly close?: (() => void | Promise<void>) | undefined;
 }
 
 const MAX_TURNS = 5;
-const PARSE_FAILURE_REWARD = -0.1;
 const RETRY_MESSAGE = "Your last message could not be read.\nError: {details}";
 
-/** A model with tools: it is done when it answers without a call, when a tool says so, or at a limit. */
-export function toolEnvironment(options: ToolEnvironmentOptions): Environment {
-  const { parseFailureReward = PARSE_FAILURE_REWARD, maxTurns, maxToolCalls } = options;
-  if (maxTurns !== undefined) checkWhole("maxTurns", maxTurns, 1);
-  if (maxToolCalls !== undefined) checkWhole("maxToolCalls", maxToolCalls, 0);
-  return messageEnvironment({ ...options, parseFailureReward, environment: new ToolConversation(options) });
+/** The option table of `toolEnvironment`. */
+export const TOOL_ENVIRONMENT_OPTIONS = f.optionTable({
+  ...CONVERSATION_RULES,
+  parseFailureReward: f.defaulting(CONVERSATION_RULES.parseFailureReward, -0.1),
+  renderer: MESSAGE_ENVIRONMENT_OPTIONS.fields.renderer,
+  tools: f.option(f.list(f.opaque as f.Field<Tool>), "functions the model may call"),
+  messages: f.option(
+    f.list(f.opaque as f.Field<Message>, { least: 1 }),
+    "conversation that the model answers first",
+  ),
+  reward: f.option(
+    f.functionOf<ToolEnvironmentOptions["reward"]>("a function of an episode"),
+    "how good an episode is",
+  ),
+  maxTurns: f.option(f.optional(f.positiveInteger), "answers of the model", {
+    otherwise: `the rollout's limit, else ${MAX_TURNS}`,
+  }),
+  maxToolCalls: f.option(f.optional(f.nonNegativeInteger), "tool calls in all"),
+  declaresTools: f.option(f.withDefault(f.boolean, true), "declare the tools before the conversation"),
+  close: f.option(
+    f.optional(f.functionOf<NonNullable<ToolEnvironmentOptions["close"]>>()),
+    "gives back what the tools took",
+  ),
+} satisfies f.OptionsOf<ToolEnvironmentOptions>);
+type CheckedOptions = ReturnType<typeof TOOL_ENVIRONMENT_OPTIONS.check>;
+
+/** A model with tools: the episode ends when it answers without a call, when a tool ends it, or at a limit. */
+export function toolEnvironment(given: ToolEnvironmentOptions): Environment {
+  const options = TOOL_ENVIRONMENT_OPTIONS.check(given, "toolEnvironment");
+  return checkedEnvironment({ ...options, environment: new ToolConversation(options) });
 }
 
-/** What is known of a turn while it is worked on. */
+/** State of the current turn. */
 interface TurnNotes {
   readonly metrics: Record<string, number>;
   readonly logs: Record<string, string>;
 }
 
 class ToolConversation implements MessageEnvironment {
-  readonly #options: ToolEnvironmentOptions;
+  readonly #options: CheckedOptions;
   readonly #tools: ReadonlyMap<string, Tool>;
   #context!: RolloutContext;
   #numFirstMessages = 0;
@@ -79,13 +102,13 @@ class ToolConversation implements MessageEnvironment {
   #numCalls = 0;
   #numErrorsInARow = 0;
 
-  constructor(options: ToolEnvironmentOptions) {
+  constructor(options: CheckedOptions) {
     this.#options = options;
     this.#tools = toolsByName(options.tools);
   }
 
   start(context: RolloutContext): readonly Message[] {
-    const { messages, tools, renderer, declaresTools = true } = this.#options;
+    const { messages, tools, renderer, declaresTools } = this.#options;
     const first = declaresTools ? withTools(renderer, messages, tools) : messages;
     this.#context = context;
     this.#numFirstMessages = first.length;
@@ -136,13 +159,13 @@ class ToolConversation implements MessageEnvironment {
 
   get #maxTurns(): number {
     const limit = this.#context.limits.maxTurns;
-    // At the rollout's own limit the episode would end without a grade.
+    // At the rollout's own limit, the episode would end without a grade.
     return Math.min(this.#options.maxTurns ?? limit ?? MAX_TURNS, limit ?? Number.POSITIVE_INFINITY);
   }
 
-  /** A turn whose calls are all broken: the model may mend them, where a policy lets it. */
+  /** Handles a turn in which every call is broken: a policy may let the model correct them. */
   #brokenCalls(message: Message, { metrics, logs }: TurnNotes): MessageStep {
-    const { parseFailureReward = PARSE_FAILURE_REWARD, endsOnParseFailure = true } = this.#options;
+    const { parseFailureReward, endsOnParseFailure } = this.#options;
     const { parseErrors } = this.#context;
     const isLastTurn = this.#numTurns >= this.#maxTurns;
     this.#numErrorsInARow += 1;
@@ -172,7 +195,7 @@ class ToolConversation implements MessageEnvironment {
     };
   }
 
-  /** The calls that there is room for. */
+  /** The calls that are within the limit. */
   #allowed(calls: readonly ToolCall[], { logs }: TurnNotes): readonly ToolCall[] {
     const limits = [this.#options.maxToolCalls, this.#context.limits.maxToolCalls];
     const most = Math.min(...limits.map((limit) => limit ?? Number.POSITIVE_INFINITY));
@@ -201,14 +224,17 @@ class ToolConversation implements MessageEnvironment {
     const { termination, signal } = this.#context;
     const { gradesWholeConversation = termination === undefined, graderTimeoutMs } = termination ?? {};
     const seen = gradesWholeConversation ? messages : messages.slice(this.#numFirstMessages);
-    const rewarded = await withinTime("The reward", graderTimeoutMs, { signal }, (limited) =>
-      this.#options.reward({ messages: seen, text, end, signal: limited }),
+    return await askReward(
+      "reward",
+      { conversation: messages.map(({ role, content }) => ({ role, content })), answer: text, end },
+      { timeoutMs: graderTimeoutMs, signal },
+      async (limited) =>
+        readReward(await this.#options.reward({ messages: seen, text, end, signal: limited })),
     );
-    return readReward(rewarded);
   }
 }
 
-/** The first of several reasons that counts. */
+/** The most important of several reasons. */
 function endOf(turn: {
   readonly isCompleted: boolean;
   readonly isToolStop: boolean;
@@ -225,7 +251,7 @@ function toolsByName(tools: readonly Tool[]): ReadonlyMap<string, Tool> {
   const byName = new Map(tools.map((tool) => [tool.name, tool]));
   if (byName.size < tools.length) {
     const names = tools.map(({ name }) => name);
-    throw new ValidationError("tools", `tools must have different names, got ${names.join(", ")}`);
+    throw f.wrongField("tools", `must have different names, got ${names.join(", ")}`);
   }
   return byName;
 }

@@ -1,31 +1,32 @@
 import { messageOf, TinkerError, ValidationError } from "../../errors.js";
 import type { Message, ToolCall, ToolDeclaration } from "../../renderers/index.js";
 import { printPythonJson } from "../../renderers/python-json.js";
-import { describe, wrongValue } from "../../wire/index.js";
+import { inSpan } from "../../session/index.js";
+import * as f from "../../wire/fields/index.js";
 
-/** What a tool answers. */
+/** Result of a tool call. */
 export interface ToolOutput {
-  /** What the model reads. */
+  /** Content that the model reads. */
   readonly content: Message["content"];
-  /** Whether the episode is over with this call. Default: no. */
+  /** Whether the call ends the episode. Default: no. */
   readonly endsEpisode?: boolean | undefined;
 }
 
-/** What a tool may know of the call. */
+/** Context of a tool call. */
 export interface ToolContext {
-  /** Aborted when the rollout is over. */
+  /** Aborted when the rollout ends. */
   readonly signal: AbortSignal;
-  /** Where the format has ids. */
+  /** Id of the call, if the format has ids. */
   readonly callId?: string | undefined;
 }
 
 /** A function that a model may call. */
 export interface Tool extends ToolDeclaration {
-  /** Runs with what the model gave as arguments. What it throws is told to the model. */
+  /** Runs with the arguments that the model gave. If it throws, the model reads the error's message. */
   run(input: unknown, context: ToolContext): string | ToolOutput | Promise<string | ToolOutput>;
 }
 
-/** A schema that knows its types, checks values and says what it is in JSON schema. Those of zod 4 do. */
+/** A schema that knows its types, checks values and describes them as JSON schema, like those of zod 4. */
 export interface TypedSchema<Output = unknown> {
   readonly "~standard": {
     readonly types?: { readonly output: Output } | undefined;
@@ -45,7 +46,7 @@ interface SchemaIssue {
   readonly path?: readonly (PropertyKey | { readonly key: PropertyKey })[] | undefined;
 }
 
-/** How a tool is declared and what it does. */
+/** Declaration and function of a tool. */
 export interface ToolOptions<Output> {
   readonly name: string;
   readonly description: string;
@@ -56,6 +57,14 @@ export interface ToolOptions<Output> {
     context: ToolContext,
   ) => string | ToolOutput | Promise<string | ToolOutput>;
 }
+
+/** The option table of `tool`. */
+export const TOOL_OPTIONS = f.optionTable({
+  name: f.option(f.text, "name of the function"),
+  description: f.option(f.anyText, "what the function does, for the model"),
+  parameters: f.option(f.opaque as f.Field<ToolOptions<never>["parameters"]>, "schema of the arguments"),
+  execute: f.option(f.functionOf<ToolOptions<never>["execute"]>(), "runs the function"),
+} satisfies f.OptionsOf<ToolOptions<never>>);
 
 /**
  * A tool whose arguments are typed by its schema.
@@ -71,9 +80,9 @@ export function tool<Output>(
   options: ToolOptions<Output> & { readonly parameters: TypedSchema<Output> },
 ): Tool;
 export function tool(options: ToolOptions<Readonly<Record<string, unknown>>>): Tool;
-export function tool<Output>({ name, description, parameters, execute }: ToolOptions<Output>): Tool {
-  if (typeof name !== "string" || name === "") throw wrongValue("name", "the name of a function", name);
-  if (typeof execute !== "function") throw wrongValue("execute", "a function", execute);
+export function tool<Output>(options: ToolOptions<Output>): Tool {
+  TOOL_OPTIONS.check(options, "tool");
+  const { name, description, parameters, execute } = options;
   if (!isTyped(parameters)) {
     return {
       name,
@@ -100,9 +109,9 @@ function isTyped<Output>(parameters: ToolOptions<Output>["parameters"]): paramet
 
 function jsonSchemaOf({ "~standard": standard }: TypedSchema): Readonly<Record<string, unknown>> {
   if (standard.jsonSchema === undefined) {
-    throw new ValidationError(
+    throw f.wrongField(
       "parameters",
-      "parameters must be a schema that knows its JSON schema, as those of zod from 4.2 on, or a JSON schema",
+      "must be a JSON schema, or a schema that can be converted to one, such as those of zod 4.2",
     );
   }
   const { $schema, ...schema } = standard.jsonSchema.input({ target: "draft-2020-12" });
@@ -111,10 +120,15 @@ function jsonSchemaOf({ "~standard": standard }: TypedSchema): Readonly<Record<s
 
 function checkedSchema(schema: Readonly<Record<string, unknown>>): Readonly<Record<string, unknown>> {
   if (schema?.["type"] === "object") return schema;
-  throw wrongValue("parameters", "the schema of an object", schema);
+  throw f.wrongValue("parameters", "the schema of an object", schema);
 }
 
-/** Arguments that do not fit their schema. */
+function toolSpan({ name }: Tool) {
+  const attributes = { "gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": name };
+  return { category: "environment", attributes } as const;
+}
+
+/** The arguments of a call do not fit their schema. */
 class ArgumentsError extends TinkerError {
   constructor(issues: readonly SchemaIssue[]) {
     const texts = issues.map(({ message, path = [] }) => {
@@ -125,12 +139,12 @@ class ArgumentsError extends TinkerError {
   }
 }
 
-/** An error as a tool tells it to the model. */
+/** An error as the model reads it. */
 export function toolError(error: string): ToolOutput {
   return { content: printPythonJson({ error }) };
 }
 
-/** The result of a call as a message. What goes wrong is told to the model, which may try again. */
+/** The result of a call as a message. The model also reads errors, and may try again. */
 export async function runToolCall(
   tools: ReadonlyMap<string, Tool>,
   { id, name, arguments: given }: ToolCall,
@@ -159,7 +173,7 @@ async function outputOf(
   }
   let output: string | ToolOutput;
   try {
-    output = await tool.run(input, context);
+    output = await inSpan(`execute_tool ${tool.name}`, toolSpan(tool), async () => tool.run(input, context));
   } catch (error) {
     const what = error instanceof ArgumentsError ? "Parameter validation" : "Tool execution";
     return toolError(`${what} failed: ${messageOf(error)}`);
@@ -168,6 +182,6 @@ async function outputOf(
   if (typeof output?.content === "string" || Array.isArray(output?.content)) return output;
   throw new ValidationError(
     name,
-    `the tool ${name} must return a text or { content }, got ${describe(output)}`,
+    `the tool ${name} must return a text or { content }, got ${f.describe(output)}`,
   );
 }

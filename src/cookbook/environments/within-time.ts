@@ -1,12 +1,12 @@
 import { TinkerError } from "../../errors.js";
 import { type Clock, timeLimit, untilAborted } from "../../transport/index.js";
 
-/** A sample, an episode or a grade took longer than it may. */
+/** A sample, an episode or a grade exceeded its time limit. */
 export class RolloutTimeoutError extends TinkerError {
   override readonly name = "RolloutTimeoutError";
 }
 
-/** What the work comes to; an error when it takes longer, or as soon as the signal aborts, whether it listens or not. */
+/** Result of the work, or an error if it takes longer or the signal aborts, even if the work ignores the signal. */
 export async function withinTime<T>(
   what: string,
   timeoutMs: number | undefined,
@@ -27,7 +27,7 @@ export async function withinTime<T>(
   }
 }
 
-/** What is thrown at once becomes a rejection too. */
+/** Turns an error thrown synchronously into a rejection. */
 export async function settled<T>(work: () => T | Promise<T>): Promise<T> {
   return await work();
 }

@@ -1,7 +1,7 @@
 import type { SamplingClient } from "../../clients/index.js";
-import { ValidationError } from "../../errors.js";
 import { throwIfAborted } from "../../transport/index.js";
-import { checkKeys } from "../../wire/index.js";
+import * as f from "../../wire/fields/index.js";
+import { CHAT_OPTIONS } from "../chat/chat.js";
 import { type ChatOptions, type ChatSampler, rendererOf } from "../chat/index.js";
 import { type Grade, needsAnswers } from "./graders.js";
 import {
@@ -17,63 +17,111 @@ import { type ExampleSettings, runExample } from "./run-example.js";
 import { usualKs } from "./statistics.js";
 import { digest, readTasks, type Task, type TasksFrom } from "./tasks.js";
 
-/** How far an evaluation is. */
+/** Progress of an evaluation, for `onProgress`. */
 export interface EvaluationProgress {
-  /** Tasks with a result, also from an earlier call. */
+  /** Tasks with a result, including those of an earlier call. */
   readonly done: number;
   readonly total: number;
-  /** Of the answers so far. */
+  /** Number of correct answers so far. */
   readonly numCorrect: number;
   readonly numErrors: number;
 }
 
-/** What is measured, and how. How the model is sampled is as for `chat`, but for the temperature: 0.6. */
+/** Options of `evaluate`; sampling options are those of `chat`, with a default temperature of 0.6. */
 export interface EvaluateOptions extends Omit<ChatOptions, "tools" | "signal"> {
   readonly sampler: ChatSampler & Partial<Pick<SamplingClient, "getInfo">>;
   readonly tasks: TasksFrom;
   readonly grade: Grade;
-  /** What the results are known by. Default: `tasks`. */
+  /** Name of the results. Default: `tasks`. */
   readonly name?: string | undefined;
-  /** A system message for tasks that have none. */
+  /** System message for tasks without one. */
   readonly system?: string | undefined;
-  /** Answers to each task; more than one gives pass@k. Default: 1. */
+  /** Answers per task; more than one gives pass@k. Default: 1. */
   readonly numSamples?: number | undefined;
-  /** The `k` of pass@k. Default: 1, 5, 10, 25, 50, 100, as far as there are samples, and all. */
+  /** Values of `k` for pass@k. Default: 1, 5, 10, 25, 50 and 100 up to the number of samples, and that number. */
   readonly passAtK?: readonly number[] | undefined;
-  /** Tasks at a time. Default: 64. */
+  /** Number of tasks that run at the same time. Default: 64. */
   readonly concurrency?: number | undefined;
-  /** For each task, with its grade; more is an error of this task. Default: 5 minutes. */
+  /**
+   * Time limit of a task with its grading, in milliseconds; exceeding it is an error of this task. Default: 5 minutes.
+   */
   readonly exampleTimeoutMs?: number | undefined;
-  /** Where results are kept. The same call goes on where an earlier one stopped; what failed is tried again. */
+  /** Folder for results. The same call continues where an earlier one stopped, and retries failed tasks. */
   readonly folder?: string | undefined;
-  /** What else the results depend on, as the version of a grader: a folder with other settings is refused. */
+  /** Other settings that the results depend on, such as a grader's version; a folder with other settings is refused. */
   readonly settings?: Readonly<Record<string, unknown>> | undefined;
   readonly onProgress?: ((progress: EvaluationProgress) => void) | undefined;
   readonly signal?: AbortSignal | undefined;
 }
 
-const OPTION_KEYS: ReadonlySet<string> = new Set([
-  ...["sampler", "tasks", "grade", "name", "system", "numSamples", "passAtK", "concurrency"],
-  ...["exampleTimeoutMs", "folder", "settings", "onProgress", "signal", "renderer", "prefill"],
-  ...["maxTokens", "temperature", "topK", "topP", "seed", "stop"],
-] as (keyof EvaluateOptions)[]);
-
-const CONCURRENCY = 64;
-const TEMPERATURE = 0.6;
-const EXAMPLE_TIMEOUT_MS = 300_000;
 const NAME = /^[\w.-]*\w[\w.-]*$/;
+const { tools: _tools, ...ANSWERING } = CHAT_OPTIONS;
 
-/** Lets a model answer tasks, grades the answers, and says how good they are. */
-export async function evaluate(options: EvaluateOptions): Promise<EvaluationResult> {
-  const { sampler, grade, name = "tasks", numSamples = 1, concurrency = CONCURRENCY, signal } = options;
+/** The option table of `evaluate`. */
+export const EVALUATE_OPTIONS = f.optionTable(
+  {
+    ...ANSWERING,
+    temperature: f.defaulting(ANSWERING.temperature, 0.6),
+    sampler: f.option(
+      f.having<EvaluateOptions["sampler"]>("a SamplingClient", "sample"),
+      "model that answers",
+    ),
+    tasks: f.option(f.opaque as f.Field<TasksFrom>, "tasks to answer"),
+    grade: f.option(
+      f.functionOf<Grade>("a function, as numberMatch() or one of your own"),
+      "how good an answer is, from 0 to 1",
+    ),
+    name: f.option(
+      f.withDefault(
+        f.value<string>(
+          "letters, digits, dots and dashes",
+          (given) => typeof given === "string" && NAME.test(given),
+        ),
+        "tasks",
+      ),
+      "name of the results",
+    ),
+    system: f.option(f.optional(f.anyText), "system message for tasks that have none"),
+    passAtK: f.option(f.optional(f.list(f.positiveInteger)), "the k of pass@k", {
+      otherwise: "1, 5, 10, 25, 50, 100, as far as there are samples, and all",
+    }),
+    concurrency: f.option(f.withDefault(f.positiveInteger, 64), "tasks at a time"),
+    exampleTimeoutMs: f.option(
+      f.withDefault(f.positiveInteger, 300_000),
+      "milliseconds for each task, with its grade",
+    ),
+    folder: f.option(f.optional(f.text), "where results are kept"),
+    settings: f.option(
+      f.optional(f.opaque as f.Field<Readonly<Record<string, unknown>>>),
+      "what else the results depend on, as the version of a grader",
+    ),
+    onProgress: f.option(
+      f.optional(f.functionOf<NonNullable<EvaluateOptions["onProgress"]>>()),
+      "called as results come in",
+    ),
+  } satisfies f.OptionsOf<EvaluateOptions>,
+  checkPassAtK,
+);
+
+/** A `k` of pass@k needs as many answers. */
+export function checkPassAtK(
+  options: Pick<EvaluateOptions, "passAtK"> & { readonly numSamples: number },
+): void {
+  const { passAtK = [], numSamples } = options;
+  const wrong = passAtK.find((k) => k > numSamples);
+  if (wrong !== undefined)
+    throw f.wrongValue("passAtK", `a list of integers from 1 to numSamples (${numSamples})`, wrong);
+}
+
+/** Evaluates a model on tasks: samples answers, grades them, and returns scores. */
+export async function evaluate(given: EvaluateOptions): Promise<EvaluationResult> {
   const startedAt = performance.now();
-  checkKeys(options, OPTION_KEYS, "");
-  checkOptions(name, numSamples, concurrency, options);
+  const options = EVALUATE_OPTIONS.check(given, "evaluate");
+  const { sampler, grade, name, numSamples, concurrency, signal } = options;
   const tasks = await readTasks(options.tasks, name, { needsAnswers: needsAnswers(grade) });
   const renderer =
     typeof options.renderer === "object" ? options.renderer : await rendererOf(sampler, options.renderer);
-  const { exampleTimeoutMs = EXAMPLE_TIMEOUT_MS, temperature = TEMPERATURE } = options;
-  const { maxTokens, topK, topP, seed, stop, prefill, system } = options;
+  const { exampleTimeoutMs, temperature, maxTokens, topK, topP, seed, stop, prefill, system } = options;
   const settings: ExampleSettings = {
     sampler,
     grade,
@@ -100,31 +148,6 @@ export async function evaluate(options: EvaluateOptions): Promise<EvaluationResu
     return result;
   } finally {
     await results?.close();
-  }
-}
-
-function checkOptions(
-  name: string,
-  numSamples: number,
-  concurrency: number,
-  { passAtK = [], exampleTimeoutMs = 1, grade }: EvaluateOptions,
-): void {
-  if (typeof grade !== "function") {
-    throw new ValidationError("grade", "grade must be a function, as numberMatch() or one of your own");
-  }
-  if (!NAME.test(name)) {
-    throw new ValidationError("name", `name must be letters, digits, dots and dashes, got ${name}`);
-  }
-  for (const [field, value] of Object.entries({ numSamples, concurrency, exampleTimeoutMs })) {
-    if (Number.isSafeInteger(value) && value >= 1) continue;
-    throw new ValidationError(field, `${field} must be a whole number from 1, got ${value}`);
-  }
-  for (const k of passAtK) {
-    if (Number.isSafeInteger(k) && k >= 1 && k <= numSamples) continue;
-    throw new ValidationError(
-      "passAtK",
-      `passAtK must hold whole numbers from 1 to numSamples (${numSamples}), got ${k}`,
-    );
   }
 }
 
@@ -182,7 +205,10 @@ function progressOf(
 const withoutThinking = ({ examples }: Answered): readonly ExampleResult[] =>
   examples.map(({ thinking: _, ...example }) => example);
 
-/** Works on several items at a time; the first failure ends the others, and is thrown when they have ended. */
+/**
+ * Processes several items at a time; after the first failure no more are started, and it is thrown when the others have
+ * ended.
+ */
 export async function inParallel<T>(
   items: readonly T[],
   concurrency: number,

@@ -1,33 +1,49 @@
-import type { SamplingClient, TrainingClient } from "../../clients/index.js";
-import { type EvaluateOptions, evaluate } from "./evaluate.js";
+import type { SamplingClient, ServiceClient, TrainingClient } from "../../clients/index.js";
+import * as f from "../../wire/fields/index.js";
+import { checkPassAtK, EVALUATE_OPTIONS, type EvaluateOptions, evaluate } from "./evaluate.js";
 
-/** Where training stands when it is measured. */
+/** State of training at an evaluation. */
 export interface EvaluationContext {
-  /** Samples from the weights as they are now. */
+  /** Samples from the current weights. */
   readonly sampler: SamplingClient;
   readonly training: TrainingClient;
-  /** Steps done before this measurement. */
+  /** The service that the run trains on. */
+  readonly service?: ServiceClient | undefined;
+  /** Steps trained before this evaluation. */
   readonly step: number;
-  /** Where the run is kept. */
+  /** Folder of the run. */
   readonly folder?: string | undefined;
   readonly signal?: AbortSignal | undefined;
 }
 
-/** Something measured during training. */
+/** A measurement made during training. */
 export interface Evaluator {
   readonly name: string;
-  /** The metrics, by the names they are logged under. */
+  /** Measures, and returns metrics by the names under which they are logged. */
   evaluate(context: EvaluationContext): Promise<Readonly<Record<string, number>>>;
-  /** Gives back what measuring took. Called when a run that has it is over, however it ended; it may be used again. */
+  /** Releases the evaluator's resources. Called when a run that uses it ends, even with an error; it may be used again. */
   close?(): void | Promise<void>;
 }
 
-/** What `evaluate` takes, but for the sampler, which training gives, and the folder. */
+/** Options of `evaluate` without the sampler and the folder, which the training run provides. */
 export type TaskEvaluatorOptions = Omit<EvaluateOptions, "sampler" | "folder" | "settings" | "signal">;
 
-/** Tasks that are graded during training, as `eval/NAME/score` and the like. */
+const {
+  sampler: _sampler,
+  folder: _folder,
+  settings: _settings,
+  signal: _signal,
+  ...FIELDS
+} = EVALUATE_OPTIONS.fields;
+/** The option table of `taskEvaluator`. */
+export const TASK_EVALUATOR_OPTIONS = f.optionTable(
+  FIELDS satisfies f.OptionsOf<TaskEvaluatorOptions>,
+  checkPassAtK,
+);
+
+/** Evaluates tasks during training and logs the results as `eval/NAME/score` and similar metrics. */
 export function taskEvaluator(options: TaskEvaluatorOptions): Evaluator {
-  const { name = "tasks" } = options;
+  const { name } = TASK_EVALUATOR_OPTIONS.check(options, "taskEvaluator");
   return {
     name,
     evaluate: async ({ sampler, signal }) => {

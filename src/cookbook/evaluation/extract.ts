@@ -1,8 +1,8 @@
 const TOLERANCE = 1e-5;
-/** A letter is looked for where an answer ends. */
+/** Characters at the end of an answer in which a letter is searched. */
 const LAST_CHARACTERS = 300;
 
-/** What stands in the first `\boxed{...}` of a text, braces within it included; undefined without a closed one. */
+/** Extracts the content of the first `\boxed{...}` of a text, nested braces included; undefined without a closed one. */
 export function extractBoxed(text: string): string | undefined {
   const open = "\\boxed{";
   const found = text.indexOf(open);
@@ -18,8 +18,8 @@ export function extractBoxed(text: string): string | undefined {
 }
 
 /**
- * The number that a worked answer ends in: what is boxed, what follows `####`, what follows "answer is", the last
- * one in bold, or else the last one of all. Undefined without a number.
+ * Extracts the final number of a worked answer: the boxed one, the one after `####`, the one after "answer is", the
+ * last one in bold, or else the last one. Undefined without a number.
  */
 export function extractNumber(text: string): string | undefined {
   const boxed = extractBoxed(text);
@@ -34,19 +34,24 @@ export function extractNumber(text: string): string | undefined {
   return last === undefined ? undefined : withoutCommas(last);
 }
 
-/** The letter of a choice: the boxed one, the one after "answer is", or else the last that stands alone. */
-export function extractChoice(text: string, letters = "ABCD"): string | undefined {
+/** The letters of a multiple-choice question with four answers. */
+export const CHOICE_LETTERS = "ABCD";
+
+/**
+ * Extracts the letter of a choice: the boxed one, the one after "answer is", or else the last one that stands alone.
+ */
+export function extractChoice(text: string, letters = CHOICE_LETTERS): string | undefined {
   const choice = `[${letters}]`;
   const boxed = extractBoxed(text)?.trim().toUpperCase();
   if (boxed !== undefined && new RegExp(`^${choice}$`).test(boxed)) return boxed;
   const [, said] = new RegExp(`(?:answer is|answer:)\\s*\\(?(${choice})\\)?`, "i").exec(text) ?? [];
   if (said !== undefined) return said.toUpperCase();
   const end = [...text.slice(-2 * LAST_CHARACTERS)].slice(-LAST_CHARACTERS).join("");
-  // Words are words in any script, which `\b` does not know.
+  // Words of any script, which `\b` does not handle.
   return end.match(new RegExp(`(?<![\\p{L}\\p{N}_])${choice}(?![\\p{L}\\p{N}_])`, "gu"))?.at(-1);
 }
 
-/** Whether two texts are the same number, however it is written; others must be equal as texts. */
+/** Whether two texts are the same number, however they are written; other texts must be equal. */
 export function isSameNumber(given: string, expected: string): boolean {
   const [first, second] = [given, withoutCommas(expected)].map((text) => text.trim()) as [string, string];
   const numbers = [first, second].map(numberOf);
@@ -55,7 +60,7 @@ export function isSameNumber(given: string, expected: string): boolean {
     : first === second;
 }
 
-/** The first number in a text that may be LaTeX; without one, what is left of it. */
+/** The first number in a text that may contain LaTeX; without one, the plain text. */
 function firstNumber(text: string): string {
   const plain = text
     .replaceAll(/\\text\{[^}]*\}/g, "")
@@ -73,7 +78,7 @@ function numberOf(given: string): number | undefined {
   return /^[+-]?(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?$/i.test(text) ? Number(text) : undefined;
 }
 
-/** A digit of any script as one of ours: they stand in rows from 0 to 9. */
+/** Converts digits of any script: they have consecutive code points from 0 to 9. */
 function plainDigit(digit: string): string {
   const code = digit.codePointAt(0)!;
   let first = code;

@@ -1,35 +1,39 @@
 import { ValidationError } from "../../errors.js";
+import { wrongField } from "../../wire/index.js";
 import type { ChatSample } from "../chat/index.js";
-import { extractChoice, extractNumber, isSameNumber } from "./extract.js";
+import { CHOICE_LETTERS, extractChoice, extractNumber, isSameNumber } from "./extract.js";
 import type { Task } from "./tasks.js";
 
-/** An answer that is to be graded. */
+/** An answer to be graded. */
 export interface Attempt {
   readonly task: Task;
-  /** What the model said, without thoughts. */
+  /** Text of the answer, without thoughts. */
   readonly text: string;
-  /** The same with its tokens and logprobs. */
+  /** Sampled answer with its tokens and logprobs. */
   readonly answer: ChatSample;
-  /** Ends with the time of the example, and with the run. */
+  /** Aborted when the time of the example is over, or when the run ends. */
   readonly signal: AbortSignal;
 }
 
-/** How good an answer is: true or 1 if it is right, false or 0 if not, or between; undefined where nobody can tell. */
+/**
+ * Quality of an answer: true or 1 if it is right, false or 0 if not, or a value in between; undefined if it cannot be
+ * graded.
+ */
 export type Reward = number | boolean | undefined;
 
-/** A reward, with numbers that are averaged over all answers, and details that stand in the results. */
+/** A reward, with metrics that are averaged over all answers and details for the results. */
 export interface Graded {
   readonly reward: Reward;
   readonly metrics?: Readonly<Record<string, number>> | undefined;
   readonly logs?: Readonly<Record<string, unknown>> | undefined;
 }
 
-/** Says how good an answer is. */
+/** Grades an answer. */
 export type Grade = (attempt: Attempt) => Reward | Graded | Promise<Reward | Graded>;
 
 const comparing = new WeakSet<Grade>();
 
-/** Whether a grader can do nothing for a task without an answer. */
+/** Whether a grader needs the task's answer. */
 export function needsAnswers(grade: Grade): boolean {
   return comparing.has(grade);
 }
@@ -41,16 +45,16 @@ function comparison(name: string, compare: (text: string, expected: string) => R
     return compare(text, answer.trim());
   };
   comparing.add(grade);
-  // The results remember it by its name.
+  // The results identify the grader by its name.
   return Object.defineProperty(grade, "name", { value: name });
 }
 
-/** Right is the task's answer to the letter, but for white space around it. */
+/** Right if the text equals the task's answer, ignoring surrounding white space. */
 export function exactMatch(): Grade {
   return comparison("exact", (text, expected) => text.trim() === expected);
 }
 
-/** Right is the task's number, wherever the answer says it: boxed, after `####`, after "answer is", in bold, or last. */
+/** Right if the task's number is the answer's: boxed, after `####`, after "answer is", in bold, or last. */
 export function numberMatch(): Grade {
   return comparison("number", (text, expected) => {
     // Solutions of GSM8K end with their number.
@@ -60,10 +64,10 @@ export function numberMatch(): Grade {
   });
 }
 
-/** Right is the task's letter, wherever the answer says it: boxed, after "answer is", or as the last letter alone. */
-export function choiceMatch(letters = "ABCD"): Grade {
+/** Right if the task's letter is the answer's: boxed, after "answer is", or the last letter that stands alone. */
+export function choiceMatch(letters = CHOICE_LETTERS): Grade {
   if (!/^[A-Z]+$/.test(letters)) {
-    throw new ValidationError("letters", `letters must be capital letters such as ABCD, got ${letters}`);
+    throw wrongField("letters", `must be capital letters such as ABCD, got ${letters}`);
   }
   return comparison(`choice ${letters}`, (text, expected) => {
     const extracted = extractChoice(text, letters) ?? "";

@@ -1,36 +1,56 @@
 import { textOf } from "../../renderers/index.js";
+import * as f from "../../wire/fields/index.js";
 import { type ChatOptions, type ChatSampler, chat } from "../chat/index.js";
 import type { Attempt, Grade } from "./graders.js";
 
-/** Who judges, and by what. */
+/** The judge and its criteria. */
 export interface JudgeOptions {
-  /** The model that judges; better than the one that is judged, and not the same one. */
+  /** Model that judges; use a better one than the judged model, and not the same one. */
   readonly sampler: ChatSampler;
-  /** What makes an answer right. Default: it says the same as the task's answer, or answers the question. */
+  /** Criteria of a correct answer. Default: it agrees with the task's answer, or answers the question. */
   readonly rubric?: string | undefined;
-  /** What the judge is asked, instead of the usual prompt around the rubric. */
+  /** Prompt for the judge, in place of the default prompt around the rubric. */
   readonly prompt?: ((attempt: Attempt) => string) | undefined;
-  /** The reward in the judge's words, undefined where there is none. Default: the last `[[yes]]` or `[[no]]`. */
+  /** Reads the reward from the judge's text; undefined if there is none. Default: the last `[[yes]]` or `[[no]]`. */
   readonly readVerdict?: ((text: string) => number | undefined) | undefined;
-  /** How the judge is sampled. Default: temperature 0. */
+  /** Sampling options of the judge. Default: temperature 0. */
   readonly chat?: Omit<ChatOptions, "numSamples" | "signal"> | undefined;
 }
 
 const RUBRIC_WITH_ANSWER =
   "The answer is right if it says the same as the reference answer; its wording does not matter.";
 const RUBRIC_ALONE = "The answer is right if it answers the question correctly and completely.";
-/** Kept of what the judge said. */
+/** Number of characters of the judge's text that are kept. */
 const MAX_LOGGED_CHARACTERS = 300;
 
-/** Lets a model judge. What it says without a verdict is counted as not graded, and never guessed. */
+/** The option table of `judge`. */
+export const JUDGE_OPTIONS = f.optionTable({
+  sampler: f.option(f.having<ChatSampler>("a SamplingClient", "sample"), "model that judges"),
+  rubric: f.option(f.optional(f.text), "what a correct answer is"),
+  prompt: f.option(
+    f.optional(f.functionOf<NonNullable<JudgeOptions["prompt"]>>()),
+    "writes the judge's prompt",
+  ),
+  readVerdict: f.option(
+    f.optional(f.functionOf<NonNullable<JudgeOptions["readVerdict"]>>()),
+    "reads the reward",
+    { otherwise: "the last [[yes]] or [[no]]" },
+  ),
+  chat: f.option(
+    f.optional(f.opaque as f.Field<NonNullable<JudgeOptions["chat"]>>),
+    "how the judge is sampled",
+  ),
+} satisfies f.OptionsOf<JudgeOptions>);
+
+/** Lets a model judge. A text without a verdict counts as not graded. */
 export function judge(options: JudgeOptions): Grade {
-  const { sampler, rubric, readVerdict = yesOrNo } = options;
+  const { sampler, rubric, readVerdict = yesOrNo } = JUDGE_OPTIONS.check(options, "judge");
   const prompt = options.prompt ?? ((attempt) => judgePrompt(attempt, rubric));
   return async function judge(attempt) {
     const question = { role: "user", content: prompt(attempt) };
     const settings = { temperature: 0, ...options.chat, signal: attempt.signal };
-    const { text } = await chat(sampler, [question], settings);
-    return { reward: readVerdict(text), logs: { judge: text.slice(0, MAX_LOGGED_CHARACTERS) } };
+    const { text: said } = await chat(sampler, [question], settings);
+    return { reward: readVerdict(said), logs: { judge: said.slice(0, MAX_LOGGED_CHARACTERS) } };
   };
 }
 

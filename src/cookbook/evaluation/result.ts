@@ -1,21 +1,21 @@
-import { mean, passAtK, standardError } from "./statistics.js";
+import { meanMetrics, meanOf, passAtK, standardError } from "./statistics.js";
 import type { Task } from "./tasks.js";
 
-/** How an example came out: graded; cut off before it ended; answered, but nobody can tell how well; or failed. */
+/** Outcome of an example: graded, cut off, answered without a grade, or failed. */
 export type Outcome = "graded" | "truncated" | "ungraded" | "error";
 
 /** One answer to one task. */
 export interface ExampleResult {
-  /** The task's. */
+  /** Id of the task. */
   readonly id: string;
-  /** Which of the answers to this task, from 0. */
+  /** Number of the answer among those to this task, from 0. */
   readonly sample: number;
   readonly outcome: Outcome;
-  /** From 0 to 1; 0 for whatever was not graded. */
+  /** Reward from 0 to 1; 0 if the answer was not graded. */
   readonly reward: number;
-  /** What the model said, without thoughts; empty where it failed. */
+  /** Text of the answer, without thoughts; empty if the example failed. */
   readonly text: string;
-  /** What went wrong, where something did. */
+  /** Message of the error, if the example failed. */
   readonly error: string | undefined;
   readonly metrics: Readonly<Record<string, number>>;
   readonly logs: Readonly<Record<string, unknown>>;
@@ -23,38 +23,38 @@ export interface ExampleResult {
   readonly tokens: number;
 }
 
-/** An answered task as the results keep it. */
+/** An answered task in the results. */
 export interface Answered {
   readonly task: Task;
   readonly index: number;
-  /** What the model read, as text. */
+  /** The prompt as text. */
   readonly prompt: string;
   readonly examples: readonly (ExampleResult & { readonly thinking: string })[];
   readonly seconds: number;
 }
 
-/** How good a model is at its tasks. Every example is right, wrong, truncated or an error. */
+/** Scores of a model on its tasks. Every example is right, wrong, truncated or an error. */
 export interface EvaluationResult {
   readonly name: string;
-  /** The mean of all rewards; 0 for what was cut off, failed or could not be graded. */
+  /** Mean of all rewards; answers that were cut off, failed or could not be graded count as 0. */
   readonly score: number;
-  /** The mean of the rewards that were given. Thinking models that run out of tokens are told apart by it. */
+  /** Mean of the rewards of graded answers only. It differs from `score` for thinking models that run out of tokens. */
   readonly scoreCompleted: number;
-  /** Of the score, over tasks; undefined for a single task. */
+  /** Standard error of the score over tasks; undefined for a single task. */
   readonly standardError: number | undefined;
-  /** Tasks times samples. */
+  /** Number of examples: tasks times samples. */
   readonly numExamples: number;
-  /** With the whole reward, 1. */
+  /** Number of examples with the full reward, 1. */
   readonly numCorrect: number;
-  /** Failed, or not graded. */
+  /** Number of examples that failed or were not graded. */
   readonly numErrors: number;
-  /** Those of the errors that were answered, but got no grade. */
+  /** Number of errors that have an answer but no grade. */
   readonly numUngraded: number;
-  /** Cut off at `maxTokens`, or too long for the context. */
+  /** Number of answers cut off at `maxTokens`, or too long for the context. */
   readonly numTruncated: number;
-  /** By `k`; empty for one answer a task. */
+  /** pass@k by `k`; empty with one answer per task. */
   readonly passAtK: Readonly<Record<number, number>>;
-  /** Tokens and turns, and the means of what the grader measured. */
+  /** Tokens and turns, and the means of the grader's metrics. */
   readonly metrics: Readonly<Record<string, number>>;
   readonly seconds: number;
   readonly examples: readonly ExampleResult[];
@@ -63,7 +63,7 @@ export interface EvaluationResult {
 export const isCorrect = ({ reward }: ExampleResult): boolean => reward >= 1;
 export const isError = ({ outcome }: ExampleResult): boolean => outcome === "error" || outcome === "ungraded";
 
-/** Everything that was measured, from the answers to each task. */
+/** Summarizes the answers to all tasks. */
 export function summarize(
   name: string,
   byTask: readonly (readonly ExampleResult[])[],
@@ -74,39 +74,26 @@ export function summarize(
   const completed = examples.filter(({ outcome }) => outcome === "graded");
   const passRates = ks.map((k) => [
     k,
-    mean(byTask.map((answers) => passAtK(answers.length, answers.filter(isCorrect).length, k))),
+    meanOf(byTask.map((answers) => passAtK(answers.length, answers.filter(isCorrect).length, k))),
   ]);
   return {
     name,
-    score: mean(examples.map(({ reward }) => reward)),
-    scoreCompleted: mean(completed.map(({ reward }) => reward)),
-    standardError: standardError(byTask.map((answers) => mean(answers.map(({ reward }) => reward)))),
+    score: meanOf(examples.map(({ reward }) => reward)),
+    scoreCompleted: meanOf(completed.map(({ reward }) => reward)),
+    standardError: standardError(byTask.map((answers) => meanOf(answers.map(({ reward }) => reward)))),
     numExamples: examples.length,
     numCorrect: examples.filter(isCorrect).length,
     numErrors: examples.filter(isError).length,
     numUngraded: examples.filter(({ outcome }) => outcome === "ungraded").length,
     numTruncated: examples.filter(({ outcome }) => outcome === "truncated").length,
     passAtK: Object.fromEntries(passRates),
-    metrics: { ...graderMetrics(completed), ...tokenMetrics(examples) },
+    metrics: { ...meanMetrics(completed.map(({ metrics }) => metrics)), ...tokenMetrics(examples) },
     seconds,
     examples,
   };
 }
 
-/** The mean of each number over the answers that have it. */
-function graderMetrics(examples: readonly ExampleResult[]): Record<string, number> {
-  const values = new Map<string, number[]>();
-  for (const { metrics } of examples) {
-    for (const [key, value] of Object.entries(metrics)) {
-      const known = values.get(key);
-      if (known === undefined) values.set(key, [value]);
-      else known.push(value);
-    }
-  }
-  return Object.fromEntries([...values].map(([key, all]) => [key, mean(all)]));
-}
-
-/** "ac" is what the model does, "ob" what it observes. */
+/** "ac" are the model's tokens, "ob" those it reads. */
 function tokenMetrics(examples: readonly ExampleResult[]): Record<string, number> {
   const answered = examples.filter(({ outcome }) => outcome !== "error");
   const turns = answered.length;

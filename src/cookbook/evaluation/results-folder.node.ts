@@ -10,10 +10,11 @@ type Fields = Readonly<Record<string, unknown>>;
 
 /**
  * The results of an evaluation on disk, in the files and fields of the Tinker cookbook: NAME/trajectories.jsonl,
- * NAME/result.json and summary.json, with NAME/settings.json for what the results depend on. One process at a time.
+ * NAME/result.json and summary.json, with NAME/settings.json for the settings they depend on. Only one process at a
+ * time may use the folder.
  */
 export class ResultsFolder {
-  /** By task, where every answer is there and none failed. */
+  /** Complete results by task: every answer is present and none failed. */
   readonly finished: ReadonlyMap<string, readonly ExampleResult[]>;
   readonly #folder: string;
   readonly #name: string;
@@ -34,7 +35,7 @@ export class ResultsFolder {
     this.finished = parts.finished;
   }
 
-  /** Opens or makes it. Results of other tasks or settings are refused, with what differs. */
+  /** Opens or creates the folder. Results of other tasks or settings are refused, with the differences. */
   static async open(
     given: string,
     name: string,
@@ -57,13 +58,13 @@ export class ResultsFolder {
     }
   }
 
-  /** Resolves once it is on disk. */
+  /** Resolves when the result is on disk. */
   async add(answered: Answered): Promise<void> {
     const lines = answered.examples.map((example) => trajectoryOf(this.#name, answered, example));
     await Promise.all(lines.map((line) => this.#trajectories.append(line)));
   }
 
-  /** Writes what came of it all. */
+  /** Writes the summary of the evaluation. */
   async finish(result: EvaluationResult): Promise<void> {
     const { name, score, numExamples, numCorrect, numErrors, numTruncated, passAtK } = result;
     const counts = { score, num_examples: numExamples, num_correct: numCorrect };
@@ -72,7 +73,7 @@ export class ResultsFolder {
       ...counts,
       num_errors: numErrors,
       num_truncated: numTruncated,
-      // Python's reader takes no other fields than its own; of metrics there may be any.
+      // Python's reader accepts no fields but its own; metrics may have any name.
       metrics: {
         ...result.metrics,
         score_completed: result.scoreCompleted,
@@ -115,7 +116,7 @@ async function settleSettings(path: string, given: Fields): Promise<void> {
   throw new ValidationError(
     "folder",
     `${path} holds the results of another evaluation: ${changes.join("; ")}. ` +
-      "Give another folder, or remove this one to begin anew.",
+      "Give another folder, or remove this one to start again.",
   );
 }
 
@@ -181,7 +182,7 @@ function trajectoryOf(
   };
 }
 
-/** What failed before is tried again. */
+/** Examples that failed before are tried again. */
 function finishedTasks(
   lines: readonly Fields[],
   numSamples: number,

@@ -20,7 +20,7 @@ import type { Grade, Graded, Reward } from "./graders.js";
 import type { Answered } from "./result.js";
 import { type Task, withSystem } from "./tasks.js";
 
-/** What is the same for all examples of a run. */
+/** Settings that all examples of a run share. */
 export interface ExampleSettings {
   readonly sampler: ChatSampler;
   readonly grade: Grade;
@@ -31,7 +31,10 @@ export interface ExampleSettings {
 
 type Example = Answered["examples"][number];
 
-/** Samples and grades the answers to one task. What fails here is an error of this task; only what would fail for all is thrown. */
+/**
+ * Samples and grades the answers to one task. A failure here is an error of this task; only failures that would affect
+ * every task are thrown.
+ */
 export async function runExample(
   task: Task,
   index: number,
@@ -60,7 +63,7 @@ export async function runExample(
   };
   try {
     const { prompt, examples } = await outcome();
-    // What the end of the run broke off is no result.
+    // An example that was interrupted by the end of the run has no result.
     if (runSignal.aborted) throw new TinkerError("The evaluation has ended.", { cause: runSignal.reason });
     return { task, index, prompt, examples, seconds: (performance.now() - startedAt) / 1000 };
   } finally {
@@ -150,12 +153,12 @@ function checkedReward(reward: number | boolean): number {
   throw new TinkerError(`a reward must be a number from 0 to 1, or true or false, got ${String(reward)}`);
 }
 
-/** Who is aborted does not say why; the signal does. */
+/** An abort error does not say why; the signal does. */
 function reasonOf(error: unknown, signal: AbortSignal): string {
   return messageOf(signal.aborted ? signal.reason : error);
 }
 
-/** A key that is refused or a temperature below zero would fail for every task. */
+/** A refused key or a negative temperature would fail for every task. */
 export function concernsAll(error: unknown): boolean {
   return (
     error instanceof AuthenticationError ||

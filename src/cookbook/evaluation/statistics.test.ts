@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { mean, passAtK, standardError, usualKs } from "./statistics.js";
+import { meanOf, passAtK, standardError, usualKs } from "./statistics.js";
 
 /** Exact, by counting every way to draw k of n answers, the first c of which are right. */
 function byCounting(n: number, c: number, k: number): number {
@@ -34,11 +34,11 @@ describe("pass@k", () => {
   });
 
   it("refuses more draws than answers", () => {
-    expect(() => passAtK(4, 1, 5)).toThrow("k must be a whole number from 1 to 4");
-    expect(() => passAtK(4, 5, 1)).toThrow("correct must be a whole number from 0 to 4");
+    expect(() => passAtK(4, 1, 5)).toThrow("k must be a positive integer to 4");
+    expect(() => passAtK(4, 5, 1)).toThrow("correct must be a non-negative integer to 4");
   });
 
-  it("is told for the usual k", () => {
+  it("is given for the usual k", () => {
     expect(usualKs(1)).toEqual([1]);
     expect(usualKs(4)).toEqual([1, 4]);
     expect(usualKs(10)).toEqual([1, 5, 10]);
@@ -49,10 +49,10 @@ describe("pass@k", () => {
 describe("the standard error", () => {
   it("of a share is that of the textbook", () => {
     const values = [1, 1, 1, 0];
-    expect(mean(values)).toBe(0.75);
+    expect(meanOf(values)).toBe(0.75);
     // s² = (3 · 0.0625 + 0.5625) / 3 = 0.25, s / √4 = 0.25.
     expect(standardError(values)).toBeCloseTo(0.25, 12);
     expect(standardError([1])).toBeUndefined();
-    expect(mean([])).toBe(0);
+    expect(meanOf([])).toBe(0);
   });
 });

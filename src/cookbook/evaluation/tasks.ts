@@ -1,23 +1,25 @@
 import { messageOf, TinkerError, ValidationError } from "../../errors.js";
 import type { Message, ToolDeclaration } from "../../renderers/index.js";
-import { describe, isRecord } from "../../wire/index.js";
-import { conversationShape, readRow } from "../data/read-row.js";
+import { describe, isRecord, wrongField } from "../../wire/index.js";
+import { readRow } from "../data/read-row.js";
+import { conversationShape } from "../data/row-formats.js";
+import { readAll } from "../data/rows.js";
 
-/** A task as it is given: a `prompt` or `messages`, with the `answer` where there is one. */
+/** A task in code or in a file: a `prompt` or `messages`, and the `answer` if there is one. */
 export interface TaskLike {
-  /** What the user asks. */
+  /** Question that the user asks. */
   readonly prompt?: string | undefined;
-  /** A whole conversation, instead. */
+  /** A whole conversation, instead of `prompt`. */
   readonly messages?: readonly Message[] | undefined;
-  /** What is right, for graders that compare. */
+  /** Correct answer, for graders that compare. */
   readonly answer?: string | number | undefined;
-  /** What the task is known by in the results. Default: made from its content. */
+  /** Id of the task in the results. Default: made from its content. */
   readonly id?: string | undefined;
-  /** What a grader of your own may need. */
+  /** Fields for a grader of your own. */
   readonly [field: string]: unknown;
 }
 
-/** Something a model is asked, and what is right. */
+/** A question for a model, and its right answer. */
 export interface Task {
   readonly id: string;
   readonly messages: readonly Message[];
@@ -27,10 +29,10 @@ export interface Task {
   readonly row: TaskLike;
 }
 
-/** Where tasks come from: a file (`.jsonl`, `.jsonl.gz`, `.parquet`) with one a line, or rows in code. */
+/** Source of tasks: a file with a task per row, of any kind that `conversations` reads, or rows in code. */
 export type TasksFrom = string | readonly TaskLike[];
 
-/** Reads and checks all tasks. A wrong one is named by its place and field. */
+/** Reads and checks all tasks. Errors name the position and the field. */
 export async function readTasks(
   from: TasksFrom,
   name: string,
@@ -56,7 +58,7 @@ export async function readTasks(
       throw new ValidationError("id", `${place(index)}: id ${id} is that of ${place(before)} too`);
     }
     ids.set(known, index);
-    // The same question twice is two tasks.
+    // A question that occurs twice is two tasks.
     withIds.push({ ...task, id: before === undefined ? known : unusedId(known, ids, index) });
   }
   return withIds;
@@ -76,7 +78,7 @@ export function withSystem(messages: readonly Message[], system: string | undefi
     : [{ role: "system", content: system }, ...messages];
 }
 
-/** The first characters of a text's SHA-256: enough to tell tasks apart. */
+/** The first characters of a text's SHA-256: enough to distinguish tasks. */
 export async function digest(text: string): Promise<string> {
   const hash = await crypto.subtle.digest("SHA-256", new TextEncoder().encode(text));
   return [...new Uint8Array(hash).subarray(0, 6)].map((byte) => byte.toString(16).padStart(2, "0")).join("");
@@ -87,14 +89,13 @@ async function givenRows(
   field: string,
 ): Promise<{ readonly rows: readonly unknown[]; readonly place: (index: number) => string }> {
   if (typeof from !== "string") {
-    if (!Array.isArray(from))
-      throw new ValidationError(field, `${field} must be a file or a list, got ${describe(from)}`);
+    if (!Array.isArray(from)) throw wrongField(field, `must be a file or a list, got ${describe(from)}`);
     return { rows: from, place: (index) => `${field}[${index}]` };
   }
-  const { openFile } = await import("../data/files.node.js");
-  await using lines = await openFile(from);
+  const { openFiles } = await import("../data/named-files.node.js");
+  await using lines = await openFiles([from]);
   const decoder = new TextDecoder("utf-8", { fatal: true });
-  const read = await lines.read([...new Array(lines.length).keys()]);
+  const read = await readAll(lines);
   const rows = read.map((line, index) => {
     try {
       return JSON.parse(decoder.decode(line).trim()) as unknown;
@@ -105,6 +106,8 @@ async function givenRows(
   return { rows, place: (index) => lines.place(index) };
 }
 
+const TASK_SHAPE = conversationShape({ format: "messages" });
+
 function readTask(row: unknown, place: string): Omit<Task, "id"> & { readonly id: string | undefined } {
   const wrong = (field: string, why: string) => new ValidationError(field, `${place}: ${why}`);
   if (!isRecord(row)) throw wrong("", `a task must be an object, got ${describe(row)}`);
@@ -113,7 +116,7 @@ function readTask(row: unknown, place: string): Omit<Task, "id"> & { readonly id
   if (asked === undefined || asked === null) {
     throw wrong("prompt", `prompt or messages is missing, got ${Object.keys(row).join(", ") || "no field"}`);
   }
-  const { row: conversation, problems } = readRow({ ...row, messages: asked }, conversationShape);
+  const { row: conversation, problems } = readRow({ ...row, messages: asked }, TASK_SHAPE);
   if (problems !== undefined) throw wrong(problems[0]!.field, problems[0]!.message);
   if (conversation.messages.at(-1)!.role === "assistant") {
     throw wrong(

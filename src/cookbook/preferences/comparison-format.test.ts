@@ -74,7 +74,7 @@ describe("a comparison that a preference model reads", () => {
     }
   });
 
-  it("is told by the user where a format knows no later system messages", () => {
+  it("comes from the user if a format has no later system messages", () => {
     const renderer = rendererOf("deepseekv3");
     const { prompt } = renderComparison(COMPARISON, renderer);
     expect(renderer.tokenizer.decode([...prompt.toInts()])).toContain("<｜User｜>==== Preference ====");

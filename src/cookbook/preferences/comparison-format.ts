@@ -7,7 +7,7 @@ import type { Comparison, LabeledComparison, PreferenceLabel } from "./compariso
 
 const LABELS = ["A", "B", "Tie"] as const satisfies readonly PreferenceLabel[];
 
-/** A comparison as the conversation that a preference model reads; it answers `A`, `B` or `Tie`. */
+/** Writes a comparison as the conversation that a preference model reads; it answers `A`, `B` or `Tie`. */
 export function comparisonMessages(
   { prompt, completionA, completionB }: Comparison,
   headingRole = "system",
@@ -25,13 +25,16 @@ export function comparisonMessages(
 
 /** A comparison in tokens. */
 export interface RenderedComparison {
-  /** All that stands before the label, also what the format puts before any answer, as a block of no thoughts. */
+  /**
+   * Everything before the label, including what the format writes before any answer, such as an empty block of
+   * thoughts.
+   */
   readonly prompt: ModelInput;
-  /** The token that each label begins with. */
+  /** First token of each label. */
   readonly labels: Readonly<Record<PreferenceLabel, number>>;
 }
 
-/** Writes a comparison so that the very next token is the label, whatever the renderer's format. */
+/** Writes a comparison so that the next token is the label, whatever the renderer's format. */
 export function renderComparison(comparison: Comparison, renderer: Renderer): RenderedComparison {
   const { tools } = comparison;
   const asked = comparisonMessages(comparison, headingRoleOf(renderer));
@@ -45,7 +48,7 @@ export function renderComparison(comparison: Comparison, renderer: Renderer): Re
   while (length < first!.length && written.every((tokens) => tokens[length] === first![length])) length += 1;
   const [A, B, Tie] = written.map((tokens) => tokens[length]);
   if (A === undefined || B === undefined || Tie === undefined || new Set([A, B, Tie]).size < 3)
-    throw new TinkerError("This renderer's tokens do not tell the labels A, B and Tie apart.");
+    throw new TinkerError("In this renderer's tokens the labels A, B and Tie look the same.");
   const weights = new Float32Array(first!.length).fill(1, length, length + 1);
   const upToLabel = datumFromExample({ input: examples[0]!.input, weights }, { maxLength: length + 1 });
   return { prompt: upToLabel!.modelInput, labels: { A, B, Tie } };
@@ -53,7 +56,7 @@ export function renderComparison(comparison: Comparison, renderer: Renderer): Re
 
 const headingRoles = new WeakMap<Renderer, string>();
 
-/** Formats that know a system message as the first one only have the headings said by the user. */
+/** In formats that only allow a system message at the beginning, the user says the headings. */
 function headingRoleOf(renderer: Renderer): string {
   const known = headingRoles.get(renderer);
   if (known !== undefined) return known;
@@ -71,7 +74,7 @@ function headingRoleOf(renderer: Renderer): string {
   return role;
 }
 
-/** What a preference model learns from a comparison: its label, and nothing else. */
+/** Makes the datum that a preference model trains on: only the label is trained. */
 export function labelDatum(comparison: LabeledComparison, renderer: Renderer): Datum {
   const { prompt, labels } = renderComparison(comparison, renderer);
   return datumFromAnswer(prompt, [labels[comparison.label]]);

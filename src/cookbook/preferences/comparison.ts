@@ -2,15 +2,15 @@ import type { Message, ToolDeclaration } from "../../renderers/index.js";
 
 /** Two answers to one prompt. */
 export interface Comparison {
-  /** What is answered. */
+  /** Conversation that both completions answer. */
   readonly prompt: readonly Message[];
-  /** Usually one message; several where tools are called. */
+  /** The answer: usually one message; several if tools are called. */
   readonly completionA: readonly Message[];
   readonly completionB: readonly Message[];
   readonly tools?: readonly ToolDeclaration[] | undefined;
 }
 
-/** Which answer is better. */
+/** Label of the better answer. */
 export type PreferenceLabel = "A" | "B" | "Tie";
 
 /** Two answers, and which of them is better. */
@@ -20,7 +20,7 @@ export interface LabeledComparison extends Comparison {
 
 const SWAPPED = { A: "B", B: "A", Tie: "Tie" } as const;
 
-/** The same comparison with its answers the other way round. */
+/** Swaps the two answers of a comparison. */
 export function swapComparison<C extends Comparison & { readonly label?: PreferenceLabel | undefined }>(
   comparison: C,
 ): C {

@@ -99,7 +99,7 @@ describe("a row of two answers", () => {
       "prompt",
       "prompt is missing, and chosen and rejected are answers alone: the row has chosen, rejected",
     ],
-    [{ prompt: "Q", chosen: 3, rejected: "b" }, "chosen", "chosen must be a list, got 3"],
+    [{ prompt: "Q", chosen: 3, rejected: "b" }, "chosen", "chosen must be text or a list of messages, got 3"],
     [
       { prompt: "Q", chosen: [{ role: "assistant" }], rejected: "b" },
       "chosen[0].content",

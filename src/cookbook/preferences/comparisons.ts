@@ -6,19 +6,19 @@ import { either, type Fields, isAbsent, type RowReader } from "../data/row-reade
 import { type RowsFrom, rowsFrom } from "../data/row-sources.js";
 import type { LabeledComparison, PreferenceLabel } from "./comparison.js";
 
-/** Where comparisons come from. */
+/** Source of comparisons, for preference training. */
 export type ComparisonSource = Source<LabeledComparison>;
 
-/** How comparisons are asked for in an error. */
+/** Description of comparisons in errors. */
 export const COMPARISONS = 'comparisons, as comparisons("pairs.jsonl") gives them';
 
-/** A row as it may be given in code: a comparison, or what a line of a file would hold. */
+/** A row in code: a comparison, or an object with the fields of a file's line. */
 export type ComparisonLike = LabeledComparison | Readonly<Record<string, unknown>>;
 
 /**
- * Comparisons from files (`.jsonl`, `.jsonl.gz`, `.parquet`) or from rows in code. A row has `chosen` and `rejected`, or
- * `completion_a`, `completion_b` and a `label` (`A`, `B` or `Tie`); each of them text or messages. What they answer is
- * `prompt` (or `messages`), or what the messages of both begin with.
+ * Reads comparisons from the kinds of files that `conversations` reads, or from rows in code. A row has `chosen` and
+ * `rejected`, or `completion_a`, `completion_b` and a `label` (`A`, `B` or `Tie`); each of them text or messages. Their
+ * prompt is `prompt` (or `messages`), or the messages with which both begin.
  */
 export function comparisons(from: RowsFrom<ComparisonLike>): ComparisonSource {
   return rowsFrom(from, comparisonShape);
@@ -54,9 +54,9 @@ function labeledAnswers(fields: Fields, reader: RowReader): Answers {
   }
   const [promptKey, prompt] = either(inner, "prompt", "messages", "prompt_conversation");
   return {
-    prompt: reader.spoken(prompt, subfield(prefix, promptKey), "user"),
-    completionA: reader.spoken(completionA, subfield(prefix, keyA), "assistant"),
-    completionB: reader.spoken(completionB, subfield(prefix, keyB), "assistant"),
+    prompt: reader.textOrMessages(prompt, subfield(prefix, promptKey), "user"),
+    completionA: reader.textOrMessages(completionA, subfield(prefix, keyA), "assistant"),
+    completionB: reader.textOrMessages(completionB, subfield(prefix, keyB), "assistant"),
     label: labelOf(fields["label"], reader),
   };
 }
@@ -69,10 +69,10 @@ function labelOf(value: unknown, reader: RowReader): PreferenceLabel {
   return label ?? "Tie";
 }
 
-/** `{ prompt, chosen, rejected }`, or the two as whole conversations. */
+/** `{ prompt, chosen, rejected }`, or the last two as whole conversations. */
 function orderedAnswers(fields: Fields, reader: RowReader): Answers {
   const [promptKey, given] = either(fields, "prompt", "messages");
-  const prompt = isAbsent(given) ? undefined : reader.spoken(given, promptKey, "user");
+  const prompt = isAbsent(given) ? undefined : reader.textOrMessages(given, promptKey, "user");
   const chosen = spokenBy(fields, "chosen", prompt, reader);
   const rejected = spokenBy(fields, "rejected", prompt, reader);
   if (reader.problems.length > 0) return NOTHING;
@@ -96,12 +96,12 @@ function spokenBy(
 ): readonly Message[] {
   const value = fields[key];
   const transcript = typeof value === "string" && prompt === undefined ? readTranscript(value) : undefined;
-  return transcript ?? reader.spoken(value, key, "assistant");
+  return transcript ?? reader.textOrMessages(value, key, "assistant");
 }
 
 const SPEAKERS: Readonly<Record<string, string>> = { Human: "user", Assistant: "assistant" };
 
-/** A conversation as Anthropic's hh-rlhf writes it, in one text: `\n\nHuman: ...\n\nAssistant: ...`. */
+/** A conversation in the format of Anthropic's hh-rlhf, as one text: `\n\nHuman: ...\n\nAssistant: ...`. */
 function readTranscript(text: string): readonly Message[] | undefined {
   const parts = `\n\n${text.trimStart()}`.split(/\n\n(Human|Assistant):/);
   if (parts[0] !== "" || parts.length < 5) return undefined;
@@ -110,7 +110,7 @@ function readTranscript(text: string): readonly Message[] | undefined {
   );
 }
 
-/** What both begin with is the prompt. */
+/** The common beginning of both is the prompt. */
 function splitWhole(
   chosen: readonly Message[],
   rejected: readonly Message[],
@@ -136,7 +136,7 @@ function splitWhole(
   };
 }
 
-/** The reader writes the fields of every message in one order. */
+/** The reader writes the fields of every message in the same order. */
 function isSame(one: Message, other: Message): boolean {
   return JSON.stringify(one) === JSON.stringify(other);
 }

@@ -3,64 +3,48 @@ import { logprobVariables } from "../../training/custom-loss.js";
 import type { Datum } from "../../wire/index.js";
 import type { MeasureWeights } from "../runs/evaluation.js";
 import type { TrainingSpec } from "../runs/run-training.js";
-import { adamAt } from "../runs/settings.js";
+import { passStep } from "../supervised/cross-entropy-step.js";
 import type { PreparedRows } from "../supervised/prepare-run.js";
 import type { LabeledComparison } from "./comparison.js";
 import type { PairLoss } from "./pair-losses.js";
 import { type ReferenceState, StartingWeights } from "./reference.js";
 
-/** The steps of a DPO run, and what is measured between them. */
+/** The steps of a DPO run and its evaluations. */
 export class DpoTraining {
   readonly #rows: PreparedRows<LabeledComparison>;
   readonly #loss: PairLoss;
   readonly #reference = new StartingWeights();
-  /** Scored by the reference while the step before is trained. */
+  /** Scored by the reference while the previous step is trained. */
   #next: { readonly step: number; readonly data: Promise<readonly Datum[]> } | undefined;
   #test: Promise<readonly Datum[]> | undefined;
-  /** Once the first step has begun. */
+  /** Set when the first step begins. */
   referencePath: string | undefined;
-  /** Undefined where no pairs are held out. */
+  readonly step: TrainingSpec<ReferenceState>["step"];
+  /** Undefined if no pairs are held out. */
   readonly heldOut: MeasureWeights<ReferenceState> | undefined;
 
   constructor(rows: PreparedRows<LabeledComparison>, loss: PairLoss) {
     this.#rows = rows;
     this.#loss = loss;
+    this.step = passStep(rows.settings, this.#prepare);
     this.heldOut = rows.data.test.length === 0 ? undefined : this.#measure;
   }
 
-  readonly step: TrainingSpec<ReferenceState>["step"] = async (training, step, context) => {
-    const { signal, keepState, addMetrics, countTokens, checkLoss } = context;
-    const { settings } = this.#rows;
-    const startedMs = performance.now();
+  readonly #prepare: Parameters<typeof passStep<ReferenceState>>[1] = async (training, step, context) => {
+    const { signal, keepState } = context;
     const state = { referencePath: await this.#reference.path(training, context.state, signal) };
     keepState(state);
     this.referencePath = state.referencePath;
     const data = await this.#batch(training, step, state, signal);
-    if (step + 1 < settings.steps) this.#batch(training, step + 1, state, signal).catch(() => {});
-    const madeMs = performance.now();
-    const adam = adamAt(settings, step);
-    const pass = training.forwardBackwardCustom(data, this.#loss, { signal });
-    const update = training.optimStep(adam, { signal });
-    const numTokens = data.reduce((sum, { modelInput }) => sum + modelInput.length, 0);
-    countTokens(numTokens);
-    const results = async () => {
-      const { metrics } = await pass;
-      checkLoss(metrics["dpo_loss"]!);
-      const updated = await update;
-      const doneMs = performance.now();
-      return {
-        epoch: Math.floor(step / settings.stepsPerEpoch),
-        progress: (step + 1) / settings.steps,
-        learning_rate: adam.learningRate,
-        ...updated.metrics,
-        num_tokens: numTokens,
-        ...lossMetrics(metrics),
-        "time/get_batch": (madeMs - startedMs) / 1000,
-        "time/step": (doneMs - madeMs) / 1000,
-        "time/total": (doneMs - startedMs) / 1000,
-      };
+    if (step + 1 < this.#rows.settings.steps) this.#batch(training, step + 1, state, signal).catch(() => {});
+    return {
+      data,
+      send: () => training.forwardBackwardCustom(data, this.#loss, { signal }),
+      measure: ({ metrics }, numTokens) => ({
+        loss: metrics["dpo_loss"]!,
+        metrics: { num_tokens: numTokens, ...lossMetrics(metrics) },
+      }),
     };
-    addMetrics(results());
   };
 
   readonly #measure: MeasureWeights<ReferenceState> = async (training, signal, state) => {
@@ -100,7 +84,7 @@ export class DpoTraining {
   }
 }
 
-/** Without what the server says of its own loss, which is another one. */
+/** Without the server's metrics, which are of another loss. */
 function lossMetrics(metrics: Readonly<Record<string, number>>): Readonly<Record<string, number>> {
   return Object.fromEntries(Object.entries(metrics).filter(([name]) => !name.includes(":")));
 }

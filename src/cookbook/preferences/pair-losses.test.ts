@@ -110,7 +110,7 @@ describe("losses over pairs", () => {
     expect(after.gradients[0]![0]).toBe(0);
   });
 
-  it("refuse what is no pair, has no reference, or no sense", async () => {
+  it("refuse data that are not pairs, or lack a reference", async () => {
     const datums = datumsOf(golden.data);
     await expect(
       evaluate(
@@ -127,11 +127,15 @@ describe("losses over pairs", () => {
       "data[1].lossFnInputs.refLogprobs is missing",
     );
     await expect(evaluate(simpoLoss(), without, logprobs)).resolves.toBeDefined();
-    await expect(evaluate(simpoLoss(), datumsOf(golden.data, [1]))).rejects.toThrow("data must have no ties");
+    await expect(evaluate(simpoLoss(), datumsOf(golden.data, [1]))).rejects.toThrow(
+      "data must not contain ties: simpoLoss cannot train on them",
+    );
     expect(() => dpoLoss({ beta: 0 })).toThrow("beta must be a number above 0, got 0");
     expect(() => dpoLoss({ labelSmoothing: 0.5 })).toThrow(
       "labelSmoothing must be a number from 0 to below 0.5",
     );
-    expect(() => simpoLoss({ targetMargin: -1 })).toThrow("targetMargin must be a number from 0, got -1");
+    expect(() => simpoLoss({ targetMargin: -1 })).toThrow(
+      "targetMargin must be a non-negative number, got -1",
+    );
   });
 });

@@ -1,4 +1,3 @@
-import { ValidationError } from "../../errors.js";
 import {
   add,
   div,
@@ -14,30 +13,50 @@ import {
   where,
 } from "../../training/autograd/index.js";
 import type { TensorLoss } from "../../training/custom-loss.js";
-import { type Datum, type TensorData, wrongValue } from "../../wire/index.js";
+import * as f from "../../wire/fields/index.js";
+import type { Datum, TensorData } from "../../wire/index.js";
 
 /**
- * A loss over pairs of answers for `forwardBackwardCustom`: the chosen answer at an even place, the rejected one behind
- * it. `weights` say which tokens are the answer. In a pair that is a tie, the first has the input `preference: [0.5]`.
+ * A loss over pairs of answers for `forwardBackwardCustom`: the chosen answer at an even position, the rejected one
+ * after it. `weights` mark the tokens of the answer. A pair that is a tie has `preference: [0.5]` in the inputs of its
+ * first datum.
  */
 export type PairLoss = (data: readonly Datum[], logprobs: readonly Tensor[]) => TensorLoss;
 
-/** How hard DPO pushes. */
+/** Strength of DPO and noise of the labels. */
 export interface DpoLossOptions {
-  /** The higher, the nearer the model stays to its reference. Default: 0.1. */
+  /** Higher values keep the model closer to its reference. Default: 0.1. */
   readonly beta?: number | undefined;
-  /** How often the labels are expected to be wrong, below 0.5. Default: 0. */
+  /** Expected share of wrong labels, below 0.5. Default: 0. */
   readonly labelSmoothing?: number | undefined;
 }
 
+const beta = f.option(f.withDefault(f.positive, 0.1), "strength of the pull towards the starting model", {
+  flag: true,
+  config: "dpo_beta",
+});
+/** The option table of `dpoLoss`, also used by `trainDpo`. */
+export const DPO_LOSS_OPTIONS = f.optionTable({
+  beta,
+  labelSmoothing: f.option(
+    f.withDefault(
+      f.numberThat("a number from 0 to below 0.5", (given) => given >= 0 && given < 0.5),
+      0,
+    ),
+    "share of comparisons whose label is taken to be wrong",
+    { config: "label_smoothing" },
+  ),
+} satisfies f.OptionsOf<DpoLossOptions>);
+/** The option table of `ipoLoss`. */
+export const IPO_LOSS_OPTIONS = f.optionTable({ beta });
+
 /**
- * Direct preference optimization: -log sigmoid(beta x margin), where the margin is by how much more likely the chosen
- * answer has become than the rejected one, against the reference in the input `refLogprobs`. A tie pulls the margin to 0.
+ * Direct preference optimization: -log sigmoid(beta x margin). The margin is how much likelier the chosen answer has
+ * become compared with the rejected one, relative to the reference in the input `refLogprobs`. For a tie, the margin is
+ * pulled to 0.
  */
-export function dpoLoss({ beta = 0.1, labelSmoothing = 0 }: DpoLossOptions = {}): PairLoss {
-  checkBeta(beta);
-  if (!(labelSmoothing >= 0 && labelSmoothing < 0.5))
-    throw wrongValue("labelSmoothing", "a number from 0 to below 0.5", labelSmoothing);
+export function dpoLoss(options: DpoLossOptions = {}): PairLoss {
+  const { beta, labelSmoothing } = DPO_LOSS_OPTIONS.check(options, "dpoLoss");
   return (data, logprobs) => {
     const pairs = pairsOf(data, logprobs, gainedLogprob);
     const margins = mul(sub(pairs.chosen, pairs.rejected), beta);
@@ -58,11 +77,11 @@ export function dpoLoss({ beta = 0.1, labelSmoothing = 0 }: DpoLossOptions = {})
 }
 
 /**
- * Identity preference optimization: (margin - 1 / (2 beta))², with the margin of a mean token. Unlike DPO it does not
- * push a pair on for ever that is told apart already. A tie pulls the margin to 0.
+ * Identity preference optimization: (margin - 1 / (2 beta))², with the margin per token. Unlike DPO, it does not push a
+ * pair further apart without end. For a tie, the margin is pulled to 0.
  */
-export function ipoLoss({ beta = 0.1 }: Pick<DpoLossOptions, "beta"> = {}): PairLoss {
-  checkBeta(beta);
+export function ipoLoss(options: Pick<DpoLossOptions, "beta"> = {}): PairLoss {
+  const { beta } = IPO_LOSS_OPTIONS.check(options, "ipoLoss");
   return (data, logprobs) => {
     const pairs = pairsOf(data, logprobs, perToken(gainedLogprob));
     const targets = pairs.preferences.map((preference) => (2 * preference - 1) / (2 * beta));
@@ -70,42 +89,43 @@ export function ipoLoss({ beta = 0.1 }: Pick<DpoLossOptions, "beta"> = {}): Pair
   };
 }
 
-/** How hard SimPO pushes, and how far. */
+/** Strength of SimPO and its target margin. */
 export interface SimpoLossOptions {
-  /** Default: 2. */
+  /** Scale of the reward margin. Default: 2. */
   readonly beta?: number | undefined;
-  /** By how much the chosen answer should be ahead, gamma in the paper. Default: 1. */
+  /** Target lead of the chosen answer, gamma in the paper. Default: 1. */
   readonly targetMargin?: number | undefined;
 }
 
-/** Simple preference optimization: -log sigmoid(beta x margin of a mean token - targetMargin), without a reference. */
-export function simpoLoss({ beta = 2, targetMargin = 1 }: SimpoLossOptions = {}): PairLoss {
-  checkBeta(beta);
-  if (!(targetMargin >= 0 && Number.isFinite(targetMargin)))
-    throw wrongValue("targetMargin", "a number from 0", targetMargin);
+/** The option table of `simpoLoss`. */
+export const SIMPO_LOSS_OPTIONS = f.optionTable({
+  beta: f.option(f.withDefault(f.positive, 2), "scale of the reward margin"),
+  targetMargin: f.option(f.withDefault(f.nonNegative, 1), "by how much the chosen answer should be ahead"),
+} satisfies f.OptionsOf<SimpoLossOptions>);
+
+/** Simple preference optimization: -log sigmoid(beta x margin per token - targetMargin), without a reference. */
+export function simpoLoss(options: SimpoLossOptions = {}): PairLoss {
+  const { beta, targetMargin } = SIMPO_LOSS_OPTIONS.check(options, "simpoLoss");
   return (data, logprobs) => {
     const pairs = pairsOf(data, logprobs, perToken(answerLogprob));
     if (pairs.preferences.some((preference) => preference === 0.5))
-      throw new ValidationError(
-        "data",
-        "data must have no ties with simpoLoss, which knows no equal answers",
-      );
+      throw f.wrongField("data", "must not contain ties: simpoLoss cannot train on them");
     const margins = mul(sub(pairs.chosen, pairs.rejected), beta);
     return withMetrics(neg(mean(logSigmoid(sub(margins, targetMargin)))), pairs, beta);
   };
 }
 
 interface Pairs {
-  /** What each chosen answer scores. */
+  /** Scores of the chosen answers. */
   readonly chosen: Tensor;
   readonly rejected: Tensor;
-  /** 1, and 0.5 for ties. */
+  /** 1 for an ordered pair, 0.5 for a tie. */
   readonly preferences: readonly number[];
 }
 
 function pairsOf(data: readonly Datum[], logprobs: readonly Tensor[], score: Score): Pairs {
   if (data.length === 0 || data.length % 2 !== 0)
-    throw new ValidationError("data", `data must be pairs of answers, got ${data.length} datums`);
+    throw f.wrongField("data", `must be pairs of answers, got ${data.length} datums`);
   const scores = data.map((datum, place) => score(datum, logprobs[place]!, place));
   return {
     chosen: stack(scores.filter((_, place) => place % 2 === 0)),
@@ -116,16 +136,16 @@ function pairsOf(data: readonly Datum[], logprobs: readonly Tensor[], score: Sco
   };
 }
 
-/** What an answer scores: the logprobs of its tokens are added up. */
+/** Score of an answer: the sum of its tokens' logprobs. */
 type Score = (datum: Datum, logprobs: Tensor, place: number) => Tensor;
 
-/** A token that does not count may be impossible: 0 times minus infinity is no number. */
+/** Sum of the logprobs that count. A token that does not count may have a logprob of minus infinity, and 0 times that is NaN. */
 const answerLogprob: Score = (datum, logprobs, place) => {
   const weights = inputOf(datum, "weights", place);
   return sum(where(weights, mul(logprobs, weights), 0));
 };
 
-/** How much likelier the answer is than it was to the reference. */
+/** How much likelier the answer is than under the reference. */
 const gainedLogprob: Score = (datum, logprobs, place) =>
   answerLogprob(datum, sub(logprobs, inputOf(datum, "refLogprobs", place)), place);
 
@@ -138,10 +158,10 @@ function inputOf({ lossFnInputs }: Datum, name: string, place: number): TensorDa
   const input = lossFnInputs[name];
   if (input !== undefined) return input;
   const field = `data[${place}].lossFnInputs.${name}`;
-  throw new ValidationError(field, `${field} is missing: one for each of the targetTokens`);
+  throw f.wrongField(field, `is missing: one for each of the targetTokens`);
 }
 
-/** Under upstream's names. A tie has no right order: it counts in `dpo_loss` alone. */
+/** Metrics with the Python cookbook's names. A tie has no right order: it counts only in `dpo_loss`. */
 function withMetrics(loss: Tensor, { chosen, rejected, preferences }: Pairs, beta: number): TensorLoss {
   const decided = preferences.flatMap((preference, pair) => (preference === 0.5 ? [] : [pair]));
   const average = (value: (pair: number) => number) =>
@@ -162,8 +182,4 @@ function withMetrics(loss: Tensor, { chosen, rejected, preferences }: Pairs, bet
       ...(ties > 0 && { num_ties: ties }),
     },
   };
-}
-
-function checkBeta(beta: number): void {
-  if (!(beta > 0 && Number.isFinite(beta))) throw wrongValue("beta", "a number above 0", beta);
 }

@@ -1,23 +1,28 @@
 import type { Renderer, SupervisedExample } from "../../renderers/index.js";
+import * as f from "../../wire/fields/index.js";
 import { Datum } from "../../wire/index.js";
-import { datumFromExample, toExamples } from "../data/index.js";
+import { DATUM_OPTIONS, type DatumOptions, datumFromExample, toExamples } from "../data/examples.js";
 import type { Rendering } from "../supervised/prepare-run.js";
 import type { RenderedRow } from "../supervised/training-data.js";
 import { type LabeledComparison, swapComparison } from "./comparison.js";
 
-/** What a tie says of its first answer: as good as the other one. */
+/** Label of a tie. */
 const EVEN = Float32Array.of(0.5);
 
-/** A comparison as the two datums of `dpoLoss`, the better answer first; none where there is nothing to tell apart. */
+/** The option table of `pairData`. */
+export const PAIR_OPTIONS = f.optionTable({ maxLength: DATUM_OPTIONS.fields.maxLength });
+
+/** A comparison as the two datums of `dpoLoss`, the better answer first; empty if the answers are equal. */
 export function pairData(
   comparison: LabeledComparison,
   renderer: Renderer,
-  { maxLength }: { readonly maxLength?: number | undefined } = {},
+  options: Pick<DatumOptions, "maxLength"> = {},
 ): readonly Datum[] {
+  const { maxLength } = PAIR_OPTIONS.check(options, "pairData");
   return renderPair(comparison, { renderer, maxLength }).data;
 }
 
-/** The same, with what a run counts. */
+/** Training data of a pair, with its token counts. */
 export function renderPair(comparison: LabeledComparison, { renderer, maxLength }: Rendering): RenderedRow {
   const { completionA, completionB, label, ...others } =
     comparison.label === "B" ? swapComparison(comparison) : comparison;
@@ -34,7 +39,7 @@ export function renderPair(comparison: LabeledComparison, { renderer, maxLength 
   return { data: [first, rejected], isCut, hadAnswer };
 }
 
-/** An answer of several messages is learnt as a whole where the format lets it be one sequence, else its last message. */
+/** Trains on an answer of several messages as a whole if the format writes it as one sequence, else on its last message. */
 function answerExample(
   {
     prompt,

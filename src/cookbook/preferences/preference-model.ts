@@ -1,45 +1,47 @@
 import { TinkerError } from "../../errors.js";
 import type { Renderer } from "../../renderers/index.js";
-import { ModelInput, wrongValue } from "../../wire/index.js";
+import { ModelInput, type OptionsOf, oneOf, option, optionTable, withDefault } from "../../wire/index.js";
+import { CHAT_OPTIONS } from "../chat/chat.js";
 import { type ChatSampler, rendererOf } from "../chat/renderer-of.js";
 import { type Comparison, swapComparison } from "./comparison.js";
 import { type RenderedComparison, renderComparison } from "./comparison-format.js";
 
-/** What a comparison may listen to. */
+/** Options of a comparison: a signal that aborts it. */
 export interface CompareOptions {
   readonly signal?: AbortSignal | undefined;
 }
 
-/** Says which of two answers is better: from -1, the first one, over 0, neither, to 1, the second one. */
+/** Compares two answers: from -1, if the first is better, over 0 to 1, if the second is. */
 export type Compare = (comparison: Comparison, options?: CompareOptions) => number | Promise<number>;
 
-/** How a preference model is asked. */
+/** How to ask a preference model. */
 export interface PreferenceModelOptions {
-  /** The one it was trained with, or its name. Default: what fits the sampler's base model. */
+  /** Renderer that the model was trained with, or its name. Default: the one that fits the sampler's base model. */
   readonly renderer?: Renderer | string | undefined;
   /**
-   * `probability` (default): P(B) - P(A), out of A, B and Tie, which also says how sure the model is. `greedy`: -1, 0 or
-   * 1 by the likeliest token alone; 0 where it is no label.
+   * Scoring. `probability` (default): P(B) - P(A) among A, B and Tie, which also expresses confidence. `greedy`: -1, 0
+   * or 1 for the likeliest token; 0 if it is not a label.
    */
   readonly scoring?: "probability" | "greedy" | undefined;
 }
 
-/** By their names. */
-export const SCORINGS = { probability: scoreByProbability, greedy: scoreGreedily };
+const SCORINGS = { probability: scoreByProbability, greedy: scoreGreedily };
+/** The option table of `preferenceModel`. */
+export const PREFERENCE_OPTIONS = optionTable({
+  renderer: CHAT_OPTIONS.renderer,
+  scoring: option(withDefault(oneOf("probability", "greedy"), "probability"), "how an answer is scored"),
+} satisfies OptionsOf<PreferenceModelOptions>);
 
-/** A model that was trained by `trainPreferenceModel`, as a judge of answers. */
-export function preferenceModel(
-  sampler: ChatSampler,
-  { renderer, scoring = "probability" }: PreferenceModelOptions = {},
-): Compare {
-  if (!Object.hasOwn(SCORINGS, scoring)) throw wrongValue("scoring", "probability or greedy", scoring);
+/** Makes a judge of answers from a model trained by `trainPreferenceModel`. */
+export function preferenceModel(sampler: ChatSampler, given: PreferenceModelOptions = {}): Compare {
+  const { renderer, scoring } = PREFERENCE_OPTIONS.check(given, "preferenceModel");
   return async (comparison, options = {}) => {
     const format = typeof renderer === "object" ? renderer : await rendererOf(sampler, renderer);
     return SCORINGS[scoring](sampler, renderComparison(comparison, format), options);
   };
 }
 
-/** One request: all labels are scored at the place where the label stands. */
+/** One request: all labels are scored at the label's position. */
 async function scoreByProbability(
   sampler: ChatSampler,
   { prompt, labels: { A, B, Tie } }: RenderedComparison,
@@ -56,7 +58,7 @@ async function scoreByProbability(
     { signal },
   );
   if (targetPromptLogprobs === null)
-    throw new TinkerError('The server does not score tokens of a prompt: take scoring "greedy".');
+    throw new TinkerError('The server does not score tokens of a prompt: use scoring "greedy".');
   const { data } = targetPromptLogprobs.toDense();
   const [a = 0, b = 0, tie = 0] = [...data.slice(-targets.length)].map((logprob) => Math.exp(logprob));
   const total = a + b + tie;
@@ -74,7 +76,7 @@ async function scoreGreedily(
   return token === labels.A ? -1 : token === labels.B ? 1 : 0;
 }
 
-/** Asks both ways round, so that it does not matter which answer stands first; needs twice the calls. */
+/** Asks in both orders, so that the order of the answers does not matter; needs twice the calls. */
 export function bothWays(compare: Compare): Compare {
   return async (comparison, options) => {
     const [forth, back] = await Promise.all([

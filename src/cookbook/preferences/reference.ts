@@ -1,13 +1,20 @@
 import type { SamplingClient, TrainingClient } from "../../clients/index.js";
+import * as f from "../../wire/fields/index.js";
 import { Datum } from "../../wire/index.js";
 import { type LogprobSource, logprobsUnder } from "../reinforcement/index.js";
 
-/** The same data with the logprobs that a reference gives their targets, as `refLogprobs`; they never go to the server. */
+/** The option table of `withReference`. */
+export const REFERENCE_OPTIONS = f.optionTable({
+  signal: f.option(f.optional(f.abortSignal), "ends the call"),
+});
+
+/** Adds a reference's logprobs of the targets as `refLogprobs`; they are never sent to the server. */
 export async function withReference(
   data: readonly Datum[],
   reference: LogprobSource,
-  { signal }: { readonly signal?: AbortSignal | undefined } = {},
+  options: { readonly signal?: AbortSignal | undefined } = {},
 ): Promise<Datum[]> {
+  const { signal } = REFERENCE_OPTIONS.check(options, "withReference");
   const sequences = data.map(({ modelInput, lossFnInputs: { targetTokens, weights } }) => ({
     input: modelInput,
     targetTokens: Int32Array.from(targetTokens!.toDense().data),
@@ -20,18 +27,21 @@ export async function withReference(
   );
 }
 
-/** What a run keeps with its checkpoints, so that it has the same reference when it goes on. */
+/** Stored with the checkpoints of a run, so that a resumed run has the same reference. */
 export interface ReferenceState {
   /** The `tinker://` path of the weights that the run began with. */
   readonly referencePath: string;
 }
 
-/** The weights that a run began with: saved before its first step, and fixed from then on. */
+/** The weights that a run began with: saved before its first step and never changed. */
 export class StartingWeights {
   #saving: Promise<string> | undefined;
   readonly #samplers = new WeakMap<TrainingClient, Promise<SamplingClient>>();
 
-  /** Where they are. Without a state the run is at its beginning: they are saved now, by a request that is sent at once. */
+  /**
+   * Finds or saves the reference. Without a state the run is at its beginning: the weights are saved now, by a request
+   * that is sent at once.
+   */
   path(training: TrainingClient, state: ReferenceState | undefined, signal: AbortSignal): Promise<string> {
     if (state !== undefined) return Promise.resolve(state.referencePath);
     this.#saving ??= this.#save(training, signal);
@@ -47,7 +57,7 @@ export class StartingWeights {
     }
   }
 
-  /** The data with the logprobs that these weights give their targets. */
+  /** The data with the logprobs of their targets under these weights. */
   async score(
     data: readonly Datum[],
     training: TrainingClient,
@@ -58,7 +68,7 @@ export class StartingWeights {
     return withReference(data, await this.#sampler(training, path, signal), { signal });
   }
 
-  /** Each client that trains has its own, since a lost session takes its samplers with it. */
+  /** Each training client has its own, because a lost session loses its samplers too. */
   #sampler(training: TrainingClient, path: string, signal: AbortSignal): Promise<SamplingClient> {
     const known = this.#samplers.get(training);
     if (known !== undefined) return known;

@@ -1,10 +1,10 @@
-import { TinkerError, ValidationError } from "../../errors.js";
+import { TinkerError } from "../../errors.js";
 import type { Message } from "../../renderers/index.js";
-import { wrongValue } from "../../wire/index.js";
-import { checkWhole } from "../data/rows.js";
+import * as f from "../../wire/fields/index.js";
 import {
   type EnvironmentGroup,
   type GroupSource,
+  PROBLEM_GROUP_OPTIONS,
   type Problem,
   type ProblemGroupOptions,
   problemGroups,
@@ -14,35 +14,47 @@ import { RolloutPool } from "../rollouts/index.js";
 import type { Comparison } from "./comparison.js";
 import type { Compare } from "./preference-model.js";
 
-/** Who meets whom: every two answers in both orders, or in one. */
-export type TournamentPattern = "all_pairs_both_ways" | "all_pairs_one_way";
+const PATTERNS = ["all_pairs_both_ways", "all_pairs_one_way"] as const;
+
+/** Pairs of answers that are compared: every two in both orders, or in one. */
+export type TournamentPattern = (typeof PATTERNS)[number];
 
 /** How answers are compared with each other. */
 export interface TournamentRules {
   /** A preference model, or any function of two answers. */
   readonly compare: Compare;
-  /** Default: `all_pairs_both_ways`. */
+  /** Pairs of answers to compare. Default: `all_pairs_both_ways`. */
   readonly pattern?: TournamentPattern | undefined;
-  /** Answers that meet each other; a larger group is cut into tournaments of this size. Default: 4. */
+  /** Answers per tournament; a larger group is split into tournaments of this size. Default: 4. */
   readonly matchupSize?: number | undefined;
-  /** Comparisons under way at a time, over all groups. Default: 64. */
+  /** Comparisons that run at the same time, over all groups. Default: 64. */
   readonly concurrency?: number | undefined;
-  /** What is compared of an answer: without its thoughts, for example. Default: all of it. */
+  /** Prepares an answer for comparison, for example by removing thoughts. Default: the whole answer. */
   readonly prepare?: ((message: Message) => Message) | undefined;
 }
 
-const MATCHUP_SIZE = 4;
-const CONCURRENCY = 64;
+/** Field type of a judge of two answers in an option table. */
+export const compareField = f.functionOf<Compare>("a function of a comparison");
 
-/** The players that meet, by their places: the first of a pair against the second. */
+/** The option table for comparing answers. */
+export const TOURNAMENT_OPTIONS = f.optionTable({
+  compare: f.option(compareField, "says which of two answers is better"),
+  pattern: f.option(f.withDefault(f.oneOf(...PATTERNS), PATTERNS[0]), "pairs of answers to compare"),
+  matchupSize: f.option(f.withDefault(f.twoOrMore, 4), "answers that meet each other"),
+  concurrency: f.option(f.withDefault(f.positiveInteger, 64), "comparisons at a time, over all groups"),
+  prepare: f.option(
+    f.optional(f.functionOf<NonNullable<TournamentRules["prepare"]>>()),
+    "prepares an answer for comparison",
+    { otherwise: "the whole answer" },
+  ),
+} satisfies f.OptionsOf<TournamentRules>);
+
+/** The matches as pairs of positions: the first player against the second. */
 export function matchups(
   players: number,
-  pattern: TournamentPattern = "all_pairs_both_ways",
-  matchupSize = MATCHUP_SIZE,
+  pattern: TournamentPattern,
+  matchupSize: number,
 ): readonly (readonly [number, number])[] {
-  if (pattern !== "all_pairs_both_ways" && pattern !== "all_pairs_one_way")
-    throw wrongValue("pattern", "all_pairs_both_ways or all_pairs_one_way", pattern satisfies never);
-  checkWhole("matchupSize", matchupSize, 2);
   const pairs: [number, number][] = [];
   for (let player = 0; player < players; player += 1) {
     const start = player - (player % matchupSize);
@@ -54,17 +66,15 @@ export function matchups(
 }
 
 /**
- * Rewards each episode of a group by how it does against the others: (wins - losses) / matches, from -1 to 1. Fits every
- * group whose environments tell their messages.
+ * Rewards each episode of a group by its results against the others: (wins - losses) / matches, from -1 to 1. Works
+ * with every group whose environments have conversations.
  */
-export function tournamentRewards(rules: TournamentRules): NonNullable<EnvironmentGroup["groupRewards"]> {
-  const { compare, pattern, matchupSize, concurrency = CONCURRENCY } = rules;
-  if (typeof compare !== "function") throw wrongValue("compare", "a function of a comparison", compare);
-  matchups(0, pattern, matchupSize);
-  checkWhole("concurrency", concurrency, 1);
+export function tournamentRewards(given: TournamentRules): NonNullable<EnvironmentGroup["groupRewards"]> {
+  const rules = TOURNAMENT_OPTIONS.check(given, "tournamentRewards");
+  const { compare, pattern, matchupSize, concurrency } = rules;
   const pool = new RolloutPool({ maxRollouts: concurrency });
   return async (trajectories, { signal }) => {
-    // An episode without an answer, since its prompt was too long, meets nobody.
+    // An episode without an answer, because its prompt was too long, plays no matches.
     const players = trajectories.flatMap((trajectory, place) =>
       numAnswers(trajectory) === 0 ? [] : [{ place, ...played(trajectory, rules) }],
     );
@@ -73,12 +83,12 @@ export function tournamentRewards(rules: TournamentRules): NonNullable<Environme
       const { prompt, completion: completionA } = players[first]!;
       const comparison = { prompt, completionA, completionB: players[second]!.completion };
       const result = await pool.run(async () => compare(comparison, { signal }), signal);
-      if (!Number.isFinite(result)) throw wrongValue("compare", "a function that gives a number", result);
+      if (!Number.isFinite(result)) throw f.wrongValue("compare", "a function that gives a number", result);
       return result;
     };
     const results = await Promise.all(pairs.map(meet));
     const scores = trajectories.map(() => ({ sum: 0, matches: 0 }));
-    // In the order of the pairs, so that the sums are the same however the answers came.
+    // In the order of the pairs, so that the sums do not depend on the order of the answers.
     for (const [match, [first, second]] of pairs.entries()) {
       const [one, other] = [scores[players[first]!.place]!, scores[players[second]!.place]!];
       one.sum -= results[match]!;
@@ -93,20 +103,20 @@ export function tournamentRewards(rules: TournamentRules): NonNullable<Environme
   };
 }
 
-/** An episode that ended before its first answer has a turn all the same, in which nothing was sampled. */
+/** An episode that ended before its first answer still has a turn, in which nothing was sampled. */
 function numAnswers({ turns }: Trajectory): number {
   return turns.filter(({ action }) => action.tokens.length > 0).length;
 }
 
 function played(
   trajectory: Trajectory,
-  { prepare = (message) => message }: TournamentRules,
+  { prepare = (message) => message }: Pick<TournamentRules, "prepare">,
 ): Pick<Comparison, "prompt"> & { readonly completion: readonly Message[] } {
   const { messages } = trajectory;
   if (messages === undefined)
-    throw new TinkerError("A tournament needs environments that tell their messages, and these do not.");
+    throw new TinkerError("A tournament needs environments with the method messages(), and these have none.");
   const answers = messages.flatMap(({ role }, place) => (role === "assistant" ? [place] : []));
-  // Those before were given, not sampled.
+  // Earlier messages were given, not sampled.
   const start = answers.at(-numAnswers(trajectory)) ?? answers[0] ?? messages.length;
   return {
     prompt: messages.slice(0, start),
@@ -120,19 +130,32 @@ function played(
 export interface TournamentOptions<P extends Problem>
   extends TournamentRules,
     Pick<ProblemGroupOptions<P>, "groupSize" | "renderer" | "seed" | "tags"> {
-  /** An array is shuffled in each epoch; what else can be iterated comes in its order; a function is asked by number. */
+  /**
+   * Prompts. An array is shuffled in each epoch; another iterable keeps its order; a function is called with the
+   * prompt's number.
+   */
   readonly prompts: ProblemGroupOptions<P>["problems"];
 }
 
-/** Groups of answers that are rewarded by a tournament among them. An answer without its stop sign loses 1 besides. */
+/** The option table of `tournament`. */
+export const TOURNAMENT_GROUP_OPTIONS = f.optionTable({
+  ...TOURNAMENT_OPTIONS.fields,
+  prompts: PROBLEM_GROUP_OPTIONS.fields.problems,
+  groupSize: f.option(f.twoOrMore, "answers that are compared with each other"),
+  renderer: PROBLEM_GROUP_OPTIONS.fields.renderer,
+  seed: PROBLEM_GROUP_OPTIONS.fields.seed,
+  tags: PROBLEM_GROUP_OPTIONS.fields.tags,
+} satisfies f.OptionsOf<TournamentOptions<Problem>>);
+
+/**
+ * Groups of answers that are rewarded by a tournament among them. An answer without its stop sequence loses 1 in
+ * addition.
+ */
 export function tournament<P extends Problem>(options: TournamentOptions<P>): GroupSource {
+  TOURNAMENT_GROUP_OPTIONS.check(options, "tournament");
   const { prompts: problems, groupSize, renderer, seed, tags = ["pair_pref"] } = options;
-  if (groupSize < 2)
-    throw new ValidationError(
-      "groupSize",
-      `groupSize must be at least 2 to compare answers, got ${groupSize}`,
-    );
-  const groupRewards = tournamentRewards(options);
+  const { compare, pattern, matchupSize, concurrency, prepare } = options;
+  const groupRewards = tournamentRewards({ compare, pattern, matchupSize, concurrency, prepare });
   const reward: ProblemGroupOptions<P>["reward"] = ({ termination }) => {
     const format = termination === "stop_sequence" ? 1 : 0;
     return { reward: format - 1, metrics: { format } };

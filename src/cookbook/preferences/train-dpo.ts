@@ -1,23 +1,32 @@
+import { keptOptions, type OptionsOf, optionTable } from "../../wire/index.js";
 import { adviceOf, type TriedRates } from "../runs/hyperparameters.js";
+import { checkBest } from "../runs/options.js";
 import { type FinishedRun, type RunPlan, runTraining } from "../runs/run-training.js";
-import { type PreparedRows, planOf, prepareRows } from "../supervised/prepare-run.js";
-import { checkRowsOptions, type RowsOptions } from "../supervised/rows-options.js";
+import { type PreparedRows, planOf, prepareRows, tokensOf } from "../supervised/prepare-run.js";
+import { type RowsOptions, rowsOptions } from "../supervised/rows-options.js";
 import type { LabeledComparison } from "./comparison.js";
 import { COMPARISONS, type ComparisonSource } from "./comparisons.js";
 import { DpoTraining } from "./dpo-training.js";
-import { type DpoLossOptions, dpoLoss, type PairLoss } from "./pair-losses.js";
+import { DPO_LOSS_OPTIONS, type DpoLossOptions, dpoLoss, type PairLoss } from "./pair-losses.js";
 import { renderPair } from "./pairs.js";
 import type { ReferenceState } from "./reference.js";
 
-/** What `trainDpo` needs; everything but `service`, `model` and `data` has a default. */
+/** Options of `trainDpo`; everything but `service`, `model` and `data` has a default. */
 export interface TrainDpoOptions extends RowsOptions<LabeledComparison>, DpoLossOptions {
-  /** What to learn from: `comparisons("pairs.jsonl")`. */
+  /** Comparisons to train on: `comparisons("pairs.jsonl")`. */
   readonly data: ComparisonSource;
 }
 
-const OWN_KEYS = ["beta", "labelSmoothing"] satisfies (keyof DpoLossOptions)[];
+/** The option table of `trainDpo`. */
+export const DPO_OPTIONS = optionTable(
+  {
+    ...rowsOptions<LabeledComparison>(COMPARISONS),
+    ...DPO_LOSS_OPTIONS.fields,
+  } satisfies OptionsOf<TrainDpoOptions>,
+  checkBest,
+);
 
-/** Rates that were found by trying. */
+/** Learning rates found by experiment. */
 const TRIED_RATES: TriedRates = { "tinkerts/nano": 2e-4 };
 const USUAL_RATE = { learningRate: 1e-5, reason: "usual for DPO" };
 
@@ -28,7 +37,7 @@ export async function planDpo(options: TrainDpoOptions): Promise<RunPlan> {
 
 /**
  * Trains a model to prefer the better of two answers, by direct preference optimization. The reference is the weights
- * that the run began with, also when it goes on from a checkpoint. Every batch is trained exactly once.
+ * at the start of the run, also after a resume. Every batch is trained exactly once.
  */
 export async function trainDpo(options: TrainDpoOptions): Promise<FinishedRun> {
   const { rows, loss } = await prepareDpo(options);
@@ -36,7 +45,7 @@ export async function trainDpo(options: TrainDpoOptions): Promise<FinishedRun> {
   const training = new DpoTraining(rows, loss);
   const { step, heldOut } = training;
   const run = await runTraining<ReferenceState>({ ...rows, options, step, heldOut });
-  // Nobody needs it any more, and what cannot be deleted does no harm.
+  // The reference is no longer needed; failing to delete it does no harm.
   if (run.isFinished && training.referencePath !== undefined)
     await options.service
       .createRestClient()
@@ -46,16 +55,23 @@ export async function trainDpo(options: TrainDpoOptions): Promise<FinishedRun> {
 }
 
 async function prepareDpo(
-  options: TrainDpoOptions,
+  given: TrainDpoOptions,
 ): Promise<{ readonly rows: PreparedRows<LabeledComparison>; readonly loss: PairLoss }> {
-  checkRowsOptions(options, { caller: "trainDpo", ownKeys: OWN_KEYS, rows: COMPARISONS });
-  const { model, beta = 0.1, labelSmoothing = 0 } = options;
+  const options = DPO_OPTIONS.check(given, "trainDpo");
+  const { model, beta, labelSmoothing } = options;
   const loss = dpoLoss({ beta, labelSmoothing });
   const rows = await prepareRows(options, {
     render: renderPair,
-    emptyRow: "no two answers to tell apart",
+    emptyRow: "no two different answers",
     learning: `which answer is better, with beta ${beta}`,
-    config: { dpo_beta: beta, label_smoothing: labelSmoothing },
+    config: keptOptions(DPO_LOSS_OPTIONS.fields, options),
+    // A custom loss: a forward pass and a backward pass. The reference reads each token once, and the last target too.
+    stepTokens: ({ tokens, datums }) => ({ train: 2 * tokens, prefill: tokens + datums, sample: datums }),
+    evaluationTokens: (test, evaluations) => ({
+      train: tokensOf(test) * evaluations,
+      prefill: tokensOf(test) + test.length,
+      sample: test.length,
+    }),
     defaults: {
       learningRate: adviceOf(model, TRIED_RATES, () => USUAL_RATE),
       best: { metric: "test/dpo_loss", goal: "lower" },

@@ -1,19 +1,26 @@
-import { Datum } from "../../wire/index.js";
+import { Datum, type OptionsOf, optionTable } from "../../wire/index.js";
 import type { MeasureWeights } from "../runs/evaluation.js";
+import { checkBest } from "../runs/options.js";
 import { type FinishedRun, type RunPlan, runTraining } from "../runs/run-training.js";
 import { crossEntropyStep } from "../supervised/cross-entropy-step.js";
 import { scoredTokens } from "../supervised/held-out.js";
 import { meanNll } from "../supervised/likelihood.js";
-import { type PreparedRows, planOf, prepareRows, type Rendering } from "../supervised/prepare-run.js";
-import { checkRowsOptions, type RowsOptions } from "../supervised/rows-options.js";
+import {
+  type PreparedRows,
+  planOf,
+  prepareRows,
+  type Rendering,
+  tokensOf,
+} from "../supervised/prepare-run.js";
+import { type RowsOptions, rowsOptions } from "../supervised/rows-options.js";
 import type { RenderedRow } from "../supervised/training-data.js";
 import { type LabeledComparison, swapComparison } from "./comparison.js";
 import { labelDatum } from "./comparison-format.js";
 import { COMPARISONS, type ComparisonSource } from "./comparisons.js";
 
-/** What `trainPreferenceModel` needs; everything but `service`, `model` and `data` has a default. */
+/** Options of `trainPreferenceModel`; everything but `service`, `model` and `data` has a default. */
 export interface TrainPreferenceModelOptions extends RowsOptions<LabeledComparison> {
-  /** What to learn from: `comparisons("pairs.jsonl")`. */
+  /** Comparisons to train on: `comparisons("pairs.jsonl")`. */
   readonly data: ComparisonSource;
 }
 
@@ -23,8 +30,8 @@ export async function planPreferenceModel(options: TrainPreferenceModelOptions):
 }
 
 /**
- * Trains a model to say which of two answers is better: the label of each comparison, which is shown both ways round.
- * `preferenceModel(sampler)` asks it.
+ * Trains a model to say which of two answers is better: it learns the label of each comparison, shown in both orders.
+ * `preferenceModel(sampler)` makes a judge of it.
  */
 export async function trainPreferenceModel(options: TrainPreferenceModelOptions): Promise<FinishedRun> {
   const prepared = await prepare(options);
@@ -40,38 +47,41 @@ export async function trainPreferenceModel(options: TrainPreferenceModelOptions)
   });
 }
 
-/** Refuses what no run could be made of, before anything is read or sent. */
-export function checkPreferenceModelOptions(options: TrainPreferenceModelOptions): void {
-  checkRowsOptions(options, { caller: "trainPreferenceModel", ownKeys: [], rows: COMPARISONS });
-}
+/** The option table of `trainPreferenceModel`. */
+export const PREFERENCE_MODEL_OPTIONS = optionTable(
+  rowsOptions<LabeledComparison>(COMPARISONS) satisfies OptionsOf<TrainPreferenceModelOptions>,
+  checkBest,
+);
 
-async function prepare(options: TrainPreferenceModelOptions): Promise<PreparedRows<LabeledComparison>> {
-  checkPreferenceModelOptions(options);
+async function prepare(given: TrainPreferenceModelOptions): Promise<PreparedRows<LabeledComparison>> {
+  const options = PREFERENCE_MODEL_OPTIONS.check(given, "trainPreferenceModel");
   return prepareRows(options, {
     render: renderLabels,
     emptyRow: "no label",
     learning: "which answer is better",
     config: { train_on_what: "preference_label" },
+    evaluationTokens: (test, evaluations) => ({
+      train: (tokensOf(test) + tokensOf([...wrongLabels(test).values()])) * evaluations,
+    }),
   });
 }
 
-/** What is cut has lost its label, which stands at the end. */
+/** Rows that are cut lose their label, which is at the end. */
 function renderLabels(comparison: LabeledComparison, { renderer, maxLength }: Rendering): RenderedRow {
   const data = [comparison, swapComparison(comparison)].map((each) => labelDatum(each, renderer));
   const isTooLong = maxLength !== undefined && data.some(({ modelInput }) => modelInput.length >= maxLength);
   return { data: isTooLong ? [] : data, isCut: isTooLong, hadAnswer: true };
 }
 
-/** How likely the held-out labels are, and how often the right one is likelier than the wrong one; ties have none. */
+/**
+ * The mean NLL of the held-out labels, and how often the right label is likelier than the wrong one; ties have none.
+ */
 function labelAccuracy(test: readonly Datum[]): MeasureWeights | undefined {
   if (test.length === 0) return undefined;
-  // Each comparison stands both ways round, so that the label of one is the wrong label of the other.
-  const wrong = test.map((datum, place) =>
-    withLabel(datum, labelOf(test[place % 2 === 0 ? place + 1 : place - 1]!)),
-  );
-  const decided = [...test.keys()].filter((place) => labelOf(wrong[place]!) !== labelOf(test[place]!));
+  const wrong = wrongLabels(test);
+  const decided = [...wrong.keys()];
   return async (training, signal) => {
-    const data = [...test, ...decided.map((place) => wrong[place]!)];
+    const data = [...test, ...wrong.values()];
     const output = await training.forward(data, "cross_entropy", { signal });
     const scored = scoredTokens(data, output);
     const likelihood = (place: number) => Number(scored[place]!.logprobs[scored[place]!.logprobs.length - 1]);
@@ -81,6 +91,17 @@ function labelAccuracy(test: readonly Datum[]): MeasureWeights | undefined {
       ...(decided.length > 0 && { "test/accuracy": right.length / decided.length }),
     };
   };
+}
+
+/** Each decided label of `test` turned round, by its place; a tie has no wrong label. */
+function wrongLabels(test: readonly Datum[]): ReadonlyMap<number, Datum> {
+  const wrong = new Map<number, Datum>();
+  for (const [place, datum] of test.entries()) {
+    // Each comparison appears in both orders, so that the label of one is the wrong label of the other.
+    const label = labelOf(test[place % 2 === 0 ? place + 1 : place - 1]!);
+    if (label !== labelOf(datum)) wrong.set(place, withLabel(datum, label));
+  }
+  return wrong;
 }
 
 function labelOf({ lossFnInputs }: Datum): number {

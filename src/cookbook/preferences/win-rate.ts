@@ -1,44 +1,52 @@
 import type { Message, Renderer } from "../../renderers/index.js";
-import { wrongValue } from "../../wire/index.js";
-import { chat } from "../chat/index.js";
-import { checkWhole } from "../data/rows.js";
+import * as f from "../../wire/fields/index.js";
+import { CHAT_OPTIONS, chat } from "../chat/index.js";
 import type { Evaluator } from "../evaluation/index.js";
-import { mean, standardError } from "../evaluation/statistics.js";
+import { meanOf, standardError } from "../evaluation/statistics.js";
 import { RolloutPool } from "../rollouts/index.js";
 import type { Comparison } from "./comparison.js";
 import { bothWays, type Compare } from "./preference-model.js";
+import { compareField } from "./tournament.js";
 
-/** What new answers are compared with, and by whom. */
+/** Options of the win rate: the answers to compare with, and the judge. */
 export interface WinRateOptions {
   readonly compare: Compare;
-  /** A new answer to each `prompt` stands against its `completionA`. */
+  /** Comparisons; a new answer to each `prompt` competes with its `completionA`. */
   readonly comparisons: readonly Pick<Comparison, "prompt" | "completionA">[];
-  /** Of the model that is measured. Default: what fits its base model. */
+  /** Renderer of the measured model. Default: the one that fits its base model. */
   readonly renderer?: Renderer | string | undefined;
-  /** Tokens of an answer. Default: what the model has room for. */
+  /** Most tokens of an answer. Default: the rest of the context. */
   readonly maxTokens?: number | undefined;
-  /** Of the samples. Default: 1. */
+  /** Sampling temperature. Default: 1. */
   readonly temperature?: number | undefined;
-  /** Answers under way at a time. Default: 64. */
+  /** Answers that are sampled at the same time. Default: 64. */
   readonly concurrency?: number | undefined;
-  /** What is compared of an answer. Default: its text, without thoughts. */
+  /** Prepares an answer for comparison. Default: its text, without thoughts. */
   readonly prepare?: ((message: Message) => Message) | undefined;
 }
 
-/** How often answers of the model are better than given ones, as `win_rate` from 0 to 1, with its `stderr`. */
-export function winRateEvaluator({
-  compare,
-  comparisons,
-  renderer,
-  maxTokens,
-  temperature = 1,
-  concurrency = 64,
-  prepare,
-}: WinRateOptions): Evaluator {
-  if (typeof compare !== "function") throw wrongValue("compare", "a function of a comparison", compare);
-  if (!Array.isArray(comparisons) || comparisons.length === 0)
-    throw wrongValue("comparisons", "a list of at least one", comparisons);
-  checkWhole("concurrency", concurrency, 1);
+/** The option table of `winRateEvaluator`. */
+export const WIN_RATE_OPTIONS = f.optionTable({
+  compare: f.option(compareField, "says which of two answers is better"),
+  comparisons: f.option(
+    f.list(f.opaque as f.Field<WinRateOptions["comparisons"][number]>, { least: 1 }),
+    "prompts with the answers to compare with",
+  ),
+  renderer: CHAT_OPTIONS.renderer,
+  maxTokens: CHAT_OPTIONS.maxTokens,
+  temperature: CHAT_OPTIONS.temperature,
+  concurrency: f.option(f.withDefault(f.positiveInteger, 64), "answers at a time"),
+  prepare: f.option(
+    f.optional(f.functionOf<NonNullable<WinRateOptions["prepare"]>>()),
+    "prepares an answer for comparison",
+    { otherwise: "its text, without thoughts" },
+  ),
+} satisfies f.OptionsOf<WinRateOptions>);
+
+/** Measures how often the model's answers are better than given ones, as `win_rate` from 0 to 1, with its `stderr`. */
+export function winRateEvaluator(options: WinRateOptions): Evaluator {
+  const checked = WIN_RATE_OPTIONS.check(options, "winRateEvaluator");
+  const { compare, comparisons, concurrency, prepare, renderer, maxTokens, temperature } = checked;
   const judge = bothWays(compare);
   return {
     name: "win_rate",
@@ -55,7 +63,7 @@ export function winRateEvaluator({
           }, signal),
         ),
       );
-      return { win_rate: mean(rates), stderr: standardError(rates) ?? 0 };
+      return { win_rate: meanOf(rates), stderr: standardError(rates) ?? 0 };
     },
   };
 }

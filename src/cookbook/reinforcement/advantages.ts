@@ -3,15 +3,18 @@ import { wrongValue } from "../../wire/index.js";
 import { type TrajectoryGroup, totalRewards } from "../environments/index.js";
 
 /**
- * What an episode is compared with: the `mean` of its group; the mean, in units of the group's deviation
- * (`mean-deviation`, as in GRPO); or the mean of the others (`leave-one-out`).
+ * Baseline that an episode is compared with: the `mean` of its group; the mean, in units of the group's deviation
+ * (`mean_deviation`, as in GRPO); or the mean of the others (`leave_one_out`).
  */
-export type AdvantageRule = "mean" | "mean-deviation" | "leave-one-out";
+export type AdvantageRule = (typeof ADVANTAGE_RULES)[number];
 
-/** Keeps a group whose rewards hardly differ from being blown up. */
+/** The values of `AdvantageRule`. */
+export const ADVANTAGE_RULES = ["mean", "mean_deviation", "leave_one_out"] as const;
+
+/** Stops groups whose rewards hardly differ from being scaled up. */
 const LEAST_DEVIATION = 1e-6;
 
-/** How much better each episode of a group is than what it is compared with. Nobody is better than himself alone: 0. */
+/** The advantage of each episode of a group over its baseline. A single episode has 0. */
 export function groupAdvantages(group: TrajectoryGroup, rule: AdvantageRule = "mean"): Float32Array {
   const rewards = Float32Array.from(totalRewards(group));
   const odd = rewards.findIndex((reward) => !Number.isFinite(reward));
@@ -26,19 +29,19 @@ export function groupAdvantages(group: TrajectoryGroup, rule: AdvantageRule = "m
   switch (rule) {
     case "mean":
       return centred;
-    case "mean-deviation": {
+    case "mean_deviation": {
       const squares = centred.reduce((sum, each) => sum + each * each, 0);
       const deviation = Math.fround(Math.sqrt(squares / Math.max(1, size - 1)));
       return centred.map((each) => each / Math.fround(deviation + LEAST_DEVIATION));
     }
-    case "leave-one-out":
+    case "leave_one_out":
       return centred.map((each) => each * (size / Math.max(1, size - 1)));
     default:
-      throw wrongValue("rule", '"mean", "mean-deviation" or "leave-one-out"', rule satisfies never);
+      throw wrongValue("rule", '"mean", "mean_deviation" or "leave_one_out"', rule satisfies never);
   }
 }
 
-/** The groups whose episodes were not all rewarded alike: the others say nothing about what is better. */
+/** The groups whose episodes have different rewards: the others do not show what is better. */
 export function dropConstantGroups<G extends TrajectoryGroup>(groups: readonly G[]): G[] {
   return groups.filter((group) => !isConstant(totalRewards(group)));
 }

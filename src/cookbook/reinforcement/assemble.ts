@@ -1,10 +1,9 @@
-import { ValidationError } from "../../errors.js";
 import { tokensAt } from "../../training/datum-from.js";
-import { chunkLength, ModelInput, type ModelInputChunk } from "../../wire/index.js";
+import { chunkLength, ModelInput, type ModelInputChunk, wrongField } from "../../wire/index.js";
 import type { Trajectory, TrajectoryGroup } from "../environments/index.js";
 import type { RolloutDatum } from "./rollout-datum.js";
 
-/** All that episodes can be trained on. `advantages` has one list per group, as `groupAdvantages` makes them. */
+/** All training data of episodes. `advantages` has one list per group, as `groupAdvantages` makes them. */
 export function assembleData(
   groups: readonly TrajectoryGroup[],
   advantages: readonly ArrayLike<number>[],
@@ -19,9 +18,9 @@ export function assembleData(
 }
 
 /**
- * An episode as data. Turns go into one datum as long as each observation begins with all that was read and sampled
- * before; where one does not, another datum begins. Turns in which nothing was sampled teach nothing, and neither do
- * data whose turns are all masked.
+ * Turns an episode into data. Turns share one datum as long as each observation begins with everything that was read
+ * and sampled before; otherwise a new datum begins. Turns without sampled tokens and data in which every turn is masked
+ * are left out.
  */
 export function trajectoryData(
   { turns }: Trajectory,
@@ -47,20 +46,20 @@ export function trajectoryData(
     .map((stretch) => ({ ...toDatum(stretch, advantage), ...place }));
 }
 
-/** Cut into parts of nearly the same size, one for each optimizer step; into fewer where there is too little. */
+/** Cuts data into parts of nearly the same size, one per optimizer step; fewer if there is too little. */
 export function splitEvenly<T>(list: readonly T[], parts: number): T[][] {
   if (!Number.isInteger(parts) || parts < 1)
-    throw new ValidationError("parts", `parts must be a positive integer, got ${String(parts)}`);
+    throw wrongField("parts", `must be a positive integer, got ${String(parts)}`);
   const count = Math.min(parts, list.length);
-  // In this order, since Python's edges are rounded so too.
+  // In this order of operations, because Python rounds the edges in the same way.
   const edge = (part: number) => (part === count ? list.length : Math.trunc(part * (list.length / count)));
   return Array.from({ length: count }, (_, part) => list.slice(edge(part), edge(part + 1)));
 }
 
-/** A token, or something else that was read, in one piece. */
+/** A token, or another input of one piece, such as an image. */
 type Position = number | Exclude<ModelInputChunk, { type: "encoded_text" }>;
 
-/** Turns of which each reads what came before; logprobs and mask have one number for each token that a position takes. */
+/** Turns that each read what came before; logprobs and mask have one number for each token that a position takes. */
 interface Stretch {
   readonly positions: Position[];
   readonly logprobs: number[];
@@ -76,7 +75,7 @@ function extend({ positions, logprobs, mask }: Stretch, position: Position, logp
   }
 }
 
-/** At each token the next one, with what is known of it. The last was sampled, and is no input. */
+/** At each token the next one, with its values. The last token is only a target. */
 function toDatum({ positions, logprobs, mask }: Stretch, advantage: number) {
   const next = Float32Array.from(mask.slice(1));
   return {
@@ -137,8 +136,5 @@ function isSameValue(left: unknown, right: unknown): boolean {
 
 function checkCount(field: string, found: number, expected: number, of: string): void {
   if (found !== expected)
-    throw new ValidationError(
-      field,
-      `${field} must have one entry for each of ${expected} ${of}, got ${found}`,
-    );
+    throw wrongField(field, `must have one entry for each of ${expected} ${of}, got ${found}`);
 }

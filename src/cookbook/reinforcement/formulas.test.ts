@@ -65,16 +65,16 @@ describe("advantages", () => {
 
   it("compare an episode with its group, in one of three ways", () => {
     expect(of([1, 0, 0, 1])).toEqual([0.5, -0.5, -0.5, 0.5]);
-    expect(of([1, 0, 0, 1], "leave-one-out")).toEqual(
+    expect(of([1, 0, 0, 1], "leave_one_out")).toEqual(
       [1, -1, -1, 1].map((sign) => Math.fround((sign * 2) / 3)),
     );
-    const [best, , worst] = of([3, 2, 1], "mean-deviation");
+    const [best, , worst] = of([3, 2, 1], "mean_deviation");
     expect(best).toBeCloseTo(1, 5);
     expect(worst).toBeCloseTo(-1, 5);
   });
 
   it("are 0 where there is nothing to compare", () => {
-    for (const rule of ["mean", "mean-deviation", "leave-one-out"] as const) {
+    for (const rule of ["mean", "mean_deviation", "leave_one_out"] as const) {
       expect(of([7], rule)).toEqual([0]);
       expect(of([0.5, 0.5, 0.5], rule)).toEqual([0, 0, 0]);
       expect(of([], rule)).toEqual([]);
@@ -87,7 +87,7 @@ describe("advantages", () => {
     expect([...groupAdvantages(groups)]).toEqual([1, -1]);
   });
 
-  it("refuse rewards that are no numbers, and rules that nobody knows", () => {
+  it("refuse rewards that are not numbers, and unknown rules", () => {
     expect(() => of([1, Number.NaN])).toThrow(
       "the reward of trajectories[1] must be a finite number, got NaN",
     );
@@ -141,7 +141,7 @@ describe("data of an episode", () => {
     ]);
   });
 
-  it("begin anew where the conversation was written anew", () => {
+  it("begin again where the conversation was written again", () => {
     const turns = [turn([1, 2], [3, 4]), turn([1, 2, 4, 5], [6]), turn([1, 2, 4], [7])];
     expect(trajectoryData(episode(turns), 1).map((datum) => plain(datum).targets)).toEqual([
       [2, 3, 4],
@@ -230,7 +230,7 @@ describe("divergences", () => {
     [[0.5, -0.5]],
   );
 
-  it("are measured on what is learnt from alone", () => {
+  it("are measured on trained tokens only", () => {
     const { "optim/entropy": entropy, ...kl } = klSampleTrain(data, [
       [9, -0.25, -0.5, 9, 0],
       [9, 9, -0.625],
@@ -281,7 +281,7 @@ describe("divergences", () => {
   });
 
   it("are refused with settings that make no sense", () => {
-    const reference = {} as never;
+    const reference = { computeLogprobs: async () => [] };
     expect(() => klPenalty({ reference, coefficient: Number.NaN })).toThrow(
       "coefficient must be a finite number",
     );
@@ -292,7 +292,7 @@ describe("divergences", () => {
 });
 
 describe("losses", () => {
-  it("are refused with settings or names that nobody knows", () => {
+  it("are refused with unknown settings or names", () => {
     expect(() => policyLoss("ppo", { clipRange: 0.2 } as never)).toThrow("unknown field config.clipRange");
     expect(() => policyLoss("gspo", { beta: 0.2 } as never)).toThrow("unknown field config.beta");
     expect(() => policyLoss("importance_sampling", { beta: 1 } as never)).toThrow(

@@ -4,19 +4,25 @@ import { GroupFeed, type GroupFeedOptions } from "./group-feed.js";
 
 const GROUP: TrajectoryGroup = { trajectories: [], groupRewards: [], metrics: [], failures: [], tags: [] };
 
-/** A feed whose groups end when they are told to; samplers are their own numbers. */
+/** A feed whose groups end on request; samplers are their own numbers. */
 function scripted(options: Partial<GroupFeedOptions<string>> = {}, batch = { step: 0, first: 0 }) {
-  const rolling = new Map<number, { sampler: string; end: () => void; fail: (error: Error) => void }>();
+  type Rolling = { sampler: string; weights: () => { sampler: string; step: number } };
+  const rolling = new Map<number, Rolling & { end: () => void; fail: (error: Error) => void }>();
   const began: number[] = [];
   const feed = new GroupFeed<string>(
     {
       groupsPerBatch: 2,
       maxStepsOffPolicy: 0,
       steps: 4,
-      rollOut: (index, sampler) =>
+      runGroup: (index, weights) =>
         new Promise((resolve, reject) => {
           began.push(index);
-          rolling.set(index, { sampler, end: () => resolve(GROUP), fail: reject });
+          rolling.set(index, {
+            sampler: weights().sampler,
+            weights,
+            end: () => resolve(GROUP),
+            fail: reject,
+          });
         }),
       ...options,
     },
@@ -45,7 +51,18 @@ describe("GroupFeed", () => {
     expect(rolling.get(2)!.sampler).toBe("weights 1");
   });
 
-  it("never lets a group be older than the bound when it is trained on, and samples nothing for nobody", async () => {
+  it("keeps the weights that a group began with, or moves it to newer ones where it is to follow them", async () => {
+    for (const followsWeights of [false, true]) {
+      const { feed, rolling, end } = scripted({ followsWeights, maxStepsOffPolicy: 1 });
+      feed.refresh("weights 0", 0);
+      feed.refresh("weights 1", 1);
+      expect(rolling.get(0)!.weights().sampler).toBe(followsWeights ? "weights 1" : "weights 0");
+      await end(0);
+      expect(await feed.take(0)).toMatchObject({ samplerStep: 0 });
+    }
+  });
+
+  it("never lets a group be older than the bound when it is trained on, and samples nothing in vain", async () => {
     const { feed, began, end } = scripted({ maxStepsOffPolicy: 2, steps: 5 });
     feed.refresh("weights 0", 0);
     const staleness: number[] = [];
@@ -74,8 +91,8 @@ describe("GroupFeed", () => {
     expect(began).toEqual([0, 1, 2, 3, 4, 5]);
   });
 
-  it("says where the source ends, whoever asks and whenever", async () => {
-    const { feed } = scripted({ rollOut: async (index) => (index < 1 ? GROUP : undefined) });
+  it("says where the source ends, to every caller at any time", async () => {
+    const { feed } = scripted({ runGroup: async (index) => (index < 1 ? GROUP : undefined) });
     const late = [feed.take(1), feed.take(7)];
     feed.refresh("weights 0", 0);
     expect(await Promise.all(late)).toEqual([undefined, undefined]);

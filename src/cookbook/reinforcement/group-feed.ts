@@ -1,47 +1,58 @@
 import type { TrajectoryGroup } from "../environments/index.js";
 
-/** A group whose episodes are over, and the weights that acted in it. */
-export interface RolledGroup {
-  /** Its number in the source. */
+/** The finished episodes of a group, and the step of the weights that sampled them. */
+export interface RolloutGroup {
+  /** Number of the group in the source. */
   readonly index: number;
   readonly group: TrajectoryGroup;
-  /** Steps that the weights had been trained for. */
+  /** Training steps of the weights that it began with. */
   readonly samplerStep: number;
   readonly seconds: number;
 }
 
-/** How groups are rolled out for the steps of a run. */
+/** Weights to sample with, and their number of training steps. */
+export interface SamplerWeights<Sampler> {
+  readonly sampler: Sampler;
+  readonly step: number;
+}
+
+/** Settings of the rollouts for the steps of a run. */
 export interface GroupFeedOptions<Sampler> {
   readonly groupsPerBatch: number;
-  /** How many steps older than the trained weights those may be that a group is sampled with. */
+  /** How many steps older than the trained weights the sampling weights may be. */
   readonly maxStepsOffPolicy: number;
-  /** Steps of the run: nothing is sampled for steps behind the last. */
+  /** Steps of the run: nothing is sampled for steps after the last. */
   readonly steps: number;
-  /** Gives undefined behind the last group of the source. */
-  readonly rollOut: (index: number, sampler: Sampler) => Promise<TrajectoryGroup | undefined>;
+  /** Whether running groups switch to newer weights at their next turn. Default: they keep those they began with. */
+  readonly followsWeights?: boolean | undefined;
+  /** Runs the episodes of a group; returns undefined after the last group of the source. */
+  readonly runGroup: (
+    index: number,
+    weights: () => SamplerWeights<Sampler>,
+  ) => Promise<TrajectoryGroup | undefined>;
 }
 
 interface Waiting {
-  readonly result: Promise<RolledGroup | undefined>;
-  readonly resolve: (group: RolledGroup | undefined) => void;
+  readonly result: Promise<RolloutGroup | undefined>;
+  readonly resolve: (group: RolloutGroup | undefined) => void;
   readonly reject: (error: unknown) => void;
 }
 
 /**
- * Rolls out groups in the order of their numbers, as many at a time as a batch has, each with the newest weights. One
- * begins only when its weights will not be too old at the step that trains on it: so the sampling waits for the
- * training, and no episode is sampled in vain.
+ * Samples groups in the order of their numbers, as many at a time as a batch has, each with the newest weights. A group
+ * begins only when its weights will not be too old at the step that trains on it: so sampling waits for training, and
+ * no episode is wasted.
  */
 export class GroupFeed<Sampler> {
   readonly #options: GroupFeedOptions<Sampler>;
   readonly #groups = new Map<number, Waiting>();
-  #weights: { readonly sampler: Sampler; readonly step: number } | undefined;
+  #weights: SamplerWeights<Sampler> | undefined;
   #batch: { readonly step: number; readonly first: number };
-  /** The group to be rolled out next. */
+  /** Number of the next group to sample. */
   #next: number;
-  /** Behind the last group of the source. */
+  /** Number after the last group of the source. */
   #end = Number.POSITIVE_INFINITY;
-  /** When each group began whose episodes run. */
+  /** Start times of the running groups. */
   readonly #rolling = new Map<number, number>();
   #failure: { readonly error: unknown } | undefined;
 
@@ -51,22 +62,22 @@ export class GroupFeed<Sampler> {
     this.#next = batch.first;
   }
 
-  /** From here on groups are sampled with these weights. */
+  /** Sets the weights with which later groups are sampled. */
   refresh(sampler: Sampler, step: number): void {
     this.#weights = { sampler, step };
-    this.#rollOut();
+    this.#startGroups();
   }
 
-  /** The step now trains on the groups from `first` on. */
+  /** Tells the feed that the current step trains on the groups from `first` on. */
   beginBatch(step: number, first: number): void {
     this.#batch = { step, first };
-    this.#rollOut();
+    this.#startGroups();
   }
 
-  /** A group of the batch, each once; undefined behind the end of the source. */
-  async take(index: number): Promise<RolledGroup | undefined> {
+  /** A group of the batch, each once; undefined after the end of the source. */
+  async take(index: number): Promise<RolloutGroup | undefined> {
     const waiting = this.#waiting(index);
-    this.#rollOut();
+    this.#startGroups();
     try {
       return await waiting.result;
     } finally {
@@ -74,20 +85,20 @@ export class GroupFeed<Sampler> {
     }
   }
 
-  /** The groups whose episodes run, the oldest first, with the time since they began. */
+  /** The running groups, oldest first, with the time since they began. */
   rolling(): readonly { readonly index: number; readonly seconds: number }[] {
     const now = performance.now();
     return [...this.#rolling].map(([index, sinceMs]) => ({ index, seconds: (now - sinceMs) / 1000 }));
   }
 
-  /** Nobody waits any longer, and no group begins. */
+  /** Stops: pending calls end, and no group begins. */
   fail(error: unknown): void {
     if (this.#failure !== undefined) return;
     this.#failure = { error };
     for (const { reject } of this.#groups.values()) reject(error);
   }
 
-  #rollOut(): void {
+  #startGroups(): void {
     while (this.#rolling.size < this.#options.groupsPerBatch && this.#mayBegin(this.#next)) {
       this.#begin(this.#next);
       this.#next += 1;
@@ -104,15 +115,19 @@ export class GroupFeed<Sampler> {
 
   #begin(index: number): void {
     const waiting = this.#waiting(index);
-    const { sampler, step: samplerStep } = this.#weights!;
+    const { runGroup, followsWeights } = this.#options;
+    const begun = this.#weights!;
     const startedMs = performance.now();
     this.#rolling.set(index, startedMs);
     const roll = async () => {
-      const group = await this.#options.rollOut(index, sampler);
+      const group = await runGroup(index, followsWeights ? () => this.#weights! : () => begun);
       this.#rolling.delete(index);
       if (group === undefined) this.#endAt(index);
-      else waiting.resolve({ index, group, samplerStep, seconds: (performance.now() - startedMs) / 1000 });
-      this.#rollOut();
+      else {
+        const seconds = (performance.now() - startedMs) / 1000;
+        waiting.resolve({ index, group, samplerStep: begun.step, seconds });
+      }
+      this.#startGroups();
     };
     roll().catch((error: unknown) => this.fail(error));
   }
@@ -127,11 +142,11 @@ export class GroupFeed<Sampler> {
     if (known !== undefined) return known;
     let resolve!: Waiting["resolve"];
     let reject!: Waiting["reject"];
-    const result = new Promise<RolledGroup | undefined>((resolved, rejected) => {
+    const result = new Promise<RolloutGroup | undefined>((resolved, rejected) => {
       resolve = resolved;
       reject = rejected;
     });
-    // Whoever takes it learns of it; one that nobody takes any more must not end the process.
+    // The one who takes it gets the error; if it is never taken, it must not end the process.
     result.catch(() => {});
     if (this.#failure !== undefined) reject(this.#failure.error);
     if (index >= this.#end) resolve(undefined);

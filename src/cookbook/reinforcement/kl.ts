@@ -1,22 +1,23 @@
-import { TinkerError, ValidationError } from "../../errors.js";
+import { TinkerError } from "../../errors.js";
+import * as f from "../../wire/fields/index.js";
 import type { ModelInput } from "../../wire/index.js";
-import type { RolledGroup } from "./group-feed.js";
-import { countTaught, type RolloutDatum } from "./rollout-datum.js";
+import type { RolloutGroup } from "./group-feed.js";
+import { countTrainedTokens, type RolloutDatum } from "./rollout-datum.js";
 
-/** Changes advantages before they are trained with. Groups that were rewarded alike are kept for it. */
+/** A change of advantages before training. Constant groups are kept for it. */
 export interface AdvantagePenalty {
-  /** Changes `advantages` in place, and gives metrics. */
+  /** Changes `advantages` in place and returns metrics. */
   apply(data: readonly RolloutDatum[], context: PenaltyContext): Promise<Readonly<Record<string, number>>>;
 }
 
-/** What a penalty may know besides the data. */
+/** Context of a penalty, besides the data. */
 export interface PenaltyContext {
-  /** Those that the data are of: `groups[datum.group]`. */
-  readonly groups: readonly RolledGroup[];
+  /** Groups that the data come from: `groups[datum.group]`. */
+  readonly groups: readonly RolloutGroup[];
   readonly signal: AbortSignal;
 }
 
-/** Says how likely the tokens of a text are. A SamplingClient does. */
+/** Scores the tokens of a text, as a SamplingClient does. */
 export interface LogprobSource {
   computeLogprobs(
     prompt: ModelInput,
@@ -24,29 +25,36 @@ export interface LogprobSource {
   ): PromiseLike<readonly (number | null)[]>;
 }
 
-/** How far the model may go from a reference. */
+/** Reference of a KL penalty and its strength. */
 export interface KlPenaltyOptions {
-  /** The model to stay close to: usually the base model, or the weights that the run began with. */
+  /** The model to stay close to: usually the base model, or the weights at the start of the run. */
   readonly reference: LogprobSource;
-  /** How much a unit of divergence counts against a unit of reward. */
+  /** Weight of the divergence relative to the reward. */
   readonly coefficient: number;
-  /** How much of what later tokens diverge is put down to a token, per position. Default: 0, each answers for itself. */
+  /** How much of the divergence of later tokens is attributed to a token, per position. Default: 0, only its own. */
   readonly discount?: number | undefined;
 }
 
-/** Takes off what tokens diverge from a reference beyond the mean of the batch. Its metric is `kl_policy_base`. */
-export function klPenalty({ reference, coefficient, discount = 0 }: KlPenaltyOptions): AdvantagePenalty {
-  if (!Number.isFinite(coefficient))
-    throw new ValidationError(
-      "coefficient",
-      `coefficient must be a finite number, got ${String(coefficient)}`,
-    );
-  if (!(discount >= 0 && discount <= 1))
-    throw new ValidationError("discount", `discount must be a number from 0 to 1, got ${String(discount)}`);
+/** Field type of a model that scores tokens in an option table. */
+export const logprobSource = f.having<LogprobSource>("a SamplingClient", "computeLogprobs");
+
+/** The option table of `klPenalty`. */
+export const KL_PENALTY_OPTIONS = f.optionTable({
+  reference: f.option(logprobSource, "model to stay close to"),
+  coefficient: f.option(f.number, "how much a unit of divergence counts against a unit of reward"),
+  discount: f.option(
+    f.withDefault(f.portion, 0),
+    "how much a token answers for the divergence of later tokens",
+  ),
+} satisfies f.OptionsOf<KlPenaltyOptions>);
+
+/** Subtracts each token's divergence from a reference, less the mean of the batch. Its metric is `kl_policy_base`. */
+export function klPenalty(options: KlPenaltyOptions): AdvantagePenalty {
+  const { reference, coefficient, discount } = KL_PENALTY_OPTIONS.check(options, "klPenalty");
   return {
     apply: async (data, { signal }) => {
       const divergences = logprobDifferences(data, await logprobsUnder(reference, data, signal));
-      const tokens = countTaught(data);
+      const tokens = countTrainedTokens(data);
       if (tokens === 0) return {};
       const total = divergences.reduce((sum, values) => values.reduce((some, each) => some + each, sum), 0);
       const mean = Math.fround(Math.fround(total) / tokens);
@@ -63,7 +71,7 @@ export function klPenalty({ reference, coefficient, discount = 0 }: KlPenaltyOpt
   };
 }
 
-/** At each place the sum of what is there and of what follows, each `discount` times as much as the one before. */
+/** At each position the value there plus the following ones, each discounted by `discount` per position. */
 export function discountedSums(values: ArrayLike<number>, discount: number): Float32Array {
   const sums = Float32Array.from(values);
   const factor = Math.fround(discount);
@@ -72,14 +80,14 @@ export function discountedSums(values: ArrayLike<number>, discount: number): Flo
 }
 
 /**
- * How far the trainer is from the sampler, which should be next to nothing where both had the same weights: the mean
- * difference of logprobs (v1) and half their mean square (v2). With it the entropy of what was sampled.
+ * Difference between the trainer and the sampler, which should be almost 0 if both have the same weights: the mean
+ * difference of logprobs (v1), half their mean square (v2), and the entropy of the sampled tokens.
  */
 export function klSampleTrain(
   data: readonly RolloutDatum[],
   trainingLogprobs: readonly ArrayLike<number>[],
 ): Record<string, number> {
-  const tokens = countTaught(data);
+  const tokens = countTrainedTokens(data);
   if (tokens === 0) return {};
   const { v1, v2 } = divergence(data, trainingLogprobs, tokens);
   const sampled = data.reduce(
@@ -94,19 +102,19 @@ export function klSampleTrain(
   };
 }
 
-/** How far a step moved the model, by what the new weights say of the same tokens: `kl_pre_post_v1` and `_v2`. */
+/** How far a step moved the model, from the new weights' logprobs of the same tokens: `kl_pre_post_v1` and `_v2`. */
 export async function postKl(
   data: readonly RolloutDatum[],
   sampler: LogprobSource,
   signal?: AbortSignal,
 ): Promise<Record<string, number>> {
-  const tokens = countTaught(data);
+  const tokens = countTrainedTokens(data);
   if (tokens === 0) return {};
   const { v1, v2 } = divergence(data, await logprobsUnder(sampler, data, signal), tokens);
   return { kl_pre_post_v1: v1, kl_pre_post_v2: v2 };
 }
 
-/** The logprobs of all targets under another model; 0 where one is neither known nor learnt from. */
+/** The logprobs of all targets under another model; 0 if unknown or not trained. */
 export function logprobsUnder(
   sampler: LogprobSource,
   data: readonly Pick<RolloutDatum, "input" | "targetTokens" | "mask">[],
@@ -116,7 +124,7 @@ export function logprobsUnder(
     data.map(async ({ input, targetTokens, mask }, index) => {
       const sequence = input.appendInt(targetTokens.at(-1)!);
       const found = await sampler.computeLogprobs(sequence, { signal });
-      // There is none of the first token; some servers leave it out, others say null.
+      // The first token has none; some servers leave it out, others send null.
       const logprobs = found.slice(-targetTokens.length);
       checkLength(index, logprobs.length, targetTokens.length);
       return Float32Array.from(logprobs, (logprob, at) => {
@@ -128,7 +136,7 @@ export function logprobsUnder(
   );
 }
 
-/** By how much each token was likelier when it was sampled than here; 0 for tokens that are not learnt from. */
+/** Sampling logprob of each token minus its logprob here; 0 for tokens that are not trained. */
 export function logprobDifferences(
   data: readonly RolloutDatum[],
   logprobs: readonly ArrayLike<number>[],

@@ -4,30 +4,32 @@ import {
   checkLossFnConfig,
   Datum,
   type ForwardBackwardOutput,
+  GSPO_CLIP,
   type LossFnConfig,
   wrongValue,
 } from "../../wire/index.js";
-import { GSPO_CLIP, gspoLoss } from "./gspo.js";
-import { countTaught, type RolloutDatum } from "./rollout-datum.js";
+import { GSPO_INPUTS, gspoLoss, gspoOfEpisode, scalesOfEpisodes } from "./gspo.js";
+import { countTrainedTokens, type RolloutDatum } from "./rollout-datum.js";
+import { StoredLoss } from "./stored-loss.js";
 
-/** The losses that episodes can be trained with. */
+/** Names of the losses for training on episodes. */
 export type PolicyLossName = "importance_sampling" | "ppo" | "cispo" | "dro" | "gspo" | "dapo";
 
-/** Their names. */
+/** The values of `PolicyLossName`. */
 export const POLICY_LOSSES: readonly PolicyLossName[] = [
   ...(["importance_sampling", "ppo", "cispo", "dro", "gspo", "dapo"] as const),
 ];
 
-/** The settings of a loss. Clipping thresholds are ratios: 0.8 and 1.2, not 0.2. */
+/** Settings of a loss. Clipping thresholds are ratios: 0.8 and 1.2, not 0.2. */
 export type PolicyLossConfig<N extends PolicyLossName = PolicyLossName> = LossFnConfig<
   N extends "gspo" | "dapo" ? "ppo" : N
 >;
 
-/** How a batch is sent to be learnt from. Gradients add up until the next `optimStep`, as ever. */
+/** A loss for training on episodes. Gradients accumulate until the next `optimStep`. */
 export interface PolicyLoss {
   readonly name: string;
   /**
-   * Sends its pass before it returns, as an optimizer step may follow at once. What it answers has the logprobs of each
+   * Sends its pass before it returns, because an optimizer step may follow at once. The result has the logprobs of each
    * datum's targets, for `klSampleTrain`.
    */
   forwardBackward(
@@ -35,17 +37,20 @@ export interface PolicyLoss {
     data: readonly RolloutDatum[],
     options?: RequestOptions,
   ): PromiseLike<ForwardBackwardOutput>;
-  /** What it says of a step besides, where it has something to say. */
+  /** Called once for each training client before its first pass. */
+  prepare?(training: Pick<TrainingClient, "createCustomLoss">): Promise<void>;
+  /** Returns extra metrics of a step. */
   measure?(outputs: readonly ForwardBackwardOutput[]): Readonly<Record<string, number>>;
 }
 
-/** DAPO clips higher than below, so that unlikely tokens may become likely. */
+/** DAPO's upper clip is wider than its lower one, so that unlikely tokens may become likely. */
 const DAPO_CLIP = { clipLowThreshold: 0.8, clipHighThreshold: 1.28 };
 
 /**
- * A loss by its name. `importance_sampling`, `ppo`, `cispo` and `dro` are the server's, with its defaults, and sums over
- * tokens. `dapo` is the server's `ppo` with a higher clip, as a mean over all tokens of the data it is given. `gspo` clips
- * the ratio of whole episodes, as a mean over them; it takes a forward pass first.
+ * Finds a loss by its name. `importance_sampling`, `ppo`, `cispo` and `dro` are the server's, with its defaults, summed
+ * over tokens. `dapo` is the server's `ppo` with a higher clip, averaged over all trained tokens. `gspo` clips the
+ * ratio of whole episodes, averaged over them; it needs an extra forward pass where the server runs no custom losses, or an
+ * episode is cut into several data.
  */
 export function policyLoss<N extends PolicyLossName>(name: N, config?: PolicyLossConfig<N>): PolicyLoss;
 export function policyLoss(name: PolicyLossName, given?: PolicyLossConfig): PolicyLoss {
@@ -56,16 +61,27 @@ export function policyLoss(name: PolicyLossName, given?: PolicyLossConfig): Poli
     case "cispo":
       return serverLoss(name, config(name), policyInputs);
     case "dro":
-      // It pulls all tokens to where they were sampled, also those that have no advantage because they were read.
+      // DRO pulls every token towards its sampled probability, also tokens without an advantage because they were read.
       return serverLoss(name, config(name), (datum) => ({ ...policyInputs(datum), weights: datum.mask }));
     case "dapo":
       return { ...serverLoss("ppo", { ...DAPO_CLIP, ...config("ppo") }, tokenMeanInputs), name };
     case "gspo": {
-      const clip = { ...GSPO_CLIP, ...config("ppo") };
+      const clip = { ...GSPO_CLIP, ...config("ppo") } as typeof GSPO_CLIP;
+      const stored = new StoredLoss(gspoOfEpisode(clip), { inputs: GSPO_INPUTS, name });
       return {
         name,
-        forwardBackward: (training, data, options) =>
-          training.forwardBackwardCustom(toData(data, policyInputs), gspoLoss(data, clip), options),
+        prepare: (training) => stored.prepare(training),
+        forwardBackward: (training, data, options) => {
+          const handle = stored.of(training);
+          const scales = handle && scalesOfEpisodes(data);
+          if (handle === undefined || scales === undefined)
+            return training.forwardBackwardCustom(toData(data, policyInputs), gspoLoss(data, clip), options);
+          const episodes = data.map((datum, index) => episodeDatum(datum, scales[index]!));
+          return training.forwardBackwardCustom(episodes, handle, options).then((output) => {
+            const { "custom/clipped_tokens:sum": clippedTokens = 0, ...metrics } = output.metrics;
+            return { ...output, metrics: { ...metrics, "clippedTokens:sum": clippedTokens } };
+          });
+        },
       };
     }
     default:
@@ -74,7 +90,7 @@ export function policyLoss(name: PolicyLossName, given?: PolicyLossConfig): Poli
 }
 
 type Inputs = Readonly<Record<string, Float32Array | Int32Array>>;
-/** The inputs of a datum, of a batch in which so many tokens are learnt from. */
+/** The inputs of a datum, given the number of trained tokens in its batch. */
 type ToInputs = (datum: RolloutDatum, batchTokens: number) => Inputs;
 
 function serverLoss(
@@ -90,18 +106,26 @@ function serverLoss(
 }
 
 function toData(data: readonly RolloutDatum[], toInputs: ToInputs): Datum[] {
-  const batchTokens = countTaught(data);
+  const batchTokens = countTrainedTokens(data);
   return data.map(
     (datum) => new Datum({ modelInput: datum.input, lossFnInputs: toInputs(datum, batchTokens) }),
   );
 }
 
-/** What was read or is masked has no advantage, so no server needs to know the mask. */
+function episodeDatum(datum: RolloutDatum, scale: number): Datum {
+  const { input: modelInput, targetTokens, logprobs: samplingLogprobs, advantages, mask } = datum;
+  const lossFnInputs = { targetTokens, samplingLogprobs, advantages, mask, scale: scalar(scale) };
+  return new Datum({ modelInput, lossFnInputs });
+}
+
+const scalar = (value: number) => ({ data: Float32Array.of(value), dtype: "float32" as const, shape: [] });
+
+/** Tokens that were read or masked have no advantage, so no server needs the mask. */
 function policyInputs({ targetTokens, logprobs, advantages }: RolloutDatum) {
   return { targetTokens, logprobs, advantages };
 }
 
-/** Clipping does not depend on the size of an advantage: as a share of the batch it gives the mean. */
+/** Clipping does not depend on the size of an advantage, so dividing by the number of tokens gives the mean. */
 function tokenMeanInputs(datum: RolloutDatum, batchTokens: number) {
   return { ...policyInputs(datum), advantages: datum.advantages.map((each) => each / batchTokens) };
 }

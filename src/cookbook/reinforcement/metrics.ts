@@ -1,13 +1,14 @@
-import { type Metrics, type Trajectory, type TrajectoryGroup, totalRewards } from "../environments/index.js";
+import { type Trajectory, type TrajectoryGroup, totalRewards } from "../environments/index.js";
+import { meanMetrics, meanOf } from "../evaluation/statistics.js";
 import { isConstant } from "./advantages.js";
 
-/** From this reward on, a group that was rewarded alike counts as good. */
+/** From this reward on, a constant group counts as good. */
 const GOOD_REWARD = 0.5;
 
 /**
- * What a batch of episodes was like: `env/all/…`, and `env/TAG/…` for each tag where some tag is not on all groups.
- * Metrics of turns and groups are means over those that have them, `stop/REASON` is the share of the episodes. Groups
- * that failed have none, and are counted by `FailureCounts` instead.
+ * Computes metrics of a step's episodes: `env/all/…`, and `env/TAG/…` for each tag unless every group has the same
+ * tags. Metrics of turns and groups are means over those that have them; `stop/REASON` is the share of the episodes.
+ * `FailureCounts` counts groups that failed.
  */
 export function trajectoryMetrics(all: readonly TrajectoryGroup[]): Record<string, number> {
   const groups = all.filter(({ trajectories }) => trajectories.length > 0);
@@ -23,7 +24,7 @@ export function trajectoryMetrics(all: readonly TrajectoryGroup[]): Record<strin
   );
 }
 
-/** The weights that a batch was sampled with, by the steps they had been trained for, and how long that took. */
+/** Ages of the weights that sampled a batch, in training steps, and how long sampling took. */
 export function samplerMetrics(
   groups: readonly { readonly samplerStep: number; readonly seconds: number }[],
 ): Record<string, number> {
@@ -37,19 +38,6 @@ export function samplerMetrics(
       groups.map(({ seconds }) => seconds),
     ),
   };
-}
-
-/** The mean of each metric over those that have it. */
-export function meanMetrics(list: readonly Metrics[]): Record<string, number> {
-  const values = new Map<string, number[]>();
-  for (const metrics of list) {
-    for (const [name, value] of Object.entries(metrics)) {
-      const known = values.get(name);
-      if (known === undefined) values.set(name, [value]);
-      else known.push(value);
-    }
-  }
-  return Object.fromEntries([...values].map(([name, each]) => [name, meanOf(each)]));
 }
 
 function metricsOf(groups: readonly TrajectoryGroup[]): Record<string, number> {
@@ -105,4 +93,3 @@ function spread(name: string, values: readonly number[]): Record<string, number>
 }
 
 const sumOf = (values: readonly number[]): number => values.reduce((sum, value) => sum + value, 0);
-const meanOf = (values: readonly number[]): number => sumOf(values) / values.length;

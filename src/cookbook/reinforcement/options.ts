@@ -1,17 +1,14 @@
 import type { ServiceClient } from "../../clients/index.js";
-import { ValidationError } from "../../errors.js";
-import { checkKeys, checkObject, wrongValue } from "../../wire/index.js";
+import * as f from "../../wire/fields/index.js";
 import type { Problem } from "../environments/index.js";
-import { checkSettings } from "../rollouts/settings.js";
-import { checkStrategy } from "../rollouts/strategies.js";
-import { checkChoice, checkCount, checkPositive, checkRunOptions, type RunOptions } from "../runs/options.js";
-import type { AdvantageRule } from "./advantages.js";
-import type { RolledGroup } from "./group-feed.js";
+import { checkBest, RUN_OPTIONS, type RunOptions } from "../runs/options.js";
+import { ADVANTAGE_RULES, type AdvantageRule } from "./advantages.js";
+import type { RolloutGroup } from "./group-feed.js";
 import {
-  ACTING_KEYS,
+  ACTING_OPTIONS,
   type ActingOptions,
   checkSource,
-  SOURCE_KEYS,
+  SOURCE_OPTIONS,
   type SourceOptions,
 } from "./group-source.js";
 import type { AdvantagePenalty } from "./kl.js";
@@ -24,164 +21,239 @@ import {
 } from "./losses.js";
 
 /**
- * How sampling and training share the time. `synchronous`: all of a batch is sampled, then trained on. `streamed`: the
- * same, but each part of the batch is trained on as soon as it is there. `asynchronous`: the next batches are sampled
- * while one is trained on, with weights that are a few steps older.
+ * How sampling and training share the time. `synchronous`: a whole batch is sampled, then trained. `streamed`: the
+ * same, but each part of the batch is trained as soon as it is sampled. `asynchronous`: the next batches are sampled
+ * during training, with weights that are a few steps older.
  */
 export type ReinforcementMode = "synchronous" | "streamed" | "asynchronous";
 
-/** Keeps a model near another one. */
+/** KL penalty that keeps a model near a reference. */
 export interface KlReferenceOptions {
-  /** How much a nat of difference takes off the advantage. */
+  /** Advantage subtracted per nat of difference. */
   readonly coefficient: number;
-  /** How much of the difference of later tokens counts for earlier ones. Default: 0, each token for itself. */
+  /** How much of the difference of later tokens counts for earlier ones. Default: 0, only a token's own. */
   readonly discount?: number | undefined;
-  /** The name of a model, or a `tinker://` path of sampler weights. Default: the base model. */
+  /** Name of a base model, or a `tinker://` path of sampler weights. Default: the base model. */
   readonly reference?: string | undefined;
 }
 
-/** A loss with its settings. */
+/** Name of a loss with its settings. */
 export type LossOption = {
   [N in PolicyLossName]: { readonly name: N; readonly config?: PolicyLossConfig<N> };
 }[PolicyLossName];
 
-/** The episodes that a step has learnt from, those of constant groups included. */
+/** Episodes of a step, including constant groups. */
 export interface StepRollouts {
   readonly step: number;
-  readonly groups: readonly RolledGroup[];
+  readonly groups: readonly RolloutGroup[];
 }
 
-/** What `trainReinforcement` takes besides the problems. */
+/** Default number of answers per problem: enough to see both good and bad ones. */
+export const DEFAULT_GROUP_SIZE = 16;
+
+/** Options of `trainReinforcement` besides problems and environments. */
 export interface ReinforcementSettings extends RunOptions, ActingOptions {
-  /** Tries at each problem, whose rewards are compared. Default: 16. */
+  /** Answers per problem, whose rewards are compared. Default: 16. */
   readonly groupSize?: number | undefined;
   /** Groups in a step. Default: 32. */
   readonly groupsPerBatch?: number | undefined;
-  /** Default: as many as it takes for each problem to come once, where their number is known. */
+  /** Number of steps. Default: one pass over the problems, if their number is known. */
   readonly steps?: number | undefined;
-  /** What an episode is compared with. Default: `mean`, that of its group. */
+  /** Baseline that an episode's reward is compared with. Default: `mean`, that of its group. */
   readonly advantages?: AdvantageRule | undefined;
-  /** Whether groups that were rewarded alike are left out of the data, as they teach nothing. Default: yes. */
+  /** Whether groups with equal rewards are left out of the data, because they teach nothing. Default: yes. */
   readonly dropConstantGroups?: boolean | undefined;
-  /** Takes the difference to a reference off the advantages. Default: no. */
+  /** Subtracts the difference to a reference from the advantages. Default: no. */
   readonly kl?: KlReferenceOptions | undefined;
   /**
-   * What else changes the advantages. Asked for anew when the run goes on after a failure: a server that came back knows
-   * no samplers of before.
+   * Makes further penalties on the advantages. Called again when the run recovers from a failure, because a restarted
+   * server has lost its samplers.
    */
   readonly penalties?:
     | ((service: ServiceClient) => readonly AdvantagePenalty[] | Promise<readonly AdvantagePenalty[]>)
     | undefined;
-  /** Default: `importance_sampling`; `ppo` in the asynchronous mode. */
+  /** Loss of the policy. Default: `importance_sampling`; `ppo` in the asynchronous mode. */
   readonly loss?: PolicyLossName | LossOption | PolicyLoss | undefined;
-  /** Optimizer steps that a batch is cut into. Default: 1. */
+  /** Optimizer steps per batch. Default: 1. */
   readonly substeps?: number | undefined;
-  /** Whether it is measured how far each step moved the model, for another pass of the sampler. Default: no. */
+  /** Measures how far each step moved the model, for one more scoring pass. Default: no. */
   readonly measurePostKl?: boolean | undefined;
-  /** Default: `synchronous`. */
+  /** How sampling and training share the time. Default: `synchronous`. */
   readonly mode?: ReinforcementMode | undefined;
-  /** Parts of a substep that are trained on as soon as they are sampled. Default: 4 in the streamed mode, else 1. */
+  /** Parts of a substep that are trained as soon as they are sampled. Default: 4 in the streamed mode, else 1. */
   readonly minibatches?: number | undefined;
-  /** Steps that the weights which sample may be behind, in the asynchronous mode. Default: 1. */
+  /** Largest age of the sampling weights in steps, in the asynchronous mode. Default: 1. */
   readonly maxStepsOffPolicy?: number | undefined;
   /**
-   * Told the episodes of each step, once all of them are there; again where a step is trained again after a failure. What
-   * it throws ends the run.
+   * Whether running episodes switch to newer weights at their next turn, in the asynchronous mode. Default: they keep
+   * those they began with.
+   */
+  readonly followWeights?: boolean | undefined;
+  /**
+   * Called with the episodes of each step once all are sampled, and again if the step is repeated after a failure. If
+   * it throws, the run ends.
    */
   readonly onRollouts?: ((rollouts: StepRollouts) => void | Promise<void>) | undefined;
 }
 
-/** What `trainReinforcement` needs: a service, a model, and problems with a reward or environments. */
+/** Options of `trainReinforcement`: a service, a model, and problems with a reward or environments. */
 export type TrainReinforcementOptions<P extends Problem = Problem> = ReinforcementSettings & SourceOptions<P>;
 
-const OWN_KEYS = [
-  ...[...SOURCE_KEYS, ...ACTING_KEYS],
-  ...([
-    "groupSize",
-    "groupsPerBatch",
-    "steps",
-    "advantages",
-    "dropConstantGroups",
-    "kl",
-    "penalties",
-  ] as const),
-  ...([
-    "loss",
-    "substeps",
-    "measurePostKl",
-    "mode",
-    "minibatches",
-    "maxStepsOffPolicy",
-    "onRollouts",
-  ] as const),
-] satisfies Exclude<keyof TrainReinforcementOptions, keyof RunOptions>[];
+const MODES = ["synchronous", "streamed", "asynchronous"] as const satisfies readonly ReinforcementMode[];
 
-const MODES: readonly ReinforcementMode[] = ["synchronous", "streamed", "asynchronous"];
-const ADVANTAGES: readonly AdvantageRule[] = ["mean", "mean-deviation", "leave-one-out"];
-const KL_KEYS: ReadonlySet<string> = new Set([
-  "coefficient",
-  "discount",
-  "reference",
-] satisfies (keyof KlReferenceOptions)[]);
-const LOSS_KEYS: ReadonlySet<string> = new Set(["name", "config"] satisfies (keyof LossOption)[]);
+const KL_OPTIONS = {
+  coefficient: f.option(f.positive, "strength of the KL penalty to the reference", {
+    flag: "kl",
+    config: "kl_penalty_coef",
+    unset: 0,
+  }),
+  discount: f.option(
+    f.withDefault(f.portion, 0),
+    "how much of the difference of later tokens counts for earlier ones",
+    { config: "kl_discount_factor", unset: 0 },
+  ),
+  reference: f.option(f.optional(f.text), "model or sampler weights to stay near", {
+    otherwise: "the base model",
+    config: "kl_reference",
+  }),
+} satisfies f.OptionsOf<KlReferenceOptions>;
 
-/** Refuses what no run could be made of, before anything is read or sent. */
-export function checkReinforcementOptions<P extends Problem>(options: TrainReinforcementOptions<P>): void {
-  checkRunOptions(options, "trainReinforcement", OWN_KEYS);
-  checkSource(options);
-  for (const field of [
-    "groupSize",
-    "groupsPerBatch",
-    "steps",
-    "maxTokens",
-    "substeps",
-    "minibatches",
-  ] as const)
-    checkCount(options, field, 1);
-  checkCount(options, "maxStepsOffPolicy", 1);
-  checkPositive(options, "temperature");
-  checkChoice("advantages", options.advantages, ADVANTAGES);
-  checkChoice("mode", options.mode, MODES);
-  checkSettings(options);
-  checkStrategy(options.strategy);
-  for (const field of ["penalties", "onRollouts"] as const) {
-    const value: unknown = options[field];
-    if (value !== undefined && typeof value !== "function") throw wrongValue(field, "a function", value);
-  }
-  if (typeof options.environments === "object" && options.groupSize !== undefined)
-    throw new ValidationError("groupSize", "groupSize is that of the environments, which are there already");
-  const { mode = "synchronous", minibatches = 1, maxStepsOffPolicy, kl, loss } = options;
-  if (options.problems !== undefined && options.groupSize === 1 && !kl && !options.penalties)
-    throw new ValidationError(
-      "groupSize",
-      "groupSize must be at least 2: one answer alone is compared with nothing",
-    );
-  if (options.best && (options.evaluators ?? []).length === 0)
-    throw new ValidationError("best", "best needs evaluators, as environmentEvaluator, to know what is best");
+/** The option table of `trainReinforcement` without problems and environments. */
+export const REINFORCEMENT_OPTIONS = {
+  ...RUN_OPTIONS,
+  schedule: f.defaulting(RUN_OPTIONS.schedule, "constant"),
+  ...ACTING_OPTIONS,
+  steps: f.option(f.optional(f.positiveInteger), "optimizer updates", {
+    otherwise: "each problem once",
+    flag: true,
+  }),
+  groupSize: f.option(f.optional(f.positiveInteger), "answers to each problem, whose rewards are compared", {
+    otherwise: String(DEFAULT_GROUP_SIZE),
+    flag: true,
+    config: "group_size",
+  }),
+  groupsPerBatch: f.option(f.withDefault(f.positiveInteger, 32), "groups in a step", {
+    flag: true,
+    config: "groups_per_batch",
+  }),
+  advantages: f.option(
+    f.withDefault(f.oneOf(...ADVANTAGE_RULES), "mean"),
+    "what the reward of an episode is compared with",
+    { config: "advantages" },
+  ),
+  dropConstantGroups: f.option(
+    f.withDefault(f.boolean, true),
+    "leave out groups whose rewards are all the same",
+    { config: "remove_constant_reward_groups" },
+  ),
+  kl: f.option(f.optional(f.message(KL_OPTIONS)), "keeps the model near a reference"),
+  penalties: f.option(
+    f.optional(f.functionOf<NonNullable<ReinforcementSettings["penalties"]>>()),
+    "what else changes the advantages",
+  ),
+  loss: f.option(
+    f.optional(
+      f.customField<NonNullable<ReinforcementSettings["loss"]>>((given) => {
+        lossOf(given as NonNullable<ReinforcementSettings["loss"]>);
+        return given as NonNullable<ReinforcementSettings["loss"]>;
+      }),
+    ),
+    `policy loss: ${POLICY_LOSSES.join(", ")}`,
+    { otherwise: "importance_sampling; ppo in the asynchronous mode", flag: true },
+  ),
+  substeps: f.option(f.withDefault(f.positiveInteger, 1), "optimizer steps that a batch is cut into", {
+    config: "num_substeps",
+  }),
+  measurePostKl: f.option(f.withDefault(f.boolean, false), "measure how far each step moved the model", {
+    config: "compute_post_kl",
+  }),
+  mode: f.option(
+    f.withDefault(f.oneOf(...MODES), "synchronous"),
+    "how sampling and training share the time",
+    { flag: true, config: "mode" },
+  ),
+  minibatches: f.option(
+    f.optional(f.positiveInteger),
+    "parts of a substep that are trained on as soon as they are sampled",
+    { otherwise: "4 in the streamed mode, else 1" },
+  ),
+  maxStepsOffPolicy: f.option(
+    f.optional(f.positiveInteger),
+    "steps by which the sampling weights may be older, in the asynchronous mode",
+    { otherwise: "1", flag: true },
+  ),
+  followWeights: f.option(
+    f.withDefault(f.boolean, false),
+    "move episodes under way to newer weights, in the asynchronous mode",
+    { flag: true, config: "follow_weights" },
+  ),
+  onRollouts: f.option(
+    f.optional(f.functionOf<NonNullable<ReinforcementSettings["onRollouts"]>>()),
+    "called with the episodes of each step",
+  ),
+} satisfies f.OptionsOf<ReinforcementSettings>;
+
+const TABLE = f.optionTable({ ...REINFORCEMENT_OPTIONS, ...SOURCE_OPTIONS }, (options) => {
+  checkSource(options as SourceOptions<Problem>);
+  checkBest(options);
+  const { mode, minibatches = 1, maxStepsOffPolicy, followWeights, kl, groupSize } = options;
+  if (typeof options.environments === "object" && groupSize !== undefined)
+    throw f.wrongField("groupSize", "cannot be set: the given environments already determine it");
+  if (options.problems !== undefined && groupSize === 1 && !kl && !options.penalties)
+    throw f.wrongField("groupSize", "must be at least 2: one answer alone is compared with nothing");
+  if (options.agent !== undefined) checkAgentRun(options);
+  if (options.best && options.evaluators.length === 0)
+    throw f.wrongField("best", "needs evaluators, such as environmentEvaluator, to measure what is best");
   if (mode === "synchronous" && minibatches > 1)
-    throw new ValidationError("minibatches", 'minibatches needs mode "streamed" or "asynchronous"');
+    throw f.wrongField("minibatches", 'needs mode "streamed" or "asynchronous"');
   if (mode !== "asynchronous" && maxStepsOffPolicy !== undefined)
-    throw new ValidationError("maxStepsOffPolicy", 'maxStepsOffPolicy needs mode "asynchronous"');
-  if (kl !== undefined) {
-    checkObject(kl, "kl");
-    checkKeys(kl, KL_KEYS, "kl");
-    checkPositive(kl, "coefficient", "kl.");
-    if (kl.coefficient === undefined) throw wrongValue("kl.coefficient", "a number above 0", kl.coefficient);
-    const { discount = 0 } = kl;
-    if (!(discount >= 0 && discount <= 1)) throw wrongValue("kl.discount", "a number from 0 to 1", discount);
-  }
-  if (loss !== undefined) lossOf(loss);
+    throw f.wrongField("maxStepsOffPolicy", 'needs mode "asynchronous"');
+  if (mode !== "asynchronous" && followWeights)
+    throw f.wrongField("followWeights", 'needs mode "asynchronous"');
+});
+
+/** Options about answers do not apply to agents, which handle their own answers. */
+function checkAgentRun({ limits, parseErrors, toolExecution }: ActingOptions): void {
+  const given =
+    limits?.maxToolCalls !== undefined
+      ? "limits.maxToolCalls"
+      : parseErrors !== undefined
+        ? "parseErrors"
+        : toolExecution !== undefined
+          ? "toolExecution"
+          : undefined;
+  if (given !== undefined)
+    throw f.wrongField(
+      given,
+      "has no effect on an agent, which reads its answers and calls its tools itself",
+    );
 }
 
-/** The loss by its name, with settings of its own, or one of yours. */
+/** The checked options of `trainReinforcement`, with defaults filled in. */
+export type FilledReinforcementOptions = f.FilledMessage<typeof REINFORCEMENT_OPTIONS> &
+  SourceOptions<Problem>;
+
+/** Checks the options of `trainReinforcement` before anything is read or sent. */
+export function checkReinforcementOptions<P extends Problem>(
+  options: TrainReinforcementOptions<P>,
+): FilledReinforcementOptions {
+  return TABLE.check(options, "trainReinforcement") as FilledReinforcementOptions;
+}
+
+const policyLossName = f.oneOf(...POLICY_LOSSES);
+const namedLoss = f.message({ name: policyLossName, config: f.optional(f.opaque) } satisfies Record<
+  keyof LossOption,
+  unknown
+>);
+
+/** The loss by its name, with its own settings, or a custom one. */
 export function lossOf(loss: NonNullable<ReinforcementSettings["loss"]>): PolicyLoss {
   if (typeof loss === "string") {
-    checkChoice("loss", loss, POLICY_LOSSES);
+    policyLossName.check(loss, "loss");
     return policyLoss(loss);
   }
-  checkObject(loss, "loss");
+  f.checkObject(loss, "loss");
   if ("forwardBackward" in loss) return loss as PolicyLoss;
-  checkKeys(loss, LOSS_KEYS, "loss");
-  checkChoice("loss.name", loss.name, POLICY_LOSSES);
+  namedLoss.check(loss, "loss");
   return policyLoss(loss.name, loss.config);
 }

@@ -4,106 +4,119 @@ import { untilAborted } from "../../transport/index.js";
 import type { ForwardBackwardOutput, OptimStepResponse } from "../../wire/index.js";
 import type { GroupSource, Metrics } from "../environments/index.js";
 import { settled } from "../environments/within-time.js";
-import { type CountedFailures, FailureCounts, RolloutPool } from "../rollouts/index.js";
+import { meanMetrics } from "../evaluation/statistics.js";
+import { type CountedFailures, FailureCounts, type RolloutPool } from "../rollouts/index.js";
+import { weightsSource } from "../runs/reopening-sampler.js";
 import { adamAt } from "../runs/settings.js";
 import type { TrainingContext } from "../runs/training-loop.js";
 import { dropConstantGroups, groupAdvantages } from "./advantages.js";
 import { assembleData } from "./assemble.js";
-import { GroupFeed, type RolledGroup } from "./group-feed.js";
-import { rollOut } from "./group-source.js";
+import { GroupFeed, type RolloutGroup } from "./group-feed.js";
+import { rolloutPool, runGroup } from "./group-source.js";
 import { type AdvantagePenalty, klPenalty, klSampleTrain, postKl } from "./kl.js";
 import type { PolicyLoss } from "./losses.js";
-import { meanMetrics, samplerMetrics, trajectoryMetrics } from "./metrics.js";
+import { samplerMetrics, trajectoryMetrics } from "./metrics.js";
 import { lossOf, type ReinforcementSettings } from "./options.js";
 import type { RolloutDatum } from "./rollout-datum.js";
 import type { ReinforcementRunSettings } from "./settings.js";
 import { StepBatch, type StepRequest } from "./step-batch.js";
 
-/** What is saved with each checkpoint: all else follows from the number of the step. */
+/** Saved with each checkpoint; everything else follows from the step number. */
 export interface ReinforcementState {
-  /** The number of the next group in the source. */
+  /** Number of the next group in the source. */
   readonly nextGroup: number;
   readonly failures?: CountedFailures | undefined;
 }
 
 type Context = TrainingContext<ReinforcementState>;
 
-/** What lives as long as a training client does. */
-interface Life {
+/** State that lives as long as one training client. */
+interface TrainingAttempt {
   readonly training: TrainingClient;
   readonly feed: GroupFeed<SamplingClient>;
   readonly penalties: readonly AdvantagePenalty[];
 }
 
-/** A step under way. */
+/** The current step and its requests. */
 interface Work {
-  readonly life: Life;
+  readonly attempt: TrainingAttempt;
   readonly batch: StepBatch;
   readonly first: StepRequest;
   readonly requests: AsyncGenerator<StepRequest>;
-  readonly found: Found;
+  readonly prepared: PreparedData;
   readonly startedMs: number;
 }
 
-/** What was found out while groups were turned into data. */
-interface Found {
+/** Data of the sampled groups, and the metrics of their penalties. */
+interface PreparedData {
   readonly penaltyMetrics: Metrics[];
-  readonly dataOf: Map<RolledGroup, RolloutDatum[]>;
+  readonly dataOf: Map<RolloutGroup, RolloutDatum[]>;
 }
 
-/** Samples groups, and trains on them; all three modes are this loop, with sampling further ahead or data in more parts. */
+/**
+ * Samples groups and trains on them; all three modes use this loop, with sampling further ahead or data in more parts.
+ */
 export class ReinforcementLoop {
   readonly #options: ReinforcementSettings;
   readonly #settings: ReinforcementRunSettings;
   readonly #source: GroupSource;
   readonly #loss: PolicyLoss;
-  readonly #pool = new RolloutPool();
-  /** Groups whose episodes are not over, or not closed yet. */
+  readonly #pool: RolloutPool;
+  /** Groups whose episodes have not ended, or are not closed yet. */
   readonly #rolling = new Set<Promise<unknown>>();
-  #life: Life | undefined;
+  #attempt: TrainingAttempt | undefined;
   #work: Work | undefined;
 
   constructor(options: ReinforcementSettings, settings: ReinforcementRunSettings, source: GroupSource) {
     this.#options = options;
     this.#settings = settings;
     this.#source = source;
+    this.#pool = rolloutPool(options);
     this.#loss = lossOf(settings.loss);
   }
 
-  /** Whether there is something to learn from at this step; it is kept for the step. */
-  async hasWork(training: TrainingClient, step: number, context: Context): Promise<boolean> {
+  /** Samples the first data of a step and keeps them for `step`; false if there is nothing to train on. */
+  async prepareStep(training: TrainingClient, step: number, context: Context): Promise<boolean> {
     const startedMs = performance.now();
-    const life = this.#life?.training === training ? this.#life : await this.#begin(training, step, context);
-    const found: Found = { penaltyMetrics: [], dataOf: new Map() };
-    const prepare = (groups: readonly RolledGroup[]) => this.#prepare(groups, life, found, context.signal);
+    const attempt =
+      this.#attempt?.training === training ? this.#attempt : await this.#begin(training, step, context);
+    const prepared: PreparedData = { penaltyMetrics: [], dataOf: new Map() };
+    const prepare = (groups: readonly RolloutGroup[]) =>
+      this.#prepare(groups, attempt, prepared, context.signal);
     const batch = new StepBatch(
-      life.feed,
+      attempt.feed,
       { ...this.#settings, prepare },
       { step, first: firstGroup(context) },
     );
     const requests = batch.requests();
-    const first = await nextRequest(requests, life, context);
+    const first = await nextRequest(requests, attempt, context);
     if (first !== undefined) {
-      this.#work = { life, batch, first, requests, found, startedMs };
+      this.#work = { attempt, batch, first, requests, prepared, startedMs };
       return true;
     }
+    context.warn({
+      kind: "nothing_to_learn",
+      metric: "env/all/by_group/frac_mixed",
+      message: "no group of episodes had anything to train on",
+      proposal: "easier or harder problems, a reward with more than two values, or a larger groupSize",
+    });
     if (step === 0) throw new TinkerError(`Nothing was trained: ${batch.reason}.`);
     context.note(`The run ends after ${step} of ${this.#settings.steps} steps: ${batch.reason}.`);
     return false;
   }
 
-  /** Trains on what `hasWork` has found, and on the rest of the batch as it comes. */
+  /** Trains on the data of `prepareStep`, and on the rest of the step's groups as they arrive. */
   async step(training: TrainingClient, step: number, context: Context): Promise<void> {
-    const { life, batch, first, requests, found, startedMs } = this.#work!;
+    const { attempt, batch, first, requests, prepared, startedMs } = this.#work!;
     const { signal } = context;
-    const { steps, measuresPostKl } = this.#settings;
+    const { steps, measurePostKl } = this.#settings;
     const adam = adamAt(this.#settings, step);
     const passes: Pass[] = [];
     const updates: PromiseLike<OptimStepResponse>[] = [];
     for (let next: StepRequest | undefined = first; next !== undefined; ) {
       if (next.type === "update") updates.push(training.optimStep(adam, { signal }));
       else passes.push(this.#pass(training, next.data, signal));
-      next = await nextRequest(requests, life, context);
+      next = await nextRequest(requests, attempt, context);
     }
     const sampledMs = performance.now();
     const failures = new FailureCounts(context.state?.failures);
@@ -111,9 +124,9 @@ export class ReinforcementLoop {
     context.keepState({ nextGroup: batch.nextGroup, failures: failures.counted });
     const data = passes.flatMap((pass) => pass.data);
     context.countTokens(data.reduce((sum, { input }) => sum + input.length, 0));
-    const sampler = step + 1 < steps || measuresPostKl ? this.#refresh(life, step + 1, signal) : undefined;
+    const sampler = step + 1 < steps || measurePostKl ? this.#refresh(attempt, step + 1, signal) : undefined;
     const results = async () => {
-      await this.#writeDown(step, batch.groups, found);
+      await this.#writeDown(step, batch.groups, prepared);
       const outputs = await Promise.all(passes.map(({ output }) => output));
       const [update] = (await Promise.all(updates)).slice(-1);
       for (const { metrics } of outputs) if ("loss:sum" in metrics) context.checkLoss(metrics["loss:sum"]!);
@@ -123,11 +136,12 @@ export class ReinforcementLoop {
         "progress/done_frac": (step + 1) / steps,
         "optim/lr": adam.learningRate,
         ...trajectoryMetrics(batch.groups.map(({ group }) => group)),
-        ...meanMetrics(found.penaltyMetrics),
+        "sampling/frac_cut": shareCut(batch.groups),
+        ...meanMetrics(prepared.penaltyMetrics),
         ...update?.metrics,
         ...this.#loss.measure?.(outputs),
         ...samplerDistance(data, outputs),
-        ...(measuresPostKl && (await postKl(data, await sampler!, signal))),
+        ...(measurePostKl && (await postKl(data, await sampler!, signal))),
         ...this.#modeMetrics(step, batch.groups),
         ...failures.metrics(),
         "time/sampling": (sampledMs - startedMs) / 1000,
@@ -140,12 +154,17 @@ export class ReinforcementLoop {
 
   #pass(training: TrainingClient, data: readonly RolloutDatum[], signal: AbortSignal): Pass {
     const output = this.#loss.forwardBackward(training, data, { signal });
-    // The step may fail before it awaits this, and a promise of one's own loss that nobody awaits would end the process.
+    // The step may fail before it awaits this promise; if a custom loss then rejected, the process would end.
     output.then(undefined, () => {});
     return { data, output };
   }
 
-  /** Resolves when all that was sampled ahead, for steps that are not to come, is closed. */
+  /** Describes the groups that have not ended; undefined if there are none. */
+  waitingFor(): string | undefined {
+    return this.#attempt && waitingGroups(this.#attempt.feed);
+  }
+
+  /** Resolves when everything sampled ahead for later steps is closed. */
   async close(): Promise<void> {
     await Promise.allSettled(this.#rolling);
   }
@@ -159,7 +178,7 @@ export class ReinforcementLoop {
     }
   }
 
-  async #begin(training: TrainingClient, step: number, context: Context): Promise<Life> {
+  async #begin(training: TrainingClient, step: number, context: Context): Promise<TrainingAttempt> {
     const { service, signal } = context;
     const { model, seed, groupsPerBatch, maxStepsOffPolicy, steps } = this.#settings;
     const feed = new GroupFeed<SamplingClient>(
@@ -167,9 +186,10 @@ export class ReinforcementLoop {
         groupsPerBatch,
         maxStepsOffPolicy,
         steps,
-        rollOut: (index, sampler) =>
+        followsWeights: this.#settings.followWeights,
+        runGroup: (index, weights) =>
           this.#untilOver(
-            rollOut(this.#source, index, sampler, {
+            runGroup(this.#source, index, weights, {
               model,
               seed,
               signal,
@@ -181,10 +201,11 @@ export class ReinforcementLoop {
       { step, first: firstGroup(context) },
     );
     const penalties = await untilAborted(this.#penalties(service), signal);
-    const life = { training, feed, penalties };
-    this.#life = life;
-    void this.#refresh(life, step, signal);
-    return life;
+    await this.#loss.prepare?.(training);
+    const attempt = { training, feed, penalties };
+    this.#attempt = attempt;
+    void this.#refresh(attempt, step, signal);
+    return attempt;
   }
 
   async #penalties(service: ServiceClient): Promise<readonly AdvantagePenalty[]> {
@@ -192,12 +213,12 @@ export class ReinforcementLoop {
     const given = (await this.#options.penalties?.(service)) ?? [];
     if (kl === undefined) return given;
     const { reference, ...options } = kl;
-    const from = reference.startsWith("tinker://") ? { modelPath: reference } : { baseModel: reference };
-    return [klPenalty({ ...options, reference: await service.createSamplingClient(from) }), ...given];
+    const sampler = await service.createSamplingClient(weightsSource(reference));
+    return [klPenalty({ ...options, reference: sampler }), ...given];
   }
 
-  /** Groups are sampled with the weights as they are after the requests made so far. */
-  #refresh({ training, feed }: Life, step: number, signal: AbortSignal): Promise<SamplingClient> {
+  /** Groups are sampled with the weights after the requests made so far. */
+  #refresh({ training, feed }: TrainingAttempt, step: number, signal: AbortSignal): Promise<SamplingClient> {
     const saving = training.saveWeightsAndGetSamplingClient({ signal });
     saving.then(
       (sampler) => feed.refresh(sampler, step),
@@ -206,14 +227,14 @@ export class ReinforcementLoop {
     return saving;
   }
 
-  /** Constant groups teach nothing, unless a penalty makes a difference. */
+  /** Constant groups are not trained, unless a penalty changes their advantages. */
   async #prepare(
-    rolled: readonly RolledGroup[],
-    { penalties }: Life,
-    { penaltyMetrics, dataOf }: Found,
+    rolled: readonly RolloutGroup[],
+    { penalties }: TrainingAttempt,
+    { penaltyMetrics, dataOf }: PreparedData,
     signal: AbortSignal,
   ): Promise<readonly RolloutDatum[]> {
-    const groups = penalties.length > 0 ? rolled : this.#telling(rolled);
+    const groups = penalties.length > 0 ? rolled : this.#informative(rolled);
     const trajectories = groups.map(({ group }) => group);
     const advantages = trajectories.map((group) => groupAdvantages(group, this.#settings.advantages));
     const data = assembleData(trajectories, advantages);
@@ -227,12 +248,12 @@ export class ReinforcementLoop {
     return data;
   }
 
-  #telling(rolled: readonly RolledGroup[]): readonly RolledGroup[] {
-    const telling = rolled.filter(({ group }) => dropConstantGroups([group]).length > 0);
-    return telling.length === 0 || this.#settings.dropsConstantGroups ? telling : rolled;
+  #informative(rolled: readonly RolloutGroup[]): readonly RolloutGroup[] {
+    const informative = rolled.filter(({ group }) => dropConstantGroups([group]).length > 0);
+    return informative.length === 0 || this.#settings.dropConstantGroups ? informative : rolled;
   }
 
-  async #writeDown(step: number, groups: readonly RolledGroup[], { dataOf }: Found): Promise<void> {
+  async #writeDown(step: number, groups: readonly RolloutGroup[], { dataOf }: PreparedData): Promise<void> {
     const { folder, onRollouts } = this.#options;
     await onRollouts?.({ step, groups });
     if (folder === undefined) return;
@@ -241,7 +262,7 @@ export class ReinforcementLoop {
     await writeRollouts(folder, { split: "train", iteration: step, groups: recorded });
   }
 
-  #modeMetrics(step: number, groups: readonly RolledGroup[]): Metrics {
+  #modeMetrics(step: number, groups: readonly RolloutGroup[]): Metrics {
     switch (this.#settings.mode) {
       case "synchronous":
         return {};
@@ -255,22 +276,20 @@ export class ReinforcementLoop {
   }
 }
 
-/** How often a step that waits says what for. */
+/** Interval of messages about what a step waits for. */
 const NOTICE_EVERY_MS = 60_000;
 
-/** An environment that never answers fails nothing, unless a limit makes it; so it must at least be seen. */
+/** An environment that never answers causes no failure without a limit, so the run must at least show it. */
 async function nextRequest(
   requests: AsyncGenerator<StepRequest>,
-  { feed }: Life,
+  { feed }: TrainingAttempt,
   { note }: Context,
 ): Promise<StepRequest | undefined> {
   const notice = setInterval(() => {
-    const [oldest, ...others] = feed.rolling();
-    if (oldest === undefined) return;
-    const more = others.length === 0 ? "" : ` and ${others.length} more`;
+    const groups = waitingGroups(feed);
+    if (groups === undefined) return;
     note(
-      `Still waiting for group ${oldest.index}, which began ${oldest.seconds.toFixed(0)} s ago${more}; limits.timeoutMs ends ` +
-        "episodes that take too long",
+      `Still waiting for ${groups}; limits.timeoutMs ends episodes that take too long, termination.graderTimeoutMs rewards`,
     );
   }, NOTICE_EVERY_MS);
   try {
@@ -278,6 +297,20 @@ async function nextRequest(
   } finally {
     clearInterval(notice);
   }
+}
+
+function waitingGroups(feed: TrainingAttempt["feed"]): string | undefined {
+  const [oldest, ...others] = feed.rolling();
+  if (oldest === undefined) return undefined;
+  const more = others.length === 0 ? "" : ` and ${others.length} more`;
+  return `group ${oldest.index} (its episodes and rewards began ${oldest.seconds.toFixed(0)} s ago)${more}`;
+}
+
+/** Share of the answers that a limit of tokens cut off. */
+function shareCut(groups: readonly RolloutGroup[]): number {
+  const turns = groups.flatMap(({ group }) => group.trajectories.flatMap((trajectory) => trajectory.turns));
+  const cut = turns.filter(({ action }) => action.stopReason === "length");
+  return turns.length === 0 ? 0 : cut.length / turns.length;
 }
 
 interface Pass {
@@ -289,7 +322,7 @@ function firstGroup({ state }: Context): number {
   return state?.nextGroup ?? 0;
 }
 
-/** A loss of one's own may give other logprobs than those of the sampled tokens. */
+/** A custom loss may return other logprobs than those of the sampled tokens. */
 function samplerDistance(data: readonly RolloutDatum[], outputs: readonly ForwardBackwardOutput[]): Metrics {
   const logprobs = outputs.flatMap(({ lossFnOutputs }) =>
     lossFnOutputs.map((output) => output["logprobs"]?.data ?? []),

@@ -1,22 +1,22 @@
 import type { ModelInput } from "../../wire/index.js";
 
-/** A stretch of an episode that is trained on in one piece. All arrays are as long as the targets. */
+/** Part of an episode that is trained as one datum. All arrays are as long as the targets. */
 export interface RolloutDatum {
   readonly input: ModelInput;
   readonly targetTokens: Int32Array;
-  /** Of the tokens when they were sampled; 0 for those that were read. */
+  /** Logprobs of the tokens when they were sampled; 0 for prompt tokens. */
   readonly logprobs: Float32Array;
-  /** 0 for tokens that were read. Penalties change it in place. */
+  /** Advantage of each token; 0 for tokens that were read. Penalties change it in place. */
   readonly advantages: Float32Array;
-  /** 1 for tokens that were sampled, 0 for those that were read or are masked. */
+  /** 1 for sampled tokens, 0 for tokens that were read or masked. */
   readonly mask: Float32Array;
-  /** The place of its group in the batch. */
+  /** Position of its group in the batch. */
   readonly group: number;
-  /** The place of its episode in the group. */
+  /** Position of its episode in the group. */
   readonly trajectory: number;
 }
 
-/** How many tokens are learnt from. */
-export function countTaught(data: readonly Pick<RolloutDatum, "mask">[]): number {
+/** Counts the trained tokens of the data. */
+export function countTrainedTokens(data: readonly Pick<RolloutDatum, "mask">[]): number {
   return data.reduce((count, { mask }) => mask.reduce((some, each) => some + each, count), 0);
 }

@@ -2,7 +2,7 @@ import { setImmediate as turn } from "node:timers/promises";
 import { describe, expect, it } from "vitest";
 import { uniform } from "../../local/engine/philox.js";
 import type { TrajectoryGroup } from "../environments/index.js";
-import { GroupFeed, type RolledGroup } from "./group-feed.js";
+import { GroupFeed, type RolloutGroup } from "./group-feed.js";
 import type { RolloutDatum } from "./rollout-datum.js";
 import { StepBatch, type StepRequest } from "./step-batch.js";
 
@@ -31,7 +31,7 @@ async function simulate(seed: number) {
   const feed = new GroupFeed<number>(
     {
       ...sizes,
-      rollOut: async (index) => {
+      runGroup: async (index) => {
         rolling += 1;
         mostRolling = Math.max(mostRolling, rolling);
         for (let rest = upTo(8); rest > 0; rest -= 1) await turn();
@@ -42,12 +42,12 @@ async function simulate(seed: number) {
     { step: 0, first: 0 },
   );
   feed.refresh(0, 0);
-  const taken: RolledGroup[] = [];
+  const taken: RolloutGroup[] = [];
   const trained: number[] = [];
   let first = 0;
   let step = 0;
   for (; step < sizes.steps; step += 1) {
-    const prepare = async (groups: readonly RolledGroup[]) =>
+    const prepare = async (groups: readonly RolloutGroup[]) =>
       groups.filter(({ index }) => teaches(index)).map(({ index }) => ({ group: index }) as RolloutDatum);
     const batch = new StepBatch(feed, { ...sizes, prepare }, { step, first });
     const requests: StepRequest[] = [];
@@ -84,5 +84,25 @@ describe("a run by chance", () => {
       endings.add(isWhole ? "all steps" : taken.length >= length ? "no groups" : "nothing to learn");
     }
     expect([...endings].sort()).toEqual(["all steps", "no groups", "nothing to learn"]);
-  }, 60_000);
+  });
+});
+
+it("says that episodes ran out of time, where they did, and not that they were rewarded alike", async () => {
+  const turn = { reward: 0 } as TrajectoryGroup["trajectories"][number]["turns"][number];
+  const late = {
+    turns: [turn],
+    end: "rollout_timeout",
+  } as unknown as TrajectoryGroup["trajectories"][number];
+  const group = { ...GROUP, trajectories: [late, late], groupRewards: [0, 0], metrics: [{}, {}] };
+  const feed = {
+    beginBatch: () => {},
+    take: async (index: number) => ({ index, group, samplerStep: 0, seconds: 1 }),
+  };
+  const sizes = { groupsPerBatch: 2, substeps: 1, minibatches: 1, prepare: async () => [] };
+  const batch = new StepBatch(feed, sizes, { step: 0, first: 0 });
+  for await (const _ of batch.requests()) expect.unreachable();
+  expect(batch.reason).toMatch(
+    /^of the last 20 groups in 20 all episodes ran out of time \(limits\.timeoutMs\)/,
+  );
+  expect(batch.reason).toContain("A higher limits.timeoutMs");
 });

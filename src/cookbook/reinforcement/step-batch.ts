@@ -1,34 +1,34 @@
 import { totalRewards } from "../environments/index.js";
 import { isConstant } from "./advantages.js";
 import { splitEvenly } from "./assemble.js";
-import type { GroupFeed, RolledGroup } from "./group-feed.js";
+import type { GroupFeed, RolloutGroup } from "./group-feed.js";
 import type { RolloutDatum } from "./rollout-datum.js";
 
-/** What a step asks of the trainer: the gradients of some data, or a step of the optimizer with those so far. */
+/** A request of a step to the trainer: the gradients of some data, or an optimizer step. */
 export type StepRequest =
   | { readonly type: "pass"; readonly data: readonly RolloutDatum[] }
   | { readonly type: "update" };
 
-/** How a batch is cut, and how groups become data. */
+/** How to cut a batch, and how to turn groups into data. */
 export interface StepBatchOptions {
   readonly groupsPerBatch: number;
   readonly substeps: number;
   readonly minibatches: number;
-  /** Gives nothing where nothing can be learnt. */
-  readonly prepare: (groups: readonly RolledGroup[]) => Promise<readonly RolloutDatum[]>;
+  /** Returns undefined if there is nothing to train on. */
+  readonly prepare: (groups: readonly RolloutGroup[]) => Promise<readonly RolloutDatum[]>;
 }
 
-/** So many batches in a row may teach nothing: more of them would not either. */
+/** After this many consecutive batches without training data, the run stops. */
 const MAX_BATCHES_WITHOUT_DATA = 10;
 
-/** The groups of one step, taken as they come and turned into requests. */
+/** The groups of one step, taken as they arrive and turned into requests. */
 export class StepBatch {
   readonly #feed: Pick<GroupFeed<never>, "beginBatch" | "take">;
   readonly #options: StepBatchOptions;
   readonly #step: number;
-  /** All that were taken, those that teach nothing included. */
-  readonly groups: RolledGroup[] = [];
-  /** The first group of the next step. */
+  /** All groups taken, including those that are not trained. */
+  readonly groups: RolloutGroup[] = [];
+  /** Number of the next step's first group. */
   nextGroup: number;
   #hasEnded = false;
 
@@ -43,7 +43,7 @@ export class StepBatch {
     this.nextGroup = first;
   }
 
-  /** None at all where there is nothing to learn from, which `reason` explains. */
+  /** Yields nothing if there is nothing to train on; `reason` says why. */
   async *requests(): AsyncGenerator<StepRequest, void, undefined> {
     for (let batch = 0; batch < MAX_BATCHES_WITHOUT_DATA && !this.#hasEnded; batch += 1) {
       let isTrained = false;
@@ -82,24 +82,33 @@ export class StepBatch {
     return last === undefined ? "" : ` (the last error: ${last.message})`;
   }
 
-  /** Why there was nothing to learn from. */
+  /** Why there was nothing to train on. */
   get reason(): string {
     if (this.groups.length === 0) return "the environments have come to their end";
-    const rewards = this.groups.map(({ group }) => totalRewards(group));
+    const isOutOfTime = ({ group: { trajectories } }: RolloutGroup) =>
+      trajectories.length > 0 && trajectories.every(({ end }) => end === "rollout_timeout");
+    const outOfTime = this.groups.filter(isOutOfTime).length;
+    const rewards = this.groups
+      .filter((rolled) => !isOutOfTime(rolled))
+      .map(({ group }) => totalRewards(group));
     const failed = rewards.filter(({ length }) => length === 0).length;
     const constant = rewards.filter(({ length }) => length > 0).filter(isConstant);
     const all = constant.flat();
     const mean = all.reduce((sum, reward) => sum + reward, 0) / all.length;
     const parts = [
+      ...(outOfTime > 0 ? [`in ${outOfTime} all episodes ran out of time (limits.timeoutMs)`] : []),
       ...(constant.length > 0
         ? [`in ${constant.length} all episodes were rewarded alike (${mean.toPrecision(3)} on average)`]
         : []),
       ...(failed > 0 ? [`${failed} failed${this.#lastFailure}`] : []),
     ];
+    const advice =
+      outOfTime === this.groups.length
+        ? "A higher limits.timeoutMs, or a faster environment or reward, makes a difference"
+        : "Easier or harder problems, a reward with more than two values, a larger groupSize or a higher temperature make a difference";
     return (
       `of the last ${this.groups.length} groups ${parts.join(" and ") || "none had anything that is trained on"}, so there is ` +
-      "nothing to learn from. Easier or harder problems, a reward with more than two values, a larger groupSize or a higher " +
-      "temperature make a difference"
+      `nothing to learn from. ${advice}`
     );
   }
 }

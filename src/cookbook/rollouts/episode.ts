@@ -1,5 +1,6 @@
 import { TinkerError } from "../../errors.js";
 import type { Message } from "../../renderers/index.js";
+import { inSpan } from "../../session/index.js";
 import { type Clock, untilAborted } from "../../transport/index.js";
 import { ModelInput } from "../../wire/index.js";
 import { isContextOverflow } from "../chat/index.js";
@@ -8,30 +9,33 @@ import type {
   Environment,
   EpisodeEnd,
   Observation,
+  Policy,
   RolloutLimits,
   StepResult,
   Trajectory,
   Turn,
 } from "../environments/index.js";
 import { settled, withinTime } from "../environments/within-time.js";
-import type { RolloutState } from "./hooks.js";
-import type { Policy } from "./policy.js";
+import { type RolloutState, tellHooks } from "./hooks.js";
 import { derivedSeed } from "./seeds.js";
 import { checkReward, type RolloutOptions } from "./settings.js";
+import { endedTurns, NO_ACTION, turnOf, withSharedTokens } from "./turns.js";
 
-/** Why an episode is over, and whether the environment has graded it. */
-export interface Outcome {
+/** Why an episode ended, and whether the environment has graded it. */
+export interface EpisodeOutcome {
   readonly end: string | undefined;
   readonly isGraded: boolean;
 }
 
-/** What is left of a budget when no useful answer fits into it any more. */
+/** A budget with at most this many tokens left is used up: no useful answer fits. */
 const USED_UP_TOKENS = 1;
 
-const NOTHING: Observation = { prompt: ModelInput.empty(), stop: [] };
-const NO_ACTION: Action = { tokens: new Int32Array(), logprobs: new Float32Array(), stopReason: "stop" };
+/** What the environment does with an answer, tools and rewards included. */
+const ENVIRONMENT = { category: "environment" } as const;
 
-/** One episode while it runs. Whatever it waits for ends with the signal. */
+const NOTHING: Observation = { prompt: ModelInput.empty(), stop: [] };
+
+/** One episode while it runs. Everything it waits for ends with the signal. */
 export class Episode {
   readonly #policy: Policy;
   readonly #environment: Environment;
@@ -59,8 +63,8 @@ export class Episode {
     this.#startedAtMs = options.clock.now();
   }
 
-  /** Turn after turn, until the environment or a limit ends it. */
-  async play(): Promise<Outcome> {
+  /** Runs turn after turn, until the environment or a limit ends the episode. */
+  async play(): Promise<EpisodeOutcome> {
     const { parseErrors, termination, toolExecution = "parallel", hooks } = this.#options;
     const context = { signal: this.#signal, limits: this.#limits, parseErrors, termination, toolExecution };
     const first = await this.#wait(() => this.#environment.start(context));
@@ -86,47 +90,33 @@ export class Episode {
     }
   }
 
-  /** Marks the last turn, and tells the hooks. */
-  async finish({ end, isGraded }: Outcome, signal: AbortSignal | undefined): Promise<Trajectory> {
-    // Ended before any turn: its reason and its reward of 0 count all the same.
-    if (this.#turns.length === 0) {
-      this.#turns.push(turnOf(ModelInput.empty(), NO_ACTION, { reward: 0, isDone: true }));
-    }
-    const last = this.#turns.pop()!;
-    const metrics = {
-      ...last.metrics,
-      ...(end !== undefined && { [`stop/${end}`]: 1 }),
-      ...(this.#numTruncations > 0 && { num_truncations_max_turn_tokens: this.#numTruncations }),
-    };
-    this.#turns.push({ ...last, isDone: true, metrics });
-    const { hooks } = this.#options;
-    if (isGraded)
-      await untilAborted(
-        settled(() => hooks?.onGraded?.(this.#state())),
-        signal,
-      );
-    await untilAborted(
-      settled(() => hooks?.onEnd?.(this.#state())),
-      signal,
-    );
+  /** Marks the last turn and calls the hooks. */
+  async finish({ end, isGraded }: EpisodeOutcome, signal: AbortSignal | undefined): Promise<Trajectory> {
+    const truncations = this.#numTruncations;
+    const metrics = truncations > 0 ? { num_truncations_max_turn_tokens: truncations } : {};
+    const turns = endedTurns(this.#turns.splice(0), end, metrics);
+    this.#turns.push(...turns);
+    await tellHooks(this.#options.hooks, { isGraded, state: this.#state(), signal });
     const messages = this.#environment.messages?.();
     return {
-      turns: withSharedTokens(this.#turns),
+      turns: withSharedTokens(turns),
       finalObservation: this.#observation.prompt,
       ...(end !== undefined && { end }),
       ...(messages !== undefined && { messages: [...messages] }),
     };
   }
 
-  /** One answer and what the environment makes of it; undefined when the episode goes on. */
-  async #turn(): Promise<Outcome | undefined> {
+  /** Samples one answer and passes it to the environment; undefined if the episode continues. */
+  async #turn(): Promise<EpisodeOutcome | undefined> {
     const action = await this.#sample().catch((error: unknown) => {
-      // A conversation grows until the model cannot read it any more. One that begins so is a mistake.
+      // A conversation may grow beyond the context. If its first prompt is too long, that is a mistake.
       if (this.#turns.length > 0 && isContextOverflow(error)) return undefined;
       throw error;
     });
     if (action === undefined) return { end: "context_overflow" satisfies EpisodeEnd, isGraded: false };
-    const step = await this.#wait(() => this.#environment.step(action));
+    const step = await this.#wait(() =>
+      inSpan("environment", ENVIRONMENT, async () => this.#environment.step(action)),
+    );
     checkReward("step", step.reward);
     this.#addTurn(action, step);
     if (!step.isDone) {
@@ -146,7 +136,9 @@ export class Episode {
   async #sample(): Promise<Action> {
     const { seed, clock } = this.#options;
     if (this.#observation === NOTHING) {
-      throw new TinkerError("hooks.onStop wants to go on, but the environment gave nothing to read next.");
+      throw new TinkerError(
+        "hooks.onStop continues the episode, but the environment gave no next observation.",
+      );
     }
     const call = {
       maxTokens: this.#tokensLeft(),
@@ -193,7 +185,7 @@ export class Episode {
     return undefined;
   }
 
-  /** For the next answer. A budget that is used up can only have been passed over by a hook, and does not count. */
+  /** Tokens for the next answer. A budget that is used up was overridden by a hook and is ignored. */
   #tokensLeft(): number | undefined {
     const { trajectory, sampled } = this.#budgets();
     const left = [trajectory, sampled].filter((rest) => rest !== undefined && rest > USED_UP_TOKENS);
@@ -210,7 +202,7 @@ export class Episode {
     };
   }
 
-  /** The reason once the hooks have been asked; undefined when there is none, or none any more. */
+  /** The reason after the hooks were asked; undefined if there is none, or no longer. */
   async #stop(reason: string | undefined): Promise<string | undefined> {
     const { hooks } = this.#options;
     if (reason === undefined || hooks?.onStop === undefined) return reason;
@@ -238,45 +230,4 @@ export class Episode {
   #wait<T>(work: () => T | Promise<T>): Promise<T> {
     return untilAborted(settled(work), this.#signal);
   }
-}
-
-/**
- * A prompt that the next one begins with becomes a view of it. Otherwise an episode of many turns would hold most of its
- * tokens once for each of them.
- */
-function withSharedTokens(turns: readonly Turn[]): readonly Turn[] {
-  let whole: Int32Array | undefined;
-  return turns
-    .toReversed()
-    .map((turn): Turn => {
-      const { observation } = turn;
-      if (whole !== undefined && beginsWith(whole, observation)) {
-        return { ...turn, observation: ModelInput.fromInts(whole.subarray(0, observation.length)) };
-      }
-      const [chunk, ...others] = observation.chunks;
-      whole = chunk?.type === "encoded_text" && others.length === 0 ? chunk.tokens : undefined;
-      return turn;
-    })
-    .toReversed();
-}
-
-function beginsWith(tokens: Int32Array, { chunks }: ModelInput): boolean {
-  let place = 0;
-  for (const chunk of chunks) {
-    if (chunk.type !== "encoded_text") return false;
-    for (const token of chunk.tokens) {
-      if (tokens[place] !== token) return false;
-      place += 1;
-    }
-  }
-  return true;
-}
-
-function turnOf(
-  observation: ModelInput,
-  action: Action,
-  { reward, isDone, isMasked = false, metrics = {}, logs = {} }: StepResult,
-): Turn {
-  const masked = isMasked ? { parse_error_masked: 1 } : {};
-  return { observation, action, reward, isDone, isMasked, metrics: { ...metrics, ...masked }, logs };
 }

@@ -1,12 +1,12 @@
 import type { TrajectoryGroup } from "../environments/index.js";
 
-/** What failed so far, as plain JSON, for a run to go on from. */
+/** Failures so far as plain JSON, so that a resumed run continues counting. */
 export interface CountedFailures {
   readonly byType: Readonly<Record<string, number>>;
   readonly numSkipped: number;
 }
 
-/** Counts what failed in the groups of a run. */
+/** Counts failures in the groups of a run. */
 export class FailureCounts {
   readonly #byType: Map<string, number>;
   #numSkipped: number;
@@ -16,7 +16,7 @@ export class FailureCounts {
     this.#numSkipped = numSkipped;
   }
 
-  /** Undefined while nothing has failed. */
+  /** Undefined while there are no failures. */
   get counted(): CountedFailures | undefined {
     if (this.#isEmpty) return undefined;
     return { byType: Object.fromEntries(this.#byType), numSkipped: this.#numSkipped };
@@ -31,7 +31,10 @@ export class FailureCounts {
     return this.#byType.size === 0 && this.#numSkipped === 0;
   }
 
-  /** All since the beginning, as `rollout_errors/TYPE`, with `total` and `groups_skipped`; none while nothing has failed. */
+  /**
+   * All failures since the beginning as `rollout_errors/TYPE`, with `total` and `groups_skipped`; empty without
+   * failures.
+   */
   metrics(): Readonly<Record<string, number>> {
     if (this.#isEmpty) return {};
     const total = [...this.#byType.values()].reduce((sum, count) => sum + count, 0);

@@ -5,13 +5,14 @@ import type {
   EnvironmentGroup,
   GroupReward,
   Metrics,
+  Player,
   TerminationPolicy,
   Trajectory,
 } from "../environments/index.js";
 import { withinTime } from "../environments/within-time.js";
 import { checkReward } from "./settings.js";
 
-/** What ends an episode from outside, unless a policy says otherwise. */
+/** Reasons that end an episode from outside, unless a policy says otherwise. */
 const LIMITS: readonly string[] = [
   ...["max_tokens", "max_sampled_tokens", "max_turns", "max_tool_calls", "rollout_timeout"],
 ];
@@ -22,11 +23,11 @@ interface GradingOptions {
   readonly clock?: Clock | undefined;
 }
 
-/** The rewards that a group gives its episodes, and what the reasons for their end make of them. */
+/** Computes the rewards that a group gives to its episodes, adjusted by the reasons for their end. */
 export async function gradeGroup(
   group: EnvironmentGroup,
   trajectories: readonly Trajectory[],
-  environments: readonly Environment[],
+  environments: readonly (Environment | Player)[],
   options: GradingOptions,
 ): Promise<readonly { readonly reward: number; readonly metrics: Metrics }[]> {
   const { termination = {} } = options;
@@ -43,7 +44,7 @@ export async function gradeGroup(
 async function ask(
   group: EnvironmentGroup,
   trajectories: readonly Trajectory[],
-  environments: readonly Environment[],
+  environments: readonly (Environment | Player)[],
   { termination = {}, ...time }: GradingOptions,
 ): Promise<readonly GroupReward[]> {
   if (group.groupRewards === undefined) return trajectories.map(() => ({ reward: 0 }));
@@ -59,7 +60,7 @@ async function ask(
   return rewards;
 }
 
-/** All or nothing: a group is graded at once, and what compares its episodes must see all of them. */
+/** Grades a whole group at once, because comparisons must see all of its episodes. */
 function canSkipGrading(
   { skipGradingOnTimeout, zeroRewardOnLimit, limits = LIMITS }: TerminationPolicy,
   trajectories: readonly Trajectory[],
@@ -72,7 +73,9 @@ function canSkipGrading(
   );
 }
 
-/** The group's reward that makes the whole reward 0 where a limit ended an episode and it is more; undefined elsewhere. */
+/**
+ * A group reward that lowers the total to 0 if a limit ended the episode and the total is higher; otherwise undefined.
+ */
 function clampedReward(
   { zeroRewardOnLimit, limits = LIMITS }: TerminationPolicy,
   { turns, end }: Trajectory,

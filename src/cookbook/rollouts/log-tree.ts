@@ -1,7 +1,7 @@
 import type { Trajectory, TrajectoryGroup, Turn } from "../environments/index.js";
 import { messageRecord, type RecordedBatch } from "./records.js";
 
-/** An element of a page, as the Python cookbook's log trees hold it. */
+/** An element of a log tree, in the Python cookbook's format. */
 interface Node {
   readonly tag: string;
   readonly attrs: Readonly<Record<string, string>>;
@@ -12,7 +12,7 @@ interface Node {
 const MAX_HEADER_LEVEL = 6;
 const MAX_LINE_CHARACTERS = 120;
 
-/** The first groups of a batch as a tree to read, in the Python cookbook's format. */
+/** Writes the first groups of a batch as a readable tree, in the Python cookbook's format. */
 export function logTree({ split, iteration, groups }: RecordedBatch, numGroups: number, date: Date): object {
   const title =
     split === "train"
@@ -138,7 +138,7 @@ const ENTITIES: Readonly<Record<string, string>> = {
 
 const escaped = (text: string): string => text.replace(/[&<>"']/g, (character) => ENTITIES[character]!);
 
-/** As Python writes it: of two numbers that are as near, the even one. Only odd sixteenths lie in the middle. */
+/** Rounds halves to even, as Python does. Only odd sixteenths are halves here. */
 function threeDigits(value: number): string {
   if (Number.isNaN(value)) return "nan";
   if (!Number.isFinite(value)) return value > 0 ? "inf" : "-inf";

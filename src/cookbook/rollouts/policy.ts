@@ -1,36 +1,31 @@
 import type { SamplingClient } from "../../clients/index.js";
 import { TinkerError } from "../../errors.js";
+import * as f from "../../wire/fields/index.js";
 import type { SamplingParams } from "../../wire/index.js";
-import type { Action, Observation } from "../environments/index.js";
+import { CHAT_OPTIONS } from "../chat/index.js";
+import type { Policy } from "../environments/index.js";
 
-/** How one answer is sampled. */
-export interface PolicyCall {
-  /** Tokens that are left for this answer, where something limits them. */
-  readonly maxTokens?: number | undefined;
-  /** The same one gives the same answer. */
-  readonly seed?: number | undefined;
-  readonly signal?: AbortSignal | undefined;
-}
+export type { Policy, PolicyCall } from "../environments/index.js";
 
-/** What acts in an environment: tokens in, tokens out. */
-export interface Policy {
-  act(observation: Observation, call?: PolicyCall): Promise<Action>;
-}
+/** How a policy samples its turns. */
+export type PolicyOptions = Omit<SamplingParams, "stop" | "seed">;
 
-/** A model that acts, with these settings. */
-export function samplerPolicy(
-  sampler: Pick<SamplingClient, "sample">,
-  { maxTokens, ...settings }: Omit<SamplingParams, "stop" | "seed"> = {},
-): Policy {
+/** The option table of `samplerPolicy`. */
+export const POLICY_OPTIONS = f.optionTable({
+  maxTokens: CHAT_OPTIONS.maxTokens,
+  temperature: CHAT_OPTIONS.temperature,
+  topK: CHAT_OPTIONS.topK,
+  topP: CHAT_OPTIONS.topP,
+} satisfies f.OptionsOf<PolicyOptions>);
+
+/** Makes a policy of a sampler with these settings. */
+export function samplerPolicy(sampler: Pick<SamplingClient, "sample">, options: PolicyOptions = {}): Policy {
+  POLICY_OPTIONS.check(options, "samplerPolicy");
+  const { maxTokens, ...settings } = options;
   return {
     act: async ({ prompt, stop }, { maxTokens: left, seed, signal } = {}) => {
       const most = Math.min(maxTokens ?? Number.POSITIVE_INFINITY, left ?? Number.POSITIVE_INFINITY);
-      const samplingParams = {
-        ...settings,
-        ...(Number.isFinite(most) && { maxTokens: most }),
-        stop,
-        seed,
-      };
+      const samplingParams = { ...settings, ...(Number.isFinite(most) && { maxTokens: most }), stop, seed };
       const { sequences } = await sampler.sample({ prompt, numSamples: 1, samplingParams }, { signal });
       const { tokens, logprobs, stopReason } = sequences[0]!;
       if (logprobs === null)

@@ -2,27 +2,27 @@ import type { Message } from "../../renderers/index.js";
 import type { ModelInput } from "../../wire/index.js";
 import { type Trajectory, type TrajectoryGroup, type Turn, totalRewards } from "../environments/index.js";
 
-/** A stretch of an episode as it was trained on. */
+/** Part of an episode as it was trained. */
 export interface TrainedStretch {
   readonly targetTokens: Int32Array;
   readonly advantages: Float32Array;
   readonly mask: Float32Array;
-  /** The place of its episode in the group. */
+  /** Position of its episode in the group. */
   readonly trajectory: number;
 }
 
-/** A group as it is written down. */
+/** A group as it is written to the log. */
 export interface RecordedGroup {
   readonly group: TrajectoryGroup;
-  /** After how many steps of training its samples were drawn. */
+  /** Training steps of the weights that sampled it. */
   readonly samplerStep?: number | undefined;
-  /** What was trained on, in order; none where the group was not. */
+  /** Trained parts in order; absent if the group was not trained. */
   readonly data?: readonly TrainedStretch[] | undefined;
 }
 
 /** Groups that belong to one step of a run. */
 export interface RecordedBatch {
-  /** `train`, or the name of an evaluation behind `eval/`. */
+  /** `train`, or `eval/` with the name of an evaluation. */
   readonly split: "train" | `eval/${string}`;
   readonly iteration: number;
   readonly groups: readonly RecordedGroup[];
@@ -31,9 +31,9 @@ export interface RecordedBatch {
 type Fields = Readonly<Record<string, unknown>>;
 
 /**
- * One record for each episode, in the Python cookbook's fields. Ours besides: `stop_reason`, `messages`, and for each step
- * `tokens`, `logprobs`, `ob_tokens`, which are those the step before does not hold already, and, where it was trained on,
- * `advantages` and `mask`.
+ * Makes one record per episode, in the Python cookbook's fields. Additional fields: `stop_reason`, `messages`, and for
+ * each step `tokens`, `logprobs`, `ob_tokens` (the tokens that the step before does not contain) and, if it was
+ * trained, `advantages` and `mask`.
  */
 export function* rolloutRecords({ split, iteration, groups }: RecordedBatch): Generator<Fields> {
   for (const [groupIndex, { group, samplerStep, data = [] }] of groups.entries()) {
@@ -55,7 +55,10 @@ export function* rolloutRecords({ split, iteration, groups }: RecordedBatch): Ge
         total_reward: rewards[place],
         final_reward: group.groupRewards[place],
         trajectory_metrics: group.metrics[place],
-        steps: turns.map((turn, index) => stepRecord(turns, index, turn, trained[index])),
+        steps: turns.map((turn, index) => ({
+          ...stepRecord(turns, index, turn, trained[index]),
+          ...movedWeights(turn, samplerStep),
+        })),
         final_ob_len: finalObservation.length,
         stop_reason: end ?? null,
         ...(messages !== undefined && { messages: messages.map(messageRecord) }),
@@ -114,7 +117,15 @@ function stepRecord(
   };
 }
 
-/** Without those of the turn before, if it begins with them; undefined where there is more than text. */
+/** The weights of a turn, if they differ from those that the episode began with. */
+function movedWeights({ action: { samplerStep } }: Turn, begun: number | undefined): Fields {
+  return samplerStep === undefined || samplerStep === begun ? {} : { sampling_client_step: samplerStep };
+}
+
+/**
+ * Tokens that the turn before does not contain, if the prompt begins with it; undefined if the prompt has more than
+ * text.
+ */
 function newTokens(observation: ModelInput, before: Turn | undefined): readonly number[] | undefined {
   if (!observation.isText) return undefined;
   const tokens = observation.toInts();
@@ -124,7 +135,7 @@ function newTokens(observation: ModelInput, before: Turn | undefined): readonly 
   return isContinued ? tokens.slice(known.length) : tokens;
 }
 
-/** 9 digits are all that a 32-bit number has; JavaScript would write 17. */
+/** A 32-bit number has 9 significant digits; JavaScript would write 17. */
 function shortNumbers(values: Float32Array): number[] {
   return Array.from(values, (value) => Number(value.toPrecision(9)));
 }
@@ -135,8 +146,8 @@ interface TrainedTurn {
 }
 
 /**
- * Finds the turns again in what was made of them. The answer to a prompt stands behind it, so that the prompt's length is
- * its place; a stretch that was left out altogether, because all of it is masked, leaves its turns without any.
+ * Finds the turns in the trained parts. An answer comes after its prompt, so the prompt's length is its position; turns
+ * of a part that was left out, because all of it is masked, have no trained tokens.
  */
 function trainedTurns(
   turns: Trajectory["turns"],
@@ -151,7 +162,7 @@ function trainedTurns(
     }
     const [stretch] = rest;
     if (stretch === undefined || tokens.length === 0) return undefined;
-    // The first token of all is read only, never a target.
+    // The very first token is only read, never a target.
     const skipped = observation.length === 0 ? 1 : 0;
     const start = observation.length - 1 + skipped;
     const isThere =

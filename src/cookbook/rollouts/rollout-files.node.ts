@@ -1,8 +1,8 @@
 import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
-import { ValidationError } from "../../errors.js";
 import { writeFileAtomic } from "../../files.node.js";
 import { type Clock, systemClock } from "../../transport/index.js";
+import { wrongField } from "../../wire/index.js";
 import { logTree } from "./log-tree.js";
 import { type RecordedBatch, rolloutRecords } from "./records.js";
 
@@ -24,10 +24,7 @@ export async function writeRollouts(
 ): Promise<void> {
   const { split, iteration } = batch;
   if (!SPLIT.test(split)) {
-    throw new ValidationError(
-      "split",
-      `split must be train, or eval/ and letters, digits, dots and dashes, got ${split}`,
-    );
+    throw wrongField("split", `must be train, or eval/ and letters, digits, dots and dashes, got ${split}`);
   }
   const step = join(folder, `iteration_${String(iteration).padStart(6, "0")}`);
   await mkdir(step, { recursive: true });

@@ -1,42 +1,54 @@
 import { APIConnectionError, GoneError, messageOf, TinkerError } from "../../errors.js";
 import { linkSignals, throwIfAborted } from "../../transport/index.js";
+import { having, type OptionsOf, option, optional, optionTable } from "../../wire/index.js";
 import type {
   Environment,
   EnvironmentGroup,
+  Player,
+  Policy,
   RolloutFailure,
   Trajectory,
   TrajectoryGroup,
 } from "../environments/index.js";
+import { RewardError } from "../environments/reward.js";
 import { settled, withinTime } from "../environments/within-time.js";
 import { concernsAll } from "../evaluation/run-example.js";
 import { gradeGroup } from "./group-rewards.js";
-import type { Policy } from "./policy.js";
 import type { RolloutPool } from "./pool.js";
 import { closeEnvironment, playEpisode } from "./run-rollout.js";
 import { derivedSeed } from "./seeds.js";
-import { checkSettings, type RolloutOptions } from "./settings.js";
-import { checkStrategy, failFast, type RolloutStrategy } from "./strategies.js";
+import { type RolloutOptions, RUN_ROLLOUT_OPTIONS } from "./settings.js";
+import { failFast, type RolloutStrategy, STRATEGY_OPTION } from "./strategies.js";
 
-/** How the episodes of a group are run. */
+/** How the episodes of a group run. */
 export interface RolloutGroupOptions extends RolloutOptions {
-  /** Default: `failFast()`. */
+  /** Handling of failed episodes. Default: `failFast()`. */
   readonly strategy?: RolloutStrategy | undefined;
-  /** Shared with other groups. Default: all episodes of the group at once. */
+  /** Limit shared with other groups. Default: all episodes of the group at once. */
   readonly pool?: RolloutPool | undefined;
 }
 
+/** The option table of `runRolloutGroup`. */
+export const ROLLOUT_GROUP_OPTIONS = optionTable({
+  ...RUN_ROLLOUT_OPTIONS.fields,
+  strategy: STRATEGY_OPTION,
+  pool: option(
+    optional(having<RolloutPool>("a RolloutPool", "run")),
+    "places for episodes, shared with other groups",
+  ),
+} satisfies OptionsOf<RolloutGroupOptions>);
+
 /**
- * Runs the episodes of a group at once and has them graded. Where the strategy goes on without a group that failed, what
- * comes back has failures and no episodes.
+ * Runs the episodes of a group at once and grades them. If the strategy continues without a failed group, the result
+ * has failures and no episodes.
  */
-export async function rolloutGroup(
+export async function runRolloutGroup(
   group: EnvironmentGroup,
   policy: Policy,
   options: RolloutGroupOptions = {},
 ): Promise<TrajectoryGroup> {
   const { strategy = failFast(), signal } = options;
-  checkSettings(options);
-  checkStrategy(strategy);
+  ROLLOUT_GROUP_OPTIONS.check(options, "runRolloutGroup");
   const running = new RunningGroup(group, policy, { ...options, strategy });
   let graded: Graded = { trajectories: [], groupRewards: [], metrics: [] };
   try {
@@ -52,7 +64,7 @@ export async function rolloutGroup(
   return { ...graded, failures: running.failures, tags: [...(group.tags ?? [])] };
 }
 
-/** No other episode would fare better: the client has already tried again, or the server knows the sampler no more. */
+/** Other episodes would fail too: the client has already retried, or the server has lost the sampler. */
 function concernsRun(error: unknown): boolean {
   return error instanceof APIConnectionError || error instanceof GoneError || concernsAll(error);
 }
@@ -61,10 +73,10 @@ type Graded = Pick<TrajectoryGroup, "trajectories" | "groupRewards" | "metrics">
 
 interface Played {
   readonly trajectory: Trajectory;
-  readonly environment: Environment;
+  readonly environment: Environment | Player;
 }
 
-/** Too many episodes of the group failed, for reasons of their own. */
+/** Too many episodes of the group failed, each for its own reason. */
 class TooFewEpisodesError extends TinkerError {
   override readonly name = "TooFewEpisodesError";
 }
@@ -74,9 +86,9 @@ class RunningGroup {
   readonly #group: EnvironmentGroup;
   readonly #policy: Policy;
   readonly #options: RolloutGroupOptions & { readonly strategy: RolloutStrategy };
-  /** Ends all episodes when one fails the group. */
+  /** Ends all episodes when one of them fails the group. */
   readonly #siblings;
-  readonly #open = new Set<Environment>();
+  readonly #open = new Set<Environment | Player>();
   readonly #closing: Promise<void>[] = [];
   readonly #errors: unknown[] = [];
   #isOver = false;
@@ -98,7 +110,7 @@ class RunningGroup {
     return this.#errors.map((error) => ({ type: typeOf(error), message: messageOf(error) }));
   }
 
-  /** What failed the whole group, unless it is the failure of an episode. */
+  /** An error of the whole group that belongs to no single episode. */
   note(error: unknown): void {
     if (error instanceof TooFewEpisodesError || this.#errors.includes(error)) return;
     this.#errors.push(error);
@@ -139,7 +151,7 @@ class RunningGroup {
     };
   }
 
-  /** Closes whatever is still open. */
+  /** Closes every environment that is still open. */
   async close(): Promise<void> {
     this.#isOver = true;
     this.#siblings.release();
@@ -149,14 +161,14 @@ class RunningGroup {
     if (failure !== undefined) this.#errors.push(failure);
   }
 
-  /** One episode of the group, tried as often as the strategy says; undefined when the group goes on without it. */
-  async #play(first: Environment, member: number, groupSize: number): Promise<Played | undefined> {
+  /** Runs one episode of the group, with the strategy's retries; undefined if the group continues without it. */
+  async #play(first: Environment | Player, member: number, groupSize: number): Promise<Played | undefined> {
     let environment = first;
     for (let attempt = 0; ; attempt++) {
       try {
         const trajectory = await this.#try(environment, member, attempt);
         this.#numSucceeded += 1;
-        // Graders may want to look at it once more.
+        // Graders may still read it.
         if (this.#group.groupRewards === undefined) this.#close(environment);
         return { trajectory, environment };
       } catch (error) {
@@ -174,7 +186,7 @@ class RunningGroup {
     }
   }
 
-  async #try(environment: Environment, member: number, attempt: number): Promise<Trajectory> {
+  async #try(environment: Environment | Player, member: number, attempt: number): Promise<Trajectory> {
     const { strategy, pool, seed, clock } = this.#options;
     const { signal } = this.#siblings;
     const play = () =>
@@ -188,8 +200,8 @@ class RunningGroup {
     return await (pool === undefined ? play() : pool.run(play, signal));
   }
 
-  /** The same member of a new group; the others of it are not needed. */
-  async #makeAgain(member: number): Promise<Environment> {
+  /** The member at the same position in a new group; its other members are not needed. */
+  async #makeAgain(member: number): Promise<Environment | Player> {
     const fresh = await this.#make();
     for (const [place, environment] of fresh.entries()) if (place !== member) this.#close(environment);
     const environment = fresh[member];
@@ -197,8 +209,8 @@ class RunningGroup {
     throw new TinkerError(`makeEnvironments gave ${fresh.length} environments, fewer than the first time.`);
   }
 
-  /** May take as long as an episode. What comes later than that is closed when it comes. */
-  async #make(): Promise<readonly Environment[]> {
+  /** May take as long as an episode. Environments that arrive later are closed on arrival. */
+  async #make(): Promise<readonly (Environment | Player)[]> {
     const { strategy, limits, clock } = this.#options;
     const making = settled(() => this.#group.makeEnvironments());
     making.then(
@@ -215,7 +227,7 @@ class RunningGroup {
     return await withinTime("makeEnvironments", timeoutMs, { signal, clock }, () => making);
   }
 
-  #close(environment: Environment): void {
+  #close(environment: Environment | Player): void {
     if (!this.#open.delete(environment)) return;
     const closing = closeEnvironment(environment, this.#options.clock).then((failure) => {
       if (failure !== undefined) this.#errors.push(failure);
@@ -224,8 +236,9 @@ class RunningGroup {
   }
 }
 
-/** The name of the class, which is what people look for. */
+/** The name of the class, which people search for. */
 function typeOf(error: unknown): string {
+  if (error instanceof RewardError) return typeOf(error.cause);
   if (!(error instanceof Error)) return typeof error;
   return error.name === "Error" ? error.constructor.name : error.name;
 }

@@ -1,22 +1,25 @@
 import { messageOf, TinkerError } from "../../errors.js";
-import { type Clock, systemClock, throwIfAborted, timeLimit } from "../../transport/index.js";
-import type { Environment, Trajectory } from "../environments/index.js";
-import { withinTime } from "../environments/within-time.js";
-import { Episode, type Outcome } from "./episode.js";
-import type { Policy } from "./policy.js";
-import { checkSettings, type RolloutOptions } from "./settings.js";
+import { inSpan } from "../../session/index.js";
+import { type Clock, systemClock, throwIfAborted, timeLimit, untilAborted } from "../../transport/index.js";
+import type { Environment, Player, Policy, Trajectory } from "../environments/index.js";
+import { settled, withinTime } from "../environments/within-time.js";
+import { Episode, type EpisodeOutcome } from "./episode.js";
+import { tellHooks } from "./hooks.js";
+import { checkReward, checkSettings, type RolloutOptions, RUN_ROLLOUT_OPTIONS } from "./settings.js";
+import { endedTurns, withSharedTokens } from "./turns.js";
 
-/** What has not closed by then is left alone. */
+/** Time after which an environment that has not closed is abandoned. */
 const MAX_CLOSE_MS = 30_000;
-/** Whatever an environment still does then is of no use any more. */
+/** Aborts work that an environment still does after its episode. */
 const EPISODE_OVER = new TinkerError("The episode is over.");
 
-/** Lets a policy act in an environment until the episode is over, and closes the environment. */
+/** Runs a policy in an environment or lets a player use it, until the episode ends, and closes the environment. */
 export async function runRollout(
   policy: Policy,
-  environment: Environment,
+  environment: Environment | Player,
   options: RolloutOptions = {},
 ): Promise<Trajectory> {
+  RUN_ROLLOUT_OPTIONS.check(options, "runRollout");
   const trajectory = await playEpisode(policy, environment, options).catch(async (error: unknown) => {
     await closeEnvironment(environment, options.clock);
     throw error;
@@ -26,25 +29,40 @@ export async function runRollout(
   return trajectory;
 }
 
-/** An episode, but for the closing of its environment. */
-export async function playEpisode(
+/** Runs an episode, without closing its environment. */
+export function playEpisode(
   policy: Policy,
-  environment: Environment,
+  environment: Environment | Player,
+  options: RolloutOptions,
+): Promise<Trajectory> {
+  const attributes = { "gen_ai.operation.name": "invoke_agent" };
+  return inSpan("rollout", { category: "rollout", attributes }, async (span) => {
+    const trajectory = await play(policy, environment, options);
+    const { turns, end } = trajectory;
+    span.set({ "tinkerts.turns": turns.length, "tinkerts.end": end });
+    return trajectory;
+  });
+}
+
+async function play(
+  policy: Policy,
+  environment: Environment | Player,
   options: RolloutOptions,
 ): Promise<Trajectory> {
   const { limits = {}, signal, clock = systemClock } = options;
   checkSettings(options);
   throwIfAborted(signal, "The rollout");
+  if ("play" in environment) return await letPlay(environment, policy, { ...options, clock });
   const tooLong = () => new TinkerError("The episode took too long.");
   const time = timeLimit(limits.timeoutMs, signal, tooLong, clock);
   const episode = new Episode(policy, environment, { ...options, clock }, time.signal);
   try {
-    const outcome = await episode.play().catch((error: unknown): Outcome => {
+    const outcome = await episode.play().catch((error: unknown): EpisodeOutcome => {
       throwIfAborted(signal, "The rollout");
       if (!time.isOver) throw error;
       return { end: "rollout_timeout", isGraded: false };
     });
-    // How it ended is decided: hooks may take their time.
+    // The end is decided: hooks may take their time.
     time.end();
     return await episode.finish(outcome, signal);
   } finally {
@@ -52,11 +70,43 @@ export async function playEpisode(
   }
 }
 
+/** Runs the episode of a player, which keeps the limits itself. */
+async function letPlay(
+  player: Player,
+  policy: Policy,
+  { hooks, signal, clock, ...options }: RolloutOptions & { readonly clock: Clock },
+): Promise<Trajectory> {
+  const { limits = {}, parseErrors, termination, toolExecution = "parallel", seed } = options;
+  const startedAtMs = clock.now();
+  const over = timeLimit(undefined, signal, () => EPISODE_OVER, clock);
+  const rules = { limits, parseErrors, termination, toolExecution };
+  try {
+    const playing = settled(() => player.play(policy, { ...rules, seed, clock, signal: over.signal }));
+    const played = await untilAborted(playing, signal);
+    for (const { reward } of played.turns) checkReward("play", reward);
+    const turns = withSharedTokens(endedTurns(played.turns, played.end));
+    const state = {
+      turns,
+      promptTokens: played.finalObservation.length,
+      sampledTokens: turns.reduce((sum, { action }) => sum + action.tokens.length, 0),
+      numTruncations: 0,
+      elapsedMs: clock.now() - startedAtMs,
+    };
+    await tellHooks(hooks, { isGraded: true, state, signal });
+    return { ...played, turns };
+  } finally {
+    over.abort(EPISODE_OVER);
+  }
+}
+
 class CloseError extends TinkerError {
   override readonly name = "CloseError";
 }
 
-/** Closes an environment, a group or a source. What goes wrong is given back: the episodes are none the worse for it. */
+/**
+ * Closes an environment, a group or a source. Returns an error instead of throwing it, because the episodes are still
+ * good.
+ */
 export async function closeEnvironment(
   closed: { close?(): void | Promise<void> },
   clock?: Clock,

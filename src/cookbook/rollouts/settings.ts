@@ -1,6 +1,6 @@
-import { TinkerError, ValidationError } from "../../errors.js";
+import { TinkerError } from "../../errors.js";
 import type { Clock } from "../../transport/index.js";
-import { checkKeys, wrongValue } from "../../wire/index.js";
+import * as f from "../../wire/fields/index.js";
 import type {
   ParseErrorPolicy,
   RolloutLimits,
@@ -14,89 +14,100 @@ export interface RolloutSettings {
   readonly limits?: RolloutLimits | undefined;
   readonly parseErrors?: ParseErrorPolicy | undefined;
   readonly termination?: TerminationPolicy | undefined;
-  /** Default: parallel. */
+  /** How the tool calls of one answer run. Default: parallel. */
   readonly toolExecution?: ToolExecution | undefined;
 }
 
-/** How one episode is run. */
+/** How one episode runs. */
 export interface RolloutOptions extends RolloutSettings {
   readonly hooks?: RolloutHooks | undefined;
-  /** Each turn takes its own from it: with the same one, a policy that keeps to seeds gives the same episode. */
+  /** Seed from which each turn derives its own; with a policy that uses seeds, the same seed gives the same episode. */
   readonly seed?: number | undefined;
   readonly signal?: AbortSignal | undefined;
   readonly clock?: Clock | undefined;
 }
 
-const LIMIT_KEYS: ReadonlySet<string> = new Set([
-  ...(["maxTurns", "maxTrajectoryTokens", "maxSampledTokens", "maxToolCalls", "maxTurnTokens"] as const),
-  ...(["timeoutMs", "sampleTimeoutMs"] as const),
-] satisfies (keyof RolloutLimits)[]);
-const PARSE_ERROR_KEYS: ReadonlySet<string> = new Set([
-  ...(["maxConsecutive", "retryMessage", "penalty", "finalReward", "isMasked"] as const),
-] satisfies (keyof ParseErrorPolicy)[]);
-const TERMINATION_KEYS: ReadonlySet<string> = new Set([
-  ...(["zeroRewardOnLimit", "limits", "skipGradingOnTimeout", "graderTimeoutMs"] as const),
-  "gradesWholeConversation",
-] satisfies (keyof TerminationPolicy)[]);
+/** Field type of a duration in an option table. */
+export const milliseconds = f.numberThat("a number of milliseconds above 0", (given) => given > 0);
 
-/** Refuses limits and policies that cannot be meant. */
-export function checkSettings({
-  limits = {},
-  parseErrors = {},
-  termination = {},
-  toolExecution = "parallel",
-}: RolloutSettings): void {
-  checkKeys(limits, LIMIT_KEYS, "limits");
-  checkKeys(parseErrors, PARSE_ERROR_KEYS, "parseErrors");
-  checkKeys(termination, TERMINATION_KEYS, "termination");
-  if (toolExecution !== "parallel" && toolExecution !== "sequential")
-    throw wrongValue("toolExecution", "parallel or sequential", toolExecution satisfies never);
-  const { timeoutMs, sampleTimeoutMs, ...counts } = limits;
-  for (const [name, value] of Object.entries(counts)) {
-    if (value === undefined || (Number.isSafeInteger(value) && value >= 1)) continue;
-    throw new ValidationError(
-      `limits.${name}`,
-      `limits.${name} must be a whole number from 1, or absent where there is no limit, got ${value}`,
-    );
-  }
-  checkTime("limits.timeoutMs", timeoutMs);
-  checkTime("limits.sampleTimeoutMs", sampleTimeoutMs);
-  checkTime("termination.graderTimeoutMs", termination.graderTimeoutMs);
-  const { maxConsecutive = 0, penalty = 0, finalReward = 0, retryMessage } = parseErrors;
-  checkCount("parseErrors.maxConsecutive", maxConsecutive);
-  if (!(penalty >= 0 && Number.isFinite(penalty))) {
-    throw new ValidationError(
-      "parseErrors.penalty",
-      `parseErrors.penalty must be a number from 0, got ${penalty}`,
-    );
-  }
-  if (!Number.isFinite(finalReward)) {
-    throw new ValidationError(
-      "parseErrors.finalReward",
-      `parseErrors.finalReward must be a finite number, got ${finalReward}`,
-    );
-  }
-  if (retryMessage !== undefined && !retryMessage.includes("{details}")) {
-    throw new ValidationError(
-      "parseErrors.retryMessage",
-      `parseErrors.retryMessage must contain {details}, where what was wrong is put, got ${retryMessage}`,
-    );
-  }
+const LIMITS = {
+  maxTurns: f.option(f.optional(f.positiveInteger), "answers of the model"),
+  maxTrajectoryTokens: f.option(f.optional(f.positiveInteger), "tokens read and sampled in one context"),
+  maxSampledTokens: f.option(f.optional(f.positiveInteger), "tokens sampled in all turns"),
+  maxToolCalls: f.option(f.optional(f.positiveInteger), "tool calls"),
+  maxTurnTokens: f.option(f.optional(f.positiveInteger), "tokens of one answer"),
+  timeoutMs: f.option(f.optional(milliseconds), "time of the whole episode"),
+  sampleTimeoutMs: f.option(f.optional(milliseconds), "time of one request for samples"),
+} satisfies f.OptionsOf<RolloutLimits>;
+
+const PARSE_ERRORS = {
+  maxConsecutive: f.option(
+    f.withDefault(f.nonNegativeInteger, 0),
+    "broken tool calls in a row that the model may mend",
+  ),
+  retryMessage: f.option(
+    f.optional(
+      f.value<string>(
+        "a text with {details}, where the problem is put",
+        (given) => typeof given === "string" && given.includes("{details}"),
+      ),
+    ),
+    "message that answers a broken tool call",
+  ),
+  penalty: f.option(f.withDefault(f.nonNegative, 0), "taken off the reward for each broken tool call"),
+  finalReward: f.option(f.withDefault(f.number, 0), "reward of the answer that ends the episode"),
+  isMasked: f.option(f.withDefault(f.boolean, false), "leave broken answers out of training"),
+} satisfies f.OptionsOf<ParseErrorPolicy>;
+
+const TERMINATION = {
+  zeroRewardOnLimit: f.option(f.optional(f.boolean), "reward episodes that a limit ended with at most 0"),
+  limits: f.option(f.optional(f.list(f.text)), "reasons that count as limits"),
+  skipGradingOnTimeout: f.option(
+    f.optional(f.boolean),
+    "do not grade groups that ran out of time altogether",
+  ),
+  graderTimeoutMs: f.option(f.optional(milliseconds), "time of one grading", { otherwise: "15 minutes" }),
+  gradesWholeConversation: f.option(
+    f.optional(f.boolean),
+    "show a reward function the messages of the prompt too",
+  ),
+} satisfies f.OptionsOf<TerminationPolicy>;
+
+/** The option table for the rules of an episode. */
+export const ROLLOUT_OPTIONS = {
+  limits: f.option(f.optional(f.message(LIMITS)), "limits of one episode"),
+  parseErrors: f.option(f.optional(f.message(PARSE_ERRORS)), "how answers that cannot be read are treated"),
+  termination: f.option(
+    f.optional(f.message(TERMINATION)),
+    "how the reason for an episode's end changes its reward",
+  ),
+  toolExecution: f.option(
+    f.optional(f.oneOf("parallel", "sequential")),
+    "how tool calls of one answer are run",
+    { otherwise: "parallel" },
+  ),
+} satisfies f.OptionsOf<RolloutSettings>;
+
+/** The option table of `runRollout`. */
+export const RUN_ROLLOUT_OPTIONS = f.optionTable({
+  ...ROLLOUT_OPTIONS,
+  hooks: f.option(
+    f.optional(f.opaque as f.Field<RolloutHooks>),
+    "functions that are called during an episode",
+  ),
+  seed: f.option(f.optional(f.nonNegativeInteger), "seed of the samples"),
+  signal: f.option(f.optional(f.abortSignal), "ends the episode"),
+  clock: f.option(f.optional(f.having<Clock>("a clock", "now")), "clock of the time limits"),
+} satisfies f.OptionsOf<RolloutOptions>);
+
+const rules = f.message(ROLLOUT_OPTIONS);
+
+/** Refuses contradictory limits and policies. */
+export function checkSettings({ limits, parseErrors, termination, toolExecution }: RolloutSettings): void {
+  rules.check({ limits, parseErrors, termination, toolExecution }, "");
 }
 
-/** Refuses a time that is none. */
-export function checkTime(field: string, value: number | undefined): void {
-  if (value === undefined || (value > 0 && Number.isFinite(value))) return;
-  throw new ValidationError(field, `${field} must be a number of milliseconds above 0, got ${value}`);
-}
-
-/** Refuses what is no number of things. */
-export function checkCount(field: string, value: number, least = 0): void {
-  if (Number.isSafeInteger(value) && value >= least) return;
-  throw new ValidationError(field, `${field} must be a whole number from ${least}, got ${value}`);
-}
-
-/** Refuses a reward that would spoil all weights; `method` gave it. */
+/** Refuses a reward that is not finite, since it would spoil all weights; names the `method` that returned it. */
 export function checkReward(method: string, reward: unknown): void {
   if (typeof reward === "number" && Number.isFinite(reward)) return;
   throw new TinkerError(`The reward that ${method} gives must be a finite number, got ${String(reward)}.`);

@@ -1,16 +1,16 @@
 import type { RestClient } from "../../clients/index.js";
-import { ValidationError } from "../../errors.js";
+import { wrongField } from "../../wire/index.js";
 
-/** The weights that did best on a metric. */
+/** The best weights by a metric. */
 export interface BestWeights {
-  /** Steps done. */
+  /** Training steps of these weights at their evaluation. */
   readonly batch: number;
   readonly samplerPath: string;
   readonly metric: string;
   readonly value: number;
 }
 
-/** Finds the best weights among those that are evaluated, and lets go of the others. */
+/** Finds the best of the evaluated weights and releases the others. */
 export class BestKeeper {
   readonly metric: string;
   readonly patience: number | undefined;
@@ -43,7 +43,7 @@ export class BestKeeper {
     return this.#best;
   }
 
-  /** Keeps these weights if they are better than all before them, and deletes those that are not the best any more. */
+  /** Keeps these weights if they are better than all before, and deletes those that no longer are the best. */
   async consider(
     batch: number,
     samplerPath: string,
@@ -52,9 +52,9 @@ export class BestKeeper {
     const { metric } = this;
     const value = metrics[metric];
     if (value === undefined) {
-      throw new ValidationError(
+      throw wrongField(
         "best.metric",
-        `best.metric must be one of the metrics that are measured (${Object.keys(metrics).join(", ")}), got ${JSON.stringify(metric)}`,
+        `must be one of the metrics that are measured (${Object.keys(metrics).join(", ")}), got ${JSON.stringify(metric)}`,
       );
     }
     const before = this.#best;
@@ -65,17 +65,17 @@ export class BestKeeper {
       this.#best = best;
     }
     const loser = isBetter ? before?.samplerPath : samplerPath;
-    // What cannot be deleted expires.
+    // Weights that cannot be deleted expire.
     if (loser !== undefined) await this.#rest.deleteCheckpoint(loser).catch(() => {});
   }
 
-  /** Whether so many evaluations brought nothing better that it is time to stop. */
+  /** Whether the last evaluations brought no improvement, so that it is time to stop. */
   isOver(batch: number, evaluateEvery: number): boolean {
     if (this.patience === undefined || this.#best === undefined) return false;
     return (batch - this.#best.batch) / evaluateEvery >= this.patience;
   }
 
-  /** The best weights of a finished run do not expire. */
+  /** Keeps the best weights of a finished run from expiring. */
   async keepForEver(): Promise<void> {
     if (this.#best !== undefined)
       await this.#rest.setCheckpointTtl(this.#best.samplerPath, null).catch(() => {});

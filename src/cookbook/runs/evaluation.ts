@@ -1,30 +1,32 @@
-import type { SamplingClient, TrainingClient } from "../../clients/index.js";
+import type { SamplingClient, ServiceClient, TrainingClient } from "../../clients/index.js";
+import { inSpan } from "../../session/index.js";
 import type { Evaluator } from "../evaluation/index.js";
 import type { BestKeeper } from "./best-weights.js";
 
-/** Measures weights by the trainer itself. It sends all its requests before it returns. */
+/** Evaluates weights with the trainer itself. It sends all its requests before it returns. */
 export type MeasureWeights<State = unknown> = (
   training: TrainingClient,
   signal: AbortSignal,
-  /** What the step before has kept. */
+  /** State that the previous step returned. */
   state: State | undefined,
 ) => Promise<Readonly<Record<string, number>>>;
 
-/** What is measured between steps, and when. */
+/** Evaluations between steps, and their schedule. */
 export interface EvaluationPlan<State> {
   readonly every: number;
   readonly steps: number;
-  /** Held-out data, where there are any. */
+  /** Held-out data, if there are any. */
   readonly heldOut: MeasureWeights<State> | undefined;
   readonly evaluators: readonly Evaluator[];
   readonly best: BestKeeper | undefined;
-  /** Where the run is kept. */
+  readonly service: ServiceClient;
+  /** Folder of the run. */
   readonly folder: string | undefined;
-  /** How long weights are kept that were saved to be compared. */
+  /** How long weights are kept that were saved for comparison. */
   readonly ttlSeconds: number | undefined;
 }
 
-/** Whether the weights after so many steps are measured: the first ones, every so often, the last ones. */
+/** Whether to evaluate after this step: after the first, at regular intervals, and after the last. */
 export function isEvaluated<State>(
   batch: number,
   { every, steps, heldOut, evaluators }: EvaluationPlan<State>,
@@ -34,8 +36,8 @@ export function isEvaluated<State>(
 }
 
 /**
- * Measures the weights after the requests made so far. All that concerns the weights is sent before this returns, so
- * that training can go on while the measuring is under way.
+ * Evaluates the weights after the requests made so far. All requests that need these weights are sent before this
+ * returns, so that training can continue meanwhile.
  */
 export function startEvaluation<State>(
   training: TrainingClient,
@@ -43,11 +45,11 @@ export function startEvaluation<State>(
   plan: EvaluationPlan<State>,
   signal: AbortSignal,
 ): Promise<Record<string, number>> {
-  const { heldOut, evaluators, best, folder } = plan;
+  const { heldOut, evaluators, best, folder, service } = plan;
   const startedMs = performance.now();
   const pass = heldOut?.(training, signal, state);
   const saved = best && saveForComparison(training, batch, plan, signal);
-  const context = { training, step: batch, folder, signal };
+  const context = { training, service, step: batch, folder, signal };
   const runEvaluators = async (sampler: SamplingClient): Promise<Record<string, number>> => {
     const results = await Promise.all(evaluators.map((each) => each.evaluate({ ...context, sampler })));
     return Object.assign({}, ...results);
@@ -63,7 +65,7 @@ export function startEvaluation<State>(
     if (best !== undefined && path !== undefined) await best.consider(batch, path, metrics);
     return { ...metrics, "time/evals": (performance.now() - startedMs) / 1000 };
   };
-  return evaluate();
+  return inSpan("evaluate", { category: "evaluate", attributes: { "tinkerts.step": batch } }, evaluate);
 }
 
 async function saveForComparison<State>(

@@ -1,17 +1,20 @@
-/** The rank of a new adapter when none is given: enough for most data sets, and what upstream's recipes take. */
+/** Default rank of a new adapter: enough for most data sets, and the rank in the Python cookbook's recipes. */
 export const DEFAULT_RANK = 32;
 
-/** What upstream's training loop takes when nobody says otherwise. */
+/** Default of the Python cookbook's training loop. */
 const FALLBACK_LEARNING_RATE = 1e-4;
 
-/** Rates that were found by trying, for models that the formula was not made for. */
+/** Learning rates found by experiment, for models outside the formula. */
 const TRIED_RATES: TriedRates = { "tinkerts/nano": 2e-3 };
 
 const FULL_FINE_TUNING_RATE = 5e-5;
-/** LoRA wants about ten times the rate of full fine-tuning ("LoRA Without Regret", thinkingmachines.ai/blog/lora). */
+/** LoRA needs about ten times the rate of full fine-tuning ("LoRA Without Regret", thinkingmachines.ai/blog/lora). */
 const LORA_FACTOR = 10;
 const REFERENCE_HIDDEN_SIZE = 2000;
-/** How fast the best rate falls with the width of the model, fitted per family by the authors of the Tinker cookbook. */
+/**
+ * Exponent with which the best rate falls with the model's width, fitted per family by the authors of the Tinker
+ * cookbook.
+ */
 const WIDTH_EXPONENTS: readonly (readonly [family: string, exponent: number])[] = [
   ["llama", 0.781],
   ["qwen", 0.0775],
@@ -46,31 +49,31 @@ const HIDDEN_SIZES: Readonly<Record<string, number>> = {
   "Qwen/Qwen3.8-27B": 5120,
 };
 
-/** A learning rate, and why this one. */
+/** A learning rate and the reason for it. */
 export interface LearningRateAdvice {
   readonly learningRate: number;
   readonly reason: string;
 }
 
 /**
- * The learning rate to begin with for LoRA on a model: 5e-5 x 10 x (2000 / hidden size)^p, with p fitted for Llama
- * (0.781) and Qwen (0.0775); 1e-4 for models that nobody has fitted it for.
+ * Recommended LoRA learning rate for a model: 5e-5 x 10 x (2000 / hidden size)^p, with p fitted for Llama (0.781) and
+ * Qwen (0.0775); 1e-4 for models without a fitted value.
  */
 export function recommendedLearningRate(model: string): number {
   return learningRateAdvice(model).learningRate;
 }
 
-/** The same with its reason, to be shown. */
+/** Recommended learning rate with its reason, for display. */
 export function learningRateAdvice(model: string): LearningRateAdvice {
-  // `:peft:262144` and the like name a variant of the same weights.
+  // A suffix like `:peft:262144` names a variant of the same weights.
   const [name = model] = model.split(":");
   return adviceOf(name, TRIED_RATES, fittedRate);
 }
 
-/** Learning rates that were found by trying, by the names of models. */
+/** Learning rates found by experiment, by model name. */
 export type TriedRates = Readonly<Record<string, number>>;
 
-/** The rate that was found by trying for a model, or else another one. */
+/** The rate found by experiment for a model, or else another one. */
 export function adviceOf(
   model: string,
   tried: TriedRates,
@@ -102,7 +105,7 @@ const LEAST_STEPS_PER_EPOCH = 20;
 const LEAST_BATCH_SIZE = 4;
 const MAX_BATCH_SIZE = 128;
 
-/** A power of two from 4 to 128 that leaves at least 20 steps in an epoch where there are rows enough. */
+/** A power of two from 4 to 128 that leaves at least 20 steps in an epoch if there are enough rows. */
 export function recommendedBatchSize(rowCount: number): number {
   let size = LEAST_BATCH_SIZE;
   while (size < MAX_BATCH_SIZE && rowCount / (size * 2) >= LEAST_STEPS_PER_EPOCH) size *= 2;

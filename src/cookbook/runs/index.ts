@@ -1,9 +1,9 @@
-/** What all training runs share: options, checkpoints and exact resumption, the run's folder, evaluation between steps, loggers. */
-export type { BestWeights } from "./best-weights.js";
-export { consoleLogger, type Screen } from "./console-logger.js";
-export { recommendedBatchSize, recommendedLearningRate } from "./hyperparameters.js";
-export type { TrainingLogger } from "./logger.js";
-export type { BestOptions, RunOptions, SaveOptions } from "./options.js";
-export type { FinishedRun, RunPlan } from "./run-training.js";
-export { type Schedule, scheduleMultiplier } from "./schedule.js";
-export { tensorBoardLogger } from "./tensorboard.js";
+/** Shared by all training runs: options, checkpoints, exact resumes, the run's folder, evaluation between steps, loggers. */
+export * from "./best-weights.js";
+export * from "./console-logger.js";
+export * from "./hyperparameters.js";
+export * from "./logger.js";
+export * from "./options.js";
+export * from "./run-training.js";
+export * from "./schedule.js";
+export * from "./tensorboard.js";

@@ -1,19 +1,19 @@
 import { messageOf } from "../../errors.js";
 import type { RunMetrics } from "../../training/index.js";
 
-/** Follows a training run: writes it down, draws it, sends it to W&B or MLflow. */
+/** Follows a training run: writes it down, draws it, or sends it to W&B or MLflow. */
 export interface TrainingLogger {
   /** Called once, before the first step: the settings and counts of the run, as in `config.json`. */
   config(config: Readonly<Record<string, unknown>>): void | Promise<void>;
-  /** Called for each step, in order, and once more for what is measured after the last. */
+  /** Called for each step, in order, and once more with measurements after the last step. */
   metrics(metrics: RunMetrics, step: number): void | Promise<void>;
-  /** Called when the run is over, however it ended. */
+  /** Called when the run ends, even with an error. */
   close(): void | Promise<void>;
-  /** Something for people to read: what is about to be done, a checkpoint, trouble and how it was met. */
+  /** Called with messages for people: what happens next, a checkpoint, a problem and its handling. */
   note?(text: string): void | Promise<void>;
 }
 
-/** Several as one, each told in the order of the calls. One that fails is left out, and the others are told. */
+/** Joins several loggers, called in order. A logger that fails is dropped; the others continue. */
 export function combineLoggers(loggers: readonly TrainingLogger[]): Required<TrainingLogger> {
   const active = new Set(loggers);
   let last: Promise<void> = Promise.resolve();
@@ -25,7 +25,7 @@ export function combineLoggers(loggers: readonly TrainingLogger[]): Required<Tra
           await call(logger);
         } catch (error) {
           active.delete(logger);
-          failures.push(`A logger failed and is told nothing more: ${messageOf(error)}`);
+          failures.push(`A logger failed and is not called again: ${messageOf(error)}`);
         }
       }
       for (const text of failures)

@@ -76,13 +76,18 @@ describe("consoleLogger", () => {
     return text;
   };
 
-  it("shows one line that changes on a terminal, and lines that stay for what is measured", () => {
+  it("shows about twenty lines on a terminal, one for each evaluation, and below them one that changes", () => {
     const text = show(true);
     const stays = text.split("\n").map((line) => line.split("\x1b[K").at(-1));
-    expect(stays).toHaveLength(5);
+    const plain = show(false).split("\n");
+    expect(stays.map((line) => line?.replace(/\d+ s left/, ""))).toEqual(
+      plain.map((line) => line.replace(/\d+ s left/, "")),
+    );
     expect(stays[0]).toBe("before");
-    expect(stays[1]).toMatch(/^step {2}51\/100 {2}loss 0\.0196 {2}test\/nll 0\.5000 {2}\d+ s left$/);
-    expect(stays.slice(2)).toEqual(["after step 100  test/nll 0.2500", "after", ""]);
+    expect(stays).toContainEqual(
+      expect.stringMatching(/^step {2}51\/100 {2}loss 0\.0196 {2}test\/nll 0\.5000 {2}\d+ s left$/),
+    );
+    expect(stays.slice(-3)).toEqual(["after step 100  test/nll 0.2500", "after", ""]);
     expect(text).toContain("\r\x1b[Kstep   2/100  loss 0.5000");
   });
 
@@ -92,6 +97,23 @@ describe("consoleLogger", () => {
     expect(lines.length).toBeLessThan(28);
     expect(lines.join("")).not.toContain("\x1b");
     expect(lines.at(-4)).toMatch(/^step 100\/100/);
+  });
+});
+
+describe("the meter in the console", () => {
+  const lineOf = (metrics: Readonly<Record<string, number>>) => {
+    let text = "";
+    const logger = consoleLogger({ screen: { write: (more) => (text += more) } });
+    void logger.config({ steps: 1 });
+    void logger.metrics({ train_mean_nll: 1, ...metrics }, 0);
+    return text.trim();
+  };
+
+  it("shows dollars, or tokens without a price, and nothing of a free run", () => {
+    const tokens = { "tokens/train": 12_000, "tokens/sample": 345 };
+    expect(lineOf({ ...tokens, "cost/usd": 1.234 })).toBe("step 1/1  loss 1.0000  $1.23");
+    expect(lineOf(tokens)).toBe("step 1/1  loss 1.0000  12.3k tokens");
+    expect(lineOf({ ...tokens, "cost/usd": 0 })).toBe("step 1/1  loss 1.0000");
   });
 });
 
@@ -137,7 +159,7 @@ describe("combineLoggers", () => {
     await logger.close();
     expect(heard).toEqual([
       "step 0",
-      "A logger failed and is told nothing more: no network",
+      "A logger failed and is not called again: no network",
       "step 1",
       "step 2",
       "closed",

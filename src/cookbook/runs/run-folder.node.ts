@@ -1,10 +1,16 @@
-import { appendFile } from "node:fs/promises";
+import { appendFile, stat } from "node:fs/promises";
 import { join } from "node:path";
-import { ValidationError } from "../../errors.js";
 import type { RunCheckpoint, RunMetrics } from "../../training/index.js";
-import { type CheckpointRecord, changedSettings, RunLog } from "../../training/run-log.node.js";
+import {
+  type ChangedSetting,
+  type CheckpointRecord,
+  changedSettings,
+  RunLog,
+} from "../../training/run-log.node.js";
+import { wrongField } from "../../wire/index.js";
 import type { BestWeights } from "./best-weights.js";
 import type { TrainingLogger } from "./logger.js";
+import type { RunWarning } from "./warnings.js";
 
 /** The name of the line in `checkpoints.jsonl` that says which weights are the best; the last one counts. */
 const BEST = "best";
@@ -13,6 +19,34 @@ const BEST = "best";
 export interface RunFolderOptions {
   readonly config: Readonly<Record<string, unknown>>;
   readonly stepsPerEpoch: number;
+}
+
+/** Settings that may differ when a run resumes with more steps. */
+const CHANGES_WITH_STEPS: ReadonlySet<string> = new Set([
+  "num_epochs",
+  "steps",
+  "warmup_steps",
+  "eval_every",
+]);
+
+function isLonger(changed: readonly ChangedSetting[]): boolean {
+  const steps = changed.find(({ name }) => name === "steps");
+  return (
+    steps !== undefined &&
+    Number(steps.now) > Number(steps.before) &&
+    changed.every(({ name }) => CHANGES_WITH_STEPS.has(name))
+  );
+}
+
+/** Settings that failed before the first checkpoint may be put right. */
+async function isBegun(folder: string): Promise<boolean> {
+  const checkpoints = await stat(join(folder, "checkpoints.jsonl")).catch(() => undefined);
+  return checkpoints !== undefined && checkpoints.size > 0;
+}
+
+function describeChange({ name, before, now }: ChangedSetting): string {
+  const isShort = [before, now].every((value) => typeof value !== "object" || value === null);
+  return isShort ? `${name} was ${JSON.stringify(before)}, is ${JSON.stringify(now)}` : name;
 }
 
 /**
@@ -33,18 +67,24 @@ export class RunFolder {
 
   /** Opens the folder of a run, or makes it. One of a run with other settings is refused. */
   static async open(folder: string, options: RunFolderOptions): Promise<RunFolder> {
-    const changed = await changedSettings(folder, options.config);
-    if (changed.length > 0) {
-      throw new ValidationError(
+    const { config } = options;
+    const changed = await changedSettings(folder, config);
+    if (changed.length > 0 && !isLonger(changed) && (await isBegun(folder))) {
+      throw wrongField(
         "folder",
-        `folder must be that of this run or a new one: the run in ${folder} has other settings (${changed.join(", ")})`,
+        `must be that of this run or a new one: the run in ${folder} has other settings (${changed.map(describeChange).join("; ")})`,
       );
     }
-    return new RunFolder(await RunLog.open(folder, { config: options.config }), options);
+    return new RunFolder(await RunLog.open(folder, { config, replaceConfig: true }), options);
   }
 
   get path(): string {
     return this.#log.folder;
+  }
+
+  /** Where a backend with temporary data keeps the run's weights. */
+  get weightsPath(): string {
+    return join(this.path, "weights");
   }
 
   get lastMetricsStep(): number | undefined {
@@ -55,7 +95,7 @@ export class RunFolder {
     return this.#resumable;
   }
 
-  /** What was written down beside a checkpoint. */
+  /** State that was saved with a checkpoint. */
   extraOf(checkpoint: RunCheckpoint): Readonly<Record<string, unknown>> {
     return this.#log.checkpoints.findLast(({ statePath }) => statePath === checkpoint.statePath)?.extra ?? {};
   }
@@ -80,7 +120,7 @@ export class RunFolder {
     this.#resumable.push(checkpoint);
   }
 
-  /** Without a state: a run goes on from the latest weights, not from the best. */
+  /** Without a state: a run continues from the latest weights, not from the best. */
   async logBest({ batch, samplerPath, metric, value }: BestWeights): Promise<void> {
     const extra = { metric, value };
     await this.#log.logCheckpoint({ name: BEST, ...this.#place(batch), samplerPath, extra });
@@ -94,9 +134,19 @@ export class RunFolder {
     return { batch: this.#batchOf(record), samplerPath: record.samplerPath, metric, value };
   }
 
+  /** Adds a line to `warnings.jsonl`. */
+  async logWarning(warning: RunWarning): Promise<void> {
+    await appendFile(join(this.path, "warnings.jsonl"), `${JSON.stringify(warning)}\n`);
+  }
+
   /** The latest value of each metric. */
   async latestMetrics(): Promise<RunMetrics> {
     return Object.assign({}, ...(await this.#log.readMetrics()));
+  }
+
+  /** The first value of each metric. */
+  async firstMetrics(): Promise<RunMetrics> {
+    return Object.assign({}, ...(await this.#log.readMetrics()).toReversed());
   }
 
   /** Notes go to `logs.log`; metrics are written by the run itself. */
@@ -124,7 +174,7 @@ export class RunFolder {
   }
 
   #batchOf({ epoch = 0, batch = 0 }: CheckpointRecord): number {
-    return epoch * this.#options.stepsPerEpoch + batch;
+    return epoch === 0 ? batch : epoch * this.#options.stepsPerEpoch + batch;
   }
 
   #fromRecord(record: RunCheckpoint & CheckpointRecord): RunCheckpoint {

@@ -1,14 +1,14 @@
 import type { CheckpointPlan } from "../../training/index.js";
-import type { SaveOptions } from "./options.js";
+import type { CheckpointOptions } from "./options.js";
 
 const DEFAULT_EVERY_STEPS = 20;
-/** A week, as upstream keeps them. */
+/** A week, as the Python cookbook keeps its checkpoints. */
 const DEFAULT_TTL_SECONDS = 604_800;
 /** Rolling checkpoints are deleted; this is for when that fails. */
 const ROLLING_TTL_SECONDS = 7200;
 
 /** The settings of saves with their defaults. */
-export function saveSettings(save: SaveOptions = {}) {
+export function saveSettings(save: CheckpointOptions = {}) {
   const hasOther = save.everyTokens !== undefined || save.everySeconds !== undefined;
   return {
     everySteps: save.everySteps ?? (hasOther ? undefined : DEFAULT_EVERY_STEPS),
@@ -33,7 +33,7 @@ export function savePlan(
     const now = { tokens: tokensAfter(batch), atMs: nowMs() };
     // A run that goes on counts from where it does.
     last ??= now;
-    // Only there so that a run need not begin anew.
+    // Only there so that a run can resume.
     if (batch === 0) return { rolling: true, ttlSeconds };
     const isDue =
       (everySteps !== undefined && batch % everySteps === 0) ||

@@ -1,4 +1,4 @@
-import { ValidationError } from "../../errors.js";
+import { wrongField } from "../../wire/index.js";
 
 /** How the learning rate goes down over a run: along a line or half a cosine to zero, or not at all. */
 export type Schedule = "linear" | "cosine" | "constant";
@@ -24,9 +24,9 @@ export function scheduleMultiplier(
     case "constant":
       return 1;
     default:
-      throw new ValidationError(
+      throw wrongField(
         "schedule",
-        `schedule must be one of ${SCHEDULES.join(", ")}, got ${String(schedule satisfies never)}`,
+        `must be one of ${SCHEDULES.join(", ")}, got ${String(schedule satisfies never)}`,
       );
   }
 }

@@ -75,7 +75,7 @@ describe("saves", () => {
     expect(plan({}).join("")).toBe("r--------");
   });
 
-  it("expire after a week unless told otherwise", () => {
+  it("expire after a week by default", () => {
     expect(saveSettings().ttlSeconds).toBe(604_800);
     expect(saveSettings({ ttlSeconds: 60 }).ttlSeconds).toBe(60);
     expect(saveSettings({ ttlSeconds: null }).ttlSeconds).toBeUndefined();

@@ -1,33 +1,36 @@
+import { ValidationError } from "../../errors.js";
+import { keptOptions } from "../../wire/index.js";
 import { DEFAULT_RANK, type LearningRateAdvice, learningRateAdvice } from "./hyperparameters.js";
-import { type BestOptions, type RunOptions, warmupSteps } from "./options.js";
+import { type BestOptions, type FilledRunOptions, RUN_OPTIONS, warmupSteps } from "./options.js";
 import { saveSettings } from "./save-plan.js";
 import { type Schedule, scheduleMultiplier } from "./schedule.js";
 
-const DEFAULT_ADAM = { beta1: 0.9, beta2: 0.95, eps: 1e-8 };
-/** Evaluations of a whole run, when nobody says how many. */
+/** Default number of evaluations of a run. */
 const EVALUATIONS = 10;
 
-/** What the kind of training decides, where the user has not. */
+/** Defaults of a kind of training. */
 export interface RunDefaults {
   readonly steps: number;
   readonly rendererName: string;
-  readonly schedule: Schedule;
-  /** Default: all steps are one epoch. */
+  /** Default: there are no epochs. */
   readonly stepsPerEpoch?: number | undefined;
   /** Default: by the model. */
   readonly learningRate?: LearningRateAdvice | undefined;
-  readonly rank?: number | undefined;
-  /** What is best. Default: the lowest `test/nll`. */
+  /** Metric of the best weights. Default: the lowest `test/nll`. */
   readonly best?: Required<Pick<BestOptions, "metric" | "goal">> | undefined;
 }
 
-/** What every run is made with, once all defaults are decided. */
+/** Settings of every run, with all defaults filled in. */
 export type RunSettings = ReturnType<typeof runSettings>;
 
 /** Every setting that runs of all kinds have. */
-export function runSettings(options: RunOptions, defaults: RunDefaults) {
-  const { model, seed = 0, best } = options;
-  const { steps, rendererName, stepsPerEpoch = steps } = defaults;
+export function runSettings(
+  options: FilledRunOptions & { readonly schedule: Schedule },
+  defaults: RunDefaults,
+) {
+  const { model, seed, best } = options;
+  const { steps, rendererName, stepsPerEpoch = Number.POSITIVE_INFINITY } = defaults;
+  checkLayers(options);
   const advice = defaults.learningRate ?? learningRateAdvice(model);
   const { metric = "test/nll", goal = "lower" } = { ...defaults.best, ...(best === true ? {} : best) };
   return {
@@ -37,19 +40,31 @@ export function runSettings(options: RunOptions, defaults: RunDefaults) {
     steps,
     stepsPerEpoch,
     learningRate: options.learningRate ?? advice.learningRate,
+    recommendedRate: advice.learningRate,
     learningRateReason: options.learningRate === undefined ? advice.reason : undefined,
-    schedule: options.schedule ?? defaults.schedule,
-    warmupSteps: warmupSteps(options.warmup ?? 0, steps),
-    rank: options.rank ?? defaults.rank ?? DEFAULT_RANK,
+    schedule: options.schedule,
+    warmupSteps: warmupSteps(options.warmup, steps),
+    rank: options.rank ?? DEFAULT_RANK,
+    trainAttn: options.trainAttn ?? true,
+    trainMlp: options.trainMlp ?? true,
+    trainUnembed: options.trainUnembed ?? true,
     startFrom: options.startFrom,
-    adam: { ...DEFAULT_ADAM, ...options.adam },
+    adam: options.adam,
     evaluateEvery: options.evaluateEvery ?? Math.ceil(steps / EVALUATIONS),
     save: saveSettings(options.save),
     best: best ? { metric, goal, patience: best === true ? undefined : best.patience } : undefined,
   };
 }
 
-/** What the optimizer does at a step. */
+function checkLayers({ trainAttn = true, trainMlp = true, trainUnembed = true }: FilledRunOptions): void {
+  if (trainAttn || trainMlp || trainUnembed) return;
+  throw new ValidationError(
+    "trainAttn",
+    "trainAttn, trainMlp and trainUnembed are all off, so nothing would be trained: leave one of them on",
+  );
+}
+
+/** Optimizer parameters of a step. */
 export function adamAt(settings: RunSettings, step: number) {
   const { learningRate, schedule, steps, warmupSteps: warmup, adam } = settings;
   return { learningRate: learningRate * scheduleMultiplier(schedule, step, steps, warmup), ...adam };
@@ -57,28 +72,12 @@ export function adamAt(settings: RunSettings, step: number) {
 
 /** As it stands in `config.json`, under the names of the Python cookbook where it has the same. */
 export function configOf(settings: RunSettings): Readonly<Record<string, unknown>> {
-  const { adam, save, best } = settings;
+  const { best } = settings;
   return {
-    model_name: settings.model,
+    ...keptOptions(RUN_OPTIONS, settings),
     renderer_name: settings.rendererName,
-    load_checkpoint_path: settings.startFrom ?? null,
-    learning_rate: settings.learningRate,
-    lr_schedule: settings.schedule,
     warmup_steps: settings.warmupSteps,
     steps: settings.steps,
-    lora_rank: settings.rank,
-    seed: settings.seed,
-    adam_beta1: adam.beta1,
-    adam_beta2: adam.beta2,
-    adam_eps: adam.eps,
-    weight_decay: adam.weightDecay ?? 0,
-    grad_clip_norm: adam.gradClipNorm ?? 0,
-    eval_every: settings.evaluateEvery,
-    save_every: save.everySteps ?? 0,
-    save_every_tokens: save.everyTokens ?? 0,
-    save_every_seconds: save.everySeconds ?? 0,
-    rolling_save_every: save.rollingSteps ?? 0,
-    ttl_seconds: save.ttlSeconds ?? null,
     best: best === undefined ? null : { ...best, patience: best.patience ?? null },
   };
 }
@@ -86,8 +85,8 @@ export function configOf(settings: RunSettings): Readonly<Record<string, unknown
 /** A line of a description: what it is about, and what is said. */
 export type DescribedLine = readonly [name: string, text: string];
 
-/** What is about to be done, for people. */
-export function describe(lines: readonly DescribedLine[]): string {
+/** Describes the run before it starts. */
+export function describeSettings(lines: readonly DescribedLine[]): string {
   const width = Math.max(...lines.map(([name]) => name.length));
   return lines.map(([name, text]) => `${name.padEnd(width)}  ${text}`).join("\n");
 }
@@ -101,6 +100,12 @@ export function describeRate(settings: RunSettings): DescribedLine {
 }
 
 /** The model as a line of the description. */
-export function describeModel({ model, rank }: RunSettings): DescribedLine {
-  return ["model", `${model}, a LoRA adapter of rank ${rank}`];
+export function describeModel({ model, rank, ...trained }: RunSettings): DescribedLine {
+  const left = [
+    ...(trained.trainAttn ? [] : ["attention"]),
+    ...(trained.trainMlp ? [] : ["feed-forward layers"]),
+    ...(trained.trainUnembed ? [] : ["output head"]),
+  ];
+  const without = left.length === 0 ? "" : `, without ${left.join(" and ")}`;
+  return ["model", `${model}, a LoRA adapter of rank ${rank}${without}`];
 }

@@ -1,26 +1,32 @@
 import type { RestClient, ServiceClient, TrainingClient } from "../../clients/index.js";
-import { messageOf, TinkerError } from "../../errors.js";
+import { messageOf, NotFoundError, TinkerError } from "../../errors.js";
+import { inSpan } from "../../session/index.js";
 import {
   type RecoveryLog,
   type RunCheckpoint,
   type RunEvent,
   type RunMetrics,
+  type RunWithRecoveryResult,
+  runWithRecovery,
   type StepContext,
-  type SupervisedRunResult,
-  superviseRun,
 } from "../../training/index.js";
 import type { BestKeeper } from "./best-weights.js";
 import { type EvaluationPlan, isEvaluated, startEvaluation } from "./evaluation.js";
+import { findStart } from "./find-model.js";
 import type { TrainingLogger } from "./logger.js";
+import type { RunFindings } from "./run-findings.js";
 import type { RunFolder } from "./run-folder.node.js";
-import type { TrainingSpec } from "./run-training.js";
+import type { FinishedRun, TrainingSpec } from "./run-training.js";
 import { savePlan } from "./save-plan.js";
+import type { RunSpending } from "./spending.js";
+import type { RunTimeline } from "./timeline.node.js";
+import type { RunWarning } from "./warnings.js";
 
-/** What a step may use besides its training client. */
+/** Passed to each step besides its training client. */
 export interface TrainingContext<State> extends StepContext<ServiceClient> {
-  /** What the step before has kept; undefined at the first one, and where nothing was kept. */
+  /** State that the step before returned; undefined at the first step, or if none was returned. */
   readonly state: State | undefined;
-  /** Keeps plain JSON for the next step, which gets it also when the run goes on from a checkpoint. */
+  /** Keeps plain JSON for the next step, also after a resume from a checkpoint. */
   readonly keepState: (state: State) => void;
   /** Says how many tokens the step trains on, for checkpoints every so many. */
   readonly countTokens: (count: number) => void;
@@ -28,18 +34,23 @@ export interface TrainingContext<State> extends StepContext<ServiceClient> {
   readonly checkLoss: (loss: number) => void;
   /** For people who watch. */
   readonly note: (text: string) => void;
+  /** Warns of something wrong with the run. */
+  readonly warn: (warning: Omit<RunWarning, "step">) => void;
 }
 
-/** What the loop works with. */
+/** Dependencies of the loop. */
 export interface LoopParts<State> {
   readonly spec: TrainingSpec<State>;
   readonly folder: RunFolder | undefined;
   readonly logger: Required<TrainingLogger>;
   readonly rest: RestClient;
   readonly best: BestKeeper | undefined;
+  readonly spending: RunSpending;
+  readonly findings: RunFindings;
+  readonly timeline: RunTimeline | undefined;
 }
 
-/** What is known after a number of steps, and saved with their checkpoint. */
+/** State after a number of steps, saved with their checkpoint. */
 interface Progress<State> {
   readonly tokens: number;
   readonly state?: State | undefined;
@@ -57,8 +68,16 @@ export class TrainingLoop<State> {
   /** Saved only to bridge the time to the next checkpoint, which is there. */
   #obsolete: RunCheckpoint | undefined;
   #badLoss: TinkerError | undefined;
+  /** The latest started one. */
+  #step = 0;
   #evaluating: Promise<unknown> = Promise.resolve();
+  /** Aborted when the run must end early, with a checkpoint. */
+  readonly #stop = new AbortController();
+  /** Why the run ended early. */
+  paused: FinishedRun["paused"];
   readonly metrics: Record<string, RunMetrics[string]> = {};
+  /** The first value of each metric that this process saw. */
+  readonly firstMetrics: Record<string, RunMetrics[string]> = {};
 
   constructor(parts: LoopParts<State>) {
     this.#parts = parts;
@@ -69,32 +88,40 @@ export class TrainingLoop<State> {
       heldOut,
       evaluators: options.evaluators ?? [],
       best: parts.best,
+      service: options.service,
       folder: options.folder,
       ttlSeconds: settings.save.ttlSeconds,
     };
   }
 
-  async run(): Promise<SupervisedRunResult> {
+  async run(): Promise<RunWithRecoveryResult> {
     const { options, settings } = this.#parts.spec;
     const userMetadata = { renderer_name: settings.rendererName, ...runName(options.folder) };
     const { signal, pauseSignal } = options;
-    const supervised = superviseRun<ServiceClient, TrainingClient>({
+    const stops = [pauseSignal, this.#stop.signal].filter((each) => each !== undefined);
+    const supervised = runWithRecovery<ServiceClient, TrainingClient>({
       service: () => options.service.clone(),
-      start: (service) =>
-        settings.startFrom === undefined
-          ? service.createLoraTrainingClient({
-              baseModel: settings.model,
-              rank: settings.rank,
-              seed: settings.seed,
-              userMetadata,
-              signal,
-            })
-          : service.createTrainingClientFromState(settings.startFrom, { userMetadata, signal }),
-      restore: (service, { statePath }) =>
-        service.createTrainingClientFromStateWithOptimizer(statePath, { userMetadata, signal }),
-      measure: (training, batch, context) => this.#measure(training, batch, context),
-      step: (training, step, context) =>
-        this.#parts.spec.step(training, step, this.#contextOf(step, context)),
+      start: async (service) => {
+        const { startFrom, model: baseModel, rank, seed, trainAttn, trainMlp, trainUnembed } = settings;
+        const lora = { rank, seed, trainAttn, trainMlp, trainUnembed };
+        if (startFrom === undefined)
+          return this.#keep(
+            await service.createLoraTrainingClient({ baseModel, ...lora, userMetadata, signal }),
+          );
+        const path = await findStart(options, startFrom, signal);
+        return this.#keep(await service.createTrainingClientFromState(path, { userMetadata, signal }));
+      },
+      restore: async (service, { statePath }) =>
+        this.#keep(
+          await service.createTrainingClientFromStateWithOptimizer(statePath, { userMetadata, signal }),
+        ),
+      measure: (training, batch, context) => this.#measure(training, batch, this.#watched(batch, context)),
+      step: async (training, step, context) => {
+        await this.#trainInSpan(training, step, context);
+        this.#parts.spending.endStep();
+        this.#watchBudget();
+        this.#watchDivergence();
+      },
       steps: settings.steps,
       checkpointAt: savePlan(settings.save, { tokensAfter: (batch) => this.#after(batch).tokens }),
       log: this.#log(),
@@ -102,11 +129,123 @@ export class TrainingLoop<State> {
       // A server may refuse to go on after such a loss, which another try would only repeat.
       policy: { shouldRestore: () => (this.#badLoss === undefined ? undefined : false) },
       signal,
-      pauseSignal,
+      pauseSignal: AbortSignal.any(stops),
     });
-    return supervised.catch((error: unknown) => {
-      throw this.#badLoss ?? error;
+    const onPause = () => {
+      this.paused ??= { by: "signal", reason: "make the same call to continue" };
+      void this.#parts.logger.note(this.#pausing());
+    };
+    if (pauseSignal?.aborted) this.paused = { by: "signal", reason: "make the same call to continue" };
+    pauseSignal?.addEventListener("abort", onPause, { once: true });
+    return supervised
+      .catch((error: unknown) => {
+        throw this.#badLoss ?? this.#explainMissing(error);
+      })
+      .finally(() => pauseSignal?.removeEventListener("abort", onPause));
+  }
+
+  /** Resolves when the requests of a step are sent; its span ends when its metrics are known. */
+  #trainInSpan(training: TrainingClient, step: number, context: StepContext<ServiceClient>): Promise<void> {
+    this.#parts.timeline?.beginStep(step);
+    const pending: Promise<unknown>[] = [];
+    const watched = this.#watched(step, {
+      ...context,
+      addMetrics: (metrics) => {
+        pending.push(Promise.resolve(metrics));
+        context.addMetrics(metrics);
+      },
     });
+    return new Promise((resolve, reject) => {
+      const attributes = { "tinkerts.step": step };
+      inSpan("step", { category: "step", attributes }, async () => {
+        await this.#parts.spec.step(training, step, this.#contextOf(step, watched)).then(resolve, reject);
+        await Promise.all(pending);
+      }).catch(() => {});
+    });
+  }
+
+  /** Adds what the run has used to the metrics of a step, and what is wrong with them, once they are known. */
+  #watched(step: number, context: StepContext<ServiceClient>): StepContext<ServiceClient> {
+    const { spending, findings, timeline } = this.#parts;
+    const watch = async (metrics: Parameters<typeof context.addMetrics>[0]) => {
+      const known = Object.entries(await metrics).map(async ([name, value]) => [name, await value] as const);
+      const all = {
+        ...Object.fromEntries(await Promise.all(known)),
+        ...timeline?.takeSeconds(),
+        ...spending.metrics(),
+      };
+      return findings.look(all as RunMetrics, step);
+    };
+    return { ...context, addMetrics: (metrics) => context.addMetrics(watch(metrics)) };
+  }
+
+  /** Ends the run before a step that its budget does not allow. */
+  #watchBudget(): void {
+    const { spec, spending } = this.#parts;
+    if (this.#stop.signal.aborted) return;
+    const reason = spending.whyOver(spec.estimate, spec.settings.steps);
+    if (reason === undefined) return;
+    this.paused ??= { by: "budget", reason };
+    this.#stop.abort();
+  }
+
+  /** Ends a run that has diverged, if that is wanted. */
+  #watchDivergence(): void {
+    const { spec, findings } = this.#parts;
+    const { divergence } = findings;
+    if (spec.options.stopOn !== "divergence" || divergence === undefined) return;
+    const good = this.#checkpoints.findLast(({ batch }) => batch < divergence.step || batch === 0);
+    const from = good === undefined ? "" : ` The last checkpoint before is ${good.name}: ${good.statePath}.`;
+    this.paused ??= {
+      by: "divergence",
+      reason: `The run has diverged: ${divergence.message}.${from} Begin another one with ${divergence.proposal}`,
+    };
+    this.#stop.abort();
+  }
+
+  #pausing(): string {
+    const waiting = this.#parts.spec.waitingFor?.();
+    const why = waiting === undefined ? "" : `, which waits for ${waiting}`;
+    return `Pausing after step ${this.#step + 1}${why}; then a checkpoint is saved`;
+  }
+
+  /** Whether nothing is left to train after this checkpoint: one that ended early was planned to be as long as it is now. */
+  isDone(checkpoint: RunCheckpoint): boolean {
+    const { folder, spec } = this.#parts;
+    const planned = folder?.extraOf(checkpoint)["planned_steps"] ?? checkpoint.batch;
+    return checkpoint.final === true && Number(planned) >= spec.settings.steps;
+  }
+
+  /** The checkpoint, once the server has said that it is there. */
+  async found(checkpoint: RunCheckpoint): Promise<RunCheckpoint> {
+    const { rest, spec } = this.#parts;
+    await rest
+      .getWeightsInfo(checkpoint.statePath, { signal: spec.options.signal })
+      .catch((error: unknown) => {
+        throw this.#explainMissing(error);
+      });
+    return checkpoint;
+  }
+
+  /** A backend whose data is temporary keeps what a run folder will need again in that folder. */
+  async #keep(training: TrainingClient): Promise<TrainingClient> {
+    const { folder, spec } = this.#parts;
+    this.#watchBudget();
+    if (folder !== undefined)
+      await spec.options.service.runData?.keep?.(training.modelId, folder.weightsPath);
+    return training;
+  }
+
+  /** A folder whose checkpoints the server does not know was written with another server, or another data folder. */
+  #explainMissing(error: unknown): unknown {
+    const { folder } = this.#parts;
+    const saved = folder?.resumableCheckpoints().at(-1);
+    if (!(error instanceof NotFoundError) || saved === undefined) return error;
+    return new TinkerError(
+      `The run in ${folder?.path} cannot continue: this server does not have its weights, ${saved.statePath}. ` +
+        "Use the server that it was trained on (the built-in backend: with the same dataDir), or another folder for a new run.",
+      { cause: error },
+    );
   }
 
   /** The folder, which learns with each checkpoint how far the run was. */
@@ -121,7 +260,11 @@ export class TrainingLoop<State> {
       logMetrics: (metrics, step) => folder.logMetrics(metrics, step),
       logCheckpoint: (checkpoint) => {
         const { tokens, state } = this.#after(checkpoint.batch);
-        const extra = { elapsed_tokens: tokens, ...(state === undefined ? {} : { loop_state: state }) };
+        const extra = {
+          elapsed_tokens: tokens,
+          planned_steps: this.#parts.spec.settings.steps,
+          ...(state === undefined ? {} : { loop_state: state }),
+        };
         // One that is gone back to is written down again, and knows more than this process.
         return folder.logCheckpoint(checkpoint, { ...extra, ...folder.extraOf(checkpoint) });
       },
@@ -133,6 +276,7 @@ export class TrainingLoop<State> {
   }
 
   #contextOf(step: number, context: StepContext<ServiceClient>): TrainingContext<State> {
+    this.#step = step;
     const { tokens, state } = this.#after(step);
     const keep = (change: Partial<Progress<State>>) =>
       this.#progress.set(step + 1, { tokens, ...this.#progress.get(step + 1), ...change });
@@ -144,10 +288,12 @@ export class TrainingLoop<State> {
       countTokens: (count) => void keep({ tokens: tokens + count }),
       checkLoss: (loss) => {
         if (Number.isFinite(loss)) return;
+        this.#parts.findings.notANumber(step, loss);
         this.#badLoss = this.#notANumber(step, loss);
         throw this.#badLoss;
       },
       note: (text) => void this.#parts.logger.note(text),
+      warn: (warning) => this.#parts.findings.give(step, warning),
     };
   }
 
@@ -157,11 +303,12 @@ export class TrainingLoop<State> {
     context: StepContext<ServiceClient>,
   ): Promise<void> {
     const plan = this.#evaluation;
-    const { spec } = this.#parts;
+    const { spec, timeline } = this.#parts;
+    timeline?.beginStep(batch);
     const isDue = isEvaluated(batch, plan);
     const isOver = isDue && (await this.#evaluate(training, batch, context));
-    if (isOver || batch === plan.steps || spec.hasWork === undefined) return;
-    if (await spec.hasWork(training, batch, this.#contextOf(batch, context))) return;
+    if (isOver || batch === plan.steps || spec.prepareStep === undefined) return;
+    if (await spec.prepareStep(training, batch, this.#contextOf(batch, context))) return;
     context.end();
     // The last weights are always measured.
     if (!isDue && isEvaluated(plan.steps, plan)) await this.#evaluate(training, batch, context);
@@ -189,7 +336,7 @@ export class TrainingLoop<State> {
 
   #notANumber(step: number, loss: number): TinkerError {
     const { learningRate } = this.#parts.spec.settings;
-    // What stands at this step gave the bad loss.
+    // The weights at this step gave the bad loss.
     const good = this.#checkpoints.findLast(({ batch }) => batch < step || batch === 0);
     const where = good === undefined ? "" : ` The last good checkpoint is ${good.name}: ${good.statePath}.`;
     return new TinkerError(
@@ -204,6 +351,7 @@ export class TrainingLoop<State> {
     switch (event.type) {
       case "step":
         this.#logMetrics(event.metrics, event.step, event.repeated);
+        this.#parts.timeline?.endStep(event.step);
         this.#deleteObsolete(event.step);
         break;
       case "measured":
@@ -218,7 +366,9 @@ export class TrainingLoop<State> {
       case "restored":
         if (folder !== undefined) this.#progress.set(event.checkpoint.batch, savedProgress(folder, event));
         if (this.#checkpoints.length === 0) this.#checkpoints.push(event.checkpoint);
-        note(`Going on after ${event.checkpoint.batch} steps, from ${event.checkpoint.statePath}`);
+        note(
+          `Going on after ${event.checkpoint.batch} ${event.checkpoint.batch === 1 ? "step" : "steps"}, from ${event.checkpoint.statePath}`,
+        );
         break;
       case "failed":
         note(`Step ${event.step} failed (${event.reason}): ${messageOf(event.error)}`);
@@ -227,7 +377,7 @@ export class TrainingLoop<State> {
         note(`Trying again in ${(event.delayMs / 1000).toFixed(1)} s`);
         break;
       case "started":
-      case "gave-up":
+      case "gave_up":
       case "paused":
       case "finished":
         break;
@@ -244,6 +394,7 @@ export class TrainingLoop<State> {
   }
 
   #logMetrics(metrics: RunMetrics, step: number, isRepeated: boolean): void {
+    for (const [name, value] of Object.entries(metrics)) this.firstMetrics[name] ??= value;
     Object.assign(this.metrics, metrics);
     if (!isRepeated) void this.#parts.logger.metrics(metrics, step);
   }
@@ -254,7 +405,7 @@ export class TrainingLoop<State> {
     if (this.#obsolete === undefined || newest === undefined || step < newest.batch) return;
     const { statePath } = this.#obsolete;
     this.#obsolete = undefined;
-    // What cannot be deleted expires.
+    // A checkpoint that cannot be deleted expires.
     this.#parts.rest.deleteCheckpoint(statePath).catch(() => {});
   }
 }

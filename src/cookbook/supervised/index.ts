@@ -1,5 +1,5 @@
 /** Fine-tuning on conversations: the loop, its settings, what it measures. */
-export { bitsPerByte, meanNll, type ScoredTokens } from "./likelihood.js";
-export type { TrainSupervisedOptions } from "./options.js";
-export { planSupervised } from "./prepare-run.js";
-export { trainSupervised } from "./train-supervised.js";
+export * from "./likelihood.js";
+export * from "./options.js";
+export * from "./prepare-run.js";
+export * from "./train-supervised.js";

@@ -22,11 +22,11 @@ describe("likelihoods", () => {
     expect(meanNll([{ logprobs: [-1], weights: [0] }])).toBeNaN();
   });
 
-  it("count the bytes of what is learnt, without special tokens on either side", () => {
+  it("count the bytes of trained tokens, without special tokens on either side", () => {
     const scored = (logprobs: number[], weights: number[], targetTokens: number[]) => [
       { logprobs, weights, targetTokens },
     ];
-    // "é" is two bytes; the token that is not learnt and the special one count for nothing.
+    // "é" is two bytes; the untrained token and the special one do not count.
     const bits = bitsPerByte(
       scored([-1, -1, -100, -100, -2], [0.1, 0.1, 0, 1, 1], [7, 7, 5, 9, 3]),
       tokenizer,

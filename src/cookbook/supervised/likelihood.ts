@@ -1,6 +1,6 @@
 import type { RendererTokenizer } from "../../renderers/index.js";
 
-/** What a model made of one example: the logprob of each target, and how much it counts. */
+/** Scores of one example: the logprob of each target token, and its weight. */
 export interface ScoredTokens {
   readonly logprobs: ArrayLike<number>;
   readonly weights: ArrayLike<number>;
@@ -15,7 +15,7 @@ export function meanNll(batch: readonly Pick<ScoredTokens, "logprobs" | "weights
     for (let index = 0; index < weights.length; index += 1) {
       const weight = weights[index]!;
       total += weight;
-      // A token that does not count may be impossible: 0 times minus infinity is no number.
+      // A token that does not count may be impossible: 0 times minus infinity is NaN.
       if (weight !== 0) sum += logprobs[index]! * weight;
     }
   }
@@ -25,7 +25,7 @@ export function meanNll(batch: readonly Pick<ScoredTokens, "logprobs" | "weights
 const UTF8 = new TextEncoder();
 
 /**
- * Bits per byte of text, to compare models with different tokenizers. Counts what is learnt and no special token;
+ * Bits per byte of text, to compare models with different tokenizers. Counts trained tokens, without special tokens;
  * weights only say whether. NaN where there is no text.
  */
 export function bitsPerByte(batch: readonly ScoredTokens[], tokenizer: RendererTokenizer): number {

@@ -1,47 +1,63 @@
-import { wrongValue } from "../../wire/index.js";
+import * as f from "../../wire/fields/index.js";
 import type { Source } from "../data/index.js";
-import { checkCount, checkPositive, checkRunOptions, type RunOptions } from "../runs/options.js";
+import { RUN_OPTIONS, type RunOptions } from "../runs/options.js";
 
-/** What training on rows takes, whatever the rows are. */
+/** The options of training on rows, whatever the rows are. */
 export interface RowsOptions<Row> extends RunOptions {
-  /** What to learn from. */
+  /** Rows to train on. */
   readonly data: Source<Row>;
-  /** Times that each row is learnt. Default: 1. */
+  /** Times that each row is trained on. Default: 1. */
   readonly epochs?: number | undefined;
-  /** No more steps than these. */
+  /** Ends the run after this many steps. */
   readonly maxSteps?: number | undefined;
   /** Rows in a step. Default: from 4 to 128, so that an epoch has at least 20 steps. */
   readonly batchSize?: number | undefined;
   /** Tokens of an example; longer ones lose their end. Default: what the server says the model can read. */
   readonly maxLength?: number | undefined;
-  /** Rows of `data` to measure with instead of learning from: a number, or a fraction below 1. Default: a tenth, at most 100. */
+  /** Rows of `data` that are held out for evaluation: a number, or a fraction below 1. Default: a tenth, at most 100; none of fewer than 20. */
   readonly testSize?: number | undefined;
-  /** Other rows to measure with; none of `data` are held out then. */
+  /** Other rows for evaluation; none of `data` are held out then. */
   readonly testData?: Source<Row> | undefined;
-  /** The price of training on a million tokens, to say beforehand what the run will cost. */
-  readonly pricePerMillionTokens?: number | undefined;
+  /** Leaves out rows that cannot be read or written in the model's format, and says how many. Default: they are an error. */
+  readonly skipBadRows?: boolean | undefined;
 }
 
-const ROWS_KEYS = [
-  ...(["data", "epochs", "maxSteps", "batchSize", "maxLength", "testSize", "testData"] as const),
-  "pricePerMillionTokens",
-] satisfies Exclude<keyof RowsOptions<never>, keyof RunOptions>[];
-
-/** Refuses what no run could be made of, before anything is read or sent. */
-export function checkRowsOptions<Row>(
-  options: RowsOptions<Row>,
-  { caller, ownKeys, rows }: { caller: string; ownKeys: readonly string[]; rows: string },
-): void {
-  checkRunOptions(options, caller, [...ROWS_KEYS, ...ownKeys]);
-  checkSource(options.data, "data", rows);
-  if (options.testData !== undefined) checkSource(options.testData, "testData", rows);
-  for (const field of ["epochs", "maxSteps", "batchSize"] as const) checkCount(options, field, 1);
-  checkCount(options, "maxLength", 2);
-  checkPositive(options, "pricePerMillionTokens");
+/** Something that rows can be read from; `rows` says how it is made. */
+export function sourceOption<Row>(rows: string): f.Field<Source<Row>> {
+  return f.having<Source<Row>>(rows, "open");
 }
 
-/** Refuses what no rows can be read from. */
-export function checkSource(data: unknown, field: string, rows: string): void {
-  if (typeof (data as Partial<Source<unknown>> | undefined)?.open !== "function")
-    throw wrongValue(field, rows, data);
+/** The table of training on rows of one kind; `rows` says how their source is made. */
+export function rowsOptions<Row>(rows: string) {
+  return {
+    ...RUN_OPTIONS,
+    schedule: f.defaulting(RUN_OPTIONS.schedule, "linear"),
+    data: f.option(sourceOption<Row>(rows), "rows to train on"),
+    epochs: f.option(f.withDefault(f.positiveInteger, 1), "times each row is trained on", {
+      flag: true,
+      config: "num_epochs",
+    }),
+    batchSize: f.option(f.optional(f.positiveInteger), "rows in a step", {
+      otherwise: "4 to 128, by the number of rows",
+      flag: true,
+      config: "batch_size",
+    }),
+    maxSteps: f.option(f.optional(f.positiveInteger), "stop after this many steps", { flag: true }),
+    maxLength: f.option(f.optional(f.twoOrMore), "cut examples longer than this many tokens", {
+      otherwise: "what the model can read",
+      flag: true,
+      config: "max_length",
+    }),
+    testSize: f.option(f.optional(f.nonNegative), "rows held out for evaluation, or a fraction of all rows", {
+      otherwise: "a tenth, at most 100; none of fewer than 20 rows",
+      flag: true,
+    }),
+    testData: f.option(f.optional(sourceOption<Row>(rows)), "other rows for evaluation"),
+    skipBadRows: f.option(f.withDefault(f.boolean, false), "leave out rows that cannot be trained on", {
+      flag: true,
+    }),
+  } satisfies f.OptionsOf<RowsOptions<Row>>;
 }
+
+/** The options of training on rows, checked, with their defaults. */
+export type FilledRowsOptions<Row> = f.FilledMessage<ReturnType<typeof rowsOptions<Row>>>;

@@ -1,18 +1,20 @@
+import { keptOptions } from "../../wire/index.js";
+import { LEAST_ROWS_TO_SPLIT } from "../data/split.js";
 import {
   configOf,
   type DescribedLine,
-  describe,
   describeModel,
   describeRate,
+  describeSettings,
   type RunDefaults,
   type RunSettings,
   runSettings,
 } from "../runs/settings.js";
-import type { RowsOptions } from "./rows-options.js";
+import { type FilledRowsOptions, rowsOptions } from "./rows-options.js";
 import type { TrainingData } from "./training-data.js";
 
-/** What was found out before the settings could be. */
-export interface FoundOut {
+/** Facts about the data and the model that settings depend on. */
+export interface DataFacts {
   readonly data: Pick<TrainingData<never>, "stepsPerEpoch" | "batchSize" | "counts">;
   readonly rendererName: string;
   readonly maxLength: number | undefined;
@@ -23,19 +25,16 @@ export interface FoundOut {
 export type RowsSettings = RunSettings & ReturnType<typeof ownSettings>;
 
 /** Every setting of the run, those that depend on its rows included. */
-export function rowsSettings<Row>(options: RowsOptions<Row>, found: FoundOut): RowsSettings {
+export function rowsSettings<Row>(options: FilledRowsOptions<Row>, found: DataFacts): RowsSettings {
   const own = ownSettings(options, found);
   const { stepsPerEpoch } = found.data;
   const steps = Math.min(own.epochs * stepsPerEpoch, options.maxSteps ?? Number.POSITIVE_INFINITY);
   const { rendererName, defaults } = found;
-  return {
-    ...runSettings(options, { steps, stepsPerEpoch, rendererName, schedule: "linear", ...defaults }),
-    ...own,
-  };
+  return { ...runSettings(options, { steps, stepsPerEpoch, rendererName, ...defaults }), ...own };
 }
 
-function ownSettings<Row>(options: RowsOptions<Row>, { data, maxLength }: FoundOut) {
-  return { epochs: options.epochs ?? 1, batchSize: data.batchSize, maxLength, counts: data.counts };
+function ownSettings<Row>(options: FilledRowsOptions<Row>, { data, maxLength }: DataFacts) {
+  return { epochs: options.epochs, batchSize: data.batchSize, maxLength, counts: data.counts };
 }
 
 /** As it stands in `config.json`, under the names of the Python cookbook where it has the same. */
@@ -43,9 +42,7 @@ export function rowsConfig(settings: RowsSettings): Readonly<Record<string, unkn
   const { counts } = settings;
   return {
     ...configOf(settings),
-    num_epochs: settings.epochs,
-    batch_size: settings.batchSize,
-    max_length: settings.maxLength ?? null,
+    ...keptOptions(rowsOptions(""), settings),
     rows: counts.rows,
     test_rows: counts.testRows,
     tokens: counts.tokens,
@@ -53,29 +50,44 @@ export function rowsConfig(settings: RowsSettings): Readonly<Record<string, unkn
   };
 }
 
-/** What is about to be done, for people. */
+/** Describes the run before it starts. */
 export function describeRows<Row>(
   settings: RowsSettings,
-  { pricePerMillionTokens, folder }: RowsOptions<Row>,
-  { learning, remarks }: { readonly learning: string; readonly remarks: readonly string[] },
+  options: FilledRowsOptions<Row>,
+  {
+    learning,
+    formats,
+    remarks,
+    estimated,
+  }: { readonly learning: string; readonly estimated: readonly DescribedLine[] } & Pick<
+    TrainingData<Row>,
+    "formats" | "remarks"
+  >,
 ): string {
   const { counts, steps, stepsPerEpoch, epochs } = settings;
+  const { folder } = options;
   const number = (value: number) => value.toLocaleString("en-US");
-  const trained = Math.round((counts.tokens * steps) / stepsPerEpoch);
-  const held = counts.testRows === 0 ? "none held out" : `${number(counts.testRows)} held out`;
+  const held =
+    counts.testRows === 0 ? noneHeldOut(options, counts.rows) : `${number(counts.testRows)} held out`;
   const epochsText = epochs === 1 ? "1 epoch" : `${epochs} epochs`;
-  const cost = ((trained / 1e6) * (pricePerMillionTokens ?? 0)).toFixed(2);
-  return describe([
+  return describeSettings([
     describeModel(settings),
     ["renderer", `${settings.rendererName}, learning ${learning}`],
+    ...optional(formats.join(" and ") || undefined, "format"),
     ["rows", `${number(counts.rows)} to learn from, ${held}`],
-    ["tokens", `${number(counts.tokens)} an epoch, ${number(counts.lossTokens)} of them learnt`],
+    ["tokens", `${number(counts.tokens)} an epoch, ${number(counts.lossTokens)} of them trained`],
     ["steps", `${number(steps)}: ${epochsText} of ${number(stepsPerEpoch)}, ${settings.batchSize} rows each`],
     describeRate(settings),
-    ...optional(pricePerMillionTokens && `about ${cost} for training on ${number(trained)} tokens`, "cost"),
+    ...estimated,
     ...optional(folder, "folder"),
     ...remarks.map((remark): DescribedLine => ["note", remark]),
   ]);
+}
+
+/** Says why no rows are held out, where a tenth would be expected. */
+function noneHeldOut<Row>({ testSize, testData }: FilledRowsOptions<Row>, rows: number): string {
+  if (testSize !== undefined || testData !== undefined || rows >= LEAST_ROWS_TO_SPLIT) return "none held out";
+  return `none held out, as they are fewer than ${LEAST_ROWS_TO_SPLIT} (testSize or testData measures anyway)`;
 }
 
 function optional(text: string | number | undefined, name: string): readonly DescribedLine[] {

@@ -1,10 +1,11 @@
 import { messageOf, ValidationError } from "../../errors.js";
 import type { Datum } from "../../wire/index.js";
-import { batches, type OpenRows, type Rows, type Source, split } from "../data/index.js";
-import { selectRows } from "../data/rows.js";
+import { wrongField } from "../../wire/index.js";
+import { type Batches, batches, type OpenRows, type Rows, type Source, split } from "../data/index.js";
+import { placesOf, selectRows } from "../data/rows.js";
 import { recommendedBatchSize } from "../runs/hyperparameters.js";
 
-/** What is learnt from a row. */
+/** Training data of a row. */
 export interface RenderedRow {
   readonly data: readonly Datum[];
   /** Whether it was longer than it may be. */
@@ -13,7 +14,7 @@ export interface RenderedRow {
   readonly hadAnswer: boolean;
 }
 
-/** Which rows, how they are taken, and what is learnt from each. */
+/** The rows, their order, and how each becomes training data. */
 export interface TrainingDataOptions<Row> {
   readonly data: Source<Row>;
   readonly testData?: Source<Row> | undefined;
@@ -23,30 +24,42 @@ export interface TrainingDataOptions<Row> {
   readonly signal?: AbortSignal | undefined;
   readonly maxLength: number | undefined;
   readonly render: (row: Row) => RenderedRow;
-  /** What is said of rows without anything to learn: `nothing to learn for all_assistant_messages`. */
+  /** Leaves out rows that cannot be read or rendered, instead of refusing them. */
+  readonly skipBadRows?: boolean | undefined;
+  /** Message about rows without trained tokens: `nothing to learn for all_assistant_messages`. */
   readonly emptyRow: string;
 }
 
-/** What is in the rows, counted before training. */
+/** Counts of rows and tokens, made before training. */
 export interface DataCounts {
   readonly rows: number;
   readonly testRows: number;
-  /** Of one epoch. */
+  /** Counts of one epoch. */
   readonly tokens: number;
   readonly lossTokens: number;
   readonly testTokens: number;
 }
 
+/** How much data there are. */
+export interface DataSize {
+  readonly tokens: number;
+  readonly datums: number;
+}
+
 /** Rows that are read and rendered when their step comes, in an order that the step's number decides. */
 export interface TrainingData<Row> extends AsyncDisposable {
   readonly counts: DataCounts;
-  /** What a person should know of the rows: those that were cut, those that were left out. */
+  /** Formats that rows were found in; empty for rows of which there is only one. */
+  readonly formats: readonly string[];
+  /** Notes about rows that were cut or left out. */
   readonly remarks: readonly string[];
   readonly batchSize: number;
   readonly stepsPerEpoch: number;
   /** Held out, to measure with. */
   readonly test: readonly Datum[];
-  /** The rows of a step with what is learnt from each. */
+  /** Tokens and datums of the first steps, counted exactly. */
+  sizeOf(steps: number): DataSize;
+  /** The rows of a step with their training data. */
   rows(step: number): Promise<readonly TrainingRow<Row>[]>;
 }
 
@@ -72,17 +85,20 @@ export async function openTrainingData<Row>(options: TrainingDataOptions<Row>): 
   };
   try {
     const rows = await open(data);
-    if (rows.length === 0)
-      throw new ValidationError("data", "data has no rows: there is nothing to learn from");
+    if (rows.length === 0) throw wrongField("data", "has no rows: there is nothing to learn from");
     const parts =
       testData === undefined
         ? split(rows, { testSize, seed })
         : { train: rows as Rows<Row>, test: (await open(testData)) as Rows<Row> };
     const survey = await surveyRows(parts.train, options, signal);
     const train = selectRows(parts.train, survey.usable);
-    if (train.length === 0) throw nothingToLearn(survey, options);
     const test: Datum[] = [];
     const testSurvey = await surveyRows(parts.test, options, signal, (datum) => test.push(datum));
+    const bad = joined(survey.bad, testSurvey.bad);
+    if (bad.count > 0 && !(options.skipBadRows && train.length > 0)) {
+      throw badRowsError(bad, parts.train.length + parts.test.length);
+    }
+    if (train.length === 0) throw nothingToLearn(survey, options);
     const batchSize = options.batchSize ?? recommendedBatchSize(train.length);
     const order = batches(train, { batchSize, seed });
     const counts = {
@@ -94,10 +110,16 @@ export async function openTrainingData<Row>(options: TrainingDataOptions<Row>): 
     };
     return {
       counts,
-      remarks: [...remarksOn(survey, options), ...remarksOn(testSurvey, options)],
+      formats: [...(rows.formats ?? [])],
+      remarks: [
+        ...remark({ count: bad.count, first: bad.first[0]?.message }, "left out: cannot be trained on"),
+        ...remarksOn(survey, options),
+        ...remarksOn(testSurvey, options),
+      ],
       batchSize,
       stepsPerEpoch: order.stepsPerEpoch,
       test,
+      sizeOf: (steps) => sizeOfSteps(steps, order, survey.sizes),
       rows: async (step) => {
         const indices = order.indices(step);
         const found = await train.read(indices);
@@ -114,20 +136,45 @@ export async function openTrainingData<Row>(options: TrainingDataOptions<Row>): 
   }
 }
 
+/** Every epoch has all rows; only the last one may be cut short. */
+function sizeOfSteps(steps: number, order: Batches, sizes: readonly DataSize[]): DataSize {
+  const epochs = Math.floor(steps / order.stepsPerEpoch);
+  const sum = { tokens: 0, datums: 0 };
+  const add = ({ tokens, datums }: DataSize, times: number) => {
+    sum.tokens += tokens * times;
+    sum.datums += datums * times;
+  };
+  for (const size of sizes) add(size, epochs);
+  for (let step = epochs * order.stepsPerEpoch; step < steps; step += 1)
+    for (const index of order.indices(step)) add(sizes[index]!, 1);
+  return sum;
+}
+
 interface Survey {
-  /** Places of the rows that something is learnt from. */
+  /** Places of the rows that have trained tokens. */
   readonly usable: number[];
+  /** Sizes of these rows. */
+  readonly sizes: DataSize[];
   tokens: number;
   lossTokens: number;
   readonly cut: Findings;
   readonly spoiltByCut: Findings;
   readonly withoutAnswer: Findings;
+  readonly bad: BadRows;
 }
 
 interface Findings {
   count: number;
-  first?: string;
+  first?: string | undefined;
 }
+
+interface BadRows {
+  count: number;
+  /** As many as are shown. */
+  readonly first: ValidationError[];
+}
+
+const BAD_ROWS_SHOWN = 10;
 
 async function surveyRows<Row>(
   rows: Rows<Row>,
@@ -137,19 +184,29 @@ async function surveyRows<Row>(
 ): Promise<Survey> {
   const survey: Survey = {
     usable: [],
+    sizes: [],
     tokens: 0,
     lossTokens: 0,
     cut: { count: 0 },
     spoiltByCut: { count: 0 },
     withoutAnswer: { count: 0 },
+    bad: { count: 0, first: [] },
   };
-  for (let start = 0; start < rows.length; start += ROWS_AT_A_TIME) {
+  const noteBad = (error: unknown) => {
+    // A mode that the format does not support is not an error of the row.
+    if (!(error instanceof ValidationError) || error.field === "trainOn") throw error;
+    survey.bad.count += 1;
+    if (survey.bad.first.length < BAD_ROWS_SHOWN) survey.bad.first.push(error);
+  };
+  for (const places of placesOf(rows, ROWS_AT_A_TIME)) {
     signal?.throwIfAborted();
-    const length = Math.min(ROWS_AT_A_TIME, rows.length - start);
-    const indices = Array.from({ length }, (_, place) => start + place);
-    for (const [place, row] of (await rows.read(indices)).entries()) {
-      const index = start + place;
-      const { data, isCut, hadAnswer } = render(row, options, () => rows.place(index));
+    for (const [order, read] of (await readEach(rows, places)).entries()) {
+      const index = places[order]!;
+      const rendered = await read()
+        .then((row) => render(row, options, () => rows.place(index)))
+        .catch(noteBad);
+      if (rendered === undefined) continue;
+      const { data, isCut, hadAnswer } = rendered;
       const note = (findings: Findings) => {
         findings.count += 1;
         findings.first ??= rows.place(index);
@@ -158,6 +215,8 @@ async function surveyRows<Row>(
       else {
         if (isCut) note(survey.cut);
         survey.usable.push(index);
+        const tokens = data.reduce((sum, { modelInput }) => sum + modelInput.length, 0);
+        survey.sizes.push({ tokens, datums: data.length });
       }
       for (const datum of data) {
         survey.tokens += datum.modelInput.length;
@@ -167,6 +226,37 @@ async function surveyRows<Row>(
     }
   }
   return survey;
+}
+
+/** Rows that are read together; one by one where one of them is wrong, so that each has an error of its own. */
+async function readEach<Row>(
+  rows: Rows<Row>,
+  indices: readonly number[],
+): Promise<readonly (() => Promise<Row>)[]> {
+  try {
+    return (await rows.read(indices)).map((row) => async () => row);
+  } catch (error) {
+    if (!(error instanceof ValidationError)) throw error;
+    return indices.map((index) => async () => (await rows.read([index]))[0]!);
+  }
+}
+
+/** Bad rows of both parts, in the order of their lines. */
+function joined(one: BadRows, other: BadRows): BadRows {
+  const first = [...one.first, ...other.first]
+    .sort((left, right) => left.message.localeCompare(right.message, "en", { numeric: true }))
+    .slice(0, BAD_ROWS_SHOWN);
+  return { count: one.count + other.count, first };
+}
+
+function badRowsError({ count, first }: BadRows, rowCount: number): ValidationError {
+  const lines = first.map(({ message }) => `  ${message}`);
+  if (count > first.length) lines.push(`  and ${count - first.length} more`);
+  return new ValidationError(
+    first[0]!.field,
+    `${count} of ${rowCount} rows cannot be trained on:\n${lines.join("\n")}\n` +
+      "Correct them, or leave them out with skipBadRows (--skip-bad-rows)",
+  );
 }
 
 function render<Row>(
@@ -183,7 +273,7 @@ function render<Row>(
   }
 }
 
-/** How many tokens of a datum are learnt, whatever they weigh. */
+/** Number of trained tokens of a datum, whatever their weight. */
 export function lossTokens({ lossFnInputs }: Datum): number {
   let count = 0;
   for (const weight of lossFnInputs["weights"]?.data ?? []) if (weight > 0) count += 1;
@@ -194,22 +284,21 @@ type Limits = Pick<TrainingDataOptions<never>, "maxLength" | "emptyRow">;
 
 function nothingToLearn({ spoiltByCut, withoutAnswer }: Survey, { maxLength, emptyRow }: Limits) {
   return spoiltByCut.count > 0
-    ? new ValidationError(
+    ? wrongField(
         "maxLength",
-        `maxLength is ${maxLength}, and no row has an answer within that many tokens (the first is ${spoiltByCut.first})`,
+        `is ${maxLength}, and no row has an answer within that many tokens (the first is ${spoiltByCut.first})`,
       )
-    : new ValidationError(
-        "data",
-        `data has no row with anything to learn: ${withoutAnswer.first} has ${emptyRow}`,
-      );
+    : wrongField("data", `has no row with anything to learn: ${withoutAnswer.first} has ${emptyRow}`);
 }
 
 function remarksOn({ cut, spoiltByCut, withoutAnswer }: Survey, { maxLength, emptyRow }: Limits) {
-  const remark = ({ count, first }: Findings, text: string) =>
-    count === 0 ? [] : [`${count === 1 ? "1 row" : `${count} rows`} ${text} (first: ${first})`];
   return [
     ...remark(cut, `cut after ${maxLength} tokens`),
     ...remark(spoiltByCut, `left out: no answer within ${maxLength} tokens`),
     ...remark(withoutAnswer, `left out: ${emptyRow}`),
   ];
+}
+
+function remark({ count, first }: Findings, text: string): readonly string[] {
+  return count === 0 ? [] : [`${count === 1 ? "1 row" : `${count} rows`} ${text} (first: ${first})`];
 }
