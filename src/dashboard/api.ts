@@ -1,4 +1,4 @@
-/** What travels between the dashboard's server and its page. Everything in it that came from a log or a model is text. */
+/** Messages between the dashboard's server and its page. Everything in them that came from a log or a model is text. */
 
 /** How a run stands. */
 export type RunState = "running" | "finished" | "stopped";
@@ -11,12 +11,32 @@ export interface RunSummary {
   readonly folder: string;
   readonly model?: string | undefined;
   readonly state: RunState;
-  /** Of the newest line of metrics. */
+  /** Step of the newest line of metrics. */
   readonly step?: number | undefined;
+  /** Number of steps done. */
+  readonly steps?: number | undefined;
   /** From 0 to 1. */
   readonly progress?: number | undefined;
   /** The newest reward, or the newest loss. */
   readonly headline?: { readonly name: string; readonly value: number | null } | undefined;
+  /** Values of the headline's metric from the first line to the last, for a small curve. */
+  readonly curve: readonly number[];
+  /** The best evaluation so far. */
+  readonly best?: BestEvaluation | undefined;
+  /** Milliseconds since 1970; absent if the log has no times. */
+  readonly startedAt?: number | undefined;
+  /** From the first line to the last. */
+  readonly seconds?: number | undefined;
+  /** Dollars so far, where the price is known. */
+  readonly costUsd?: number | undefined;
+  /** Settings of the run; values that are not numbers, texts or booleans are JSON. */
+  readonly config: Readonly<Record<string, SettingValue>>;
+  readonly tags: readonly string[];
+  readonly note: string;
+  /** The newest warnings, in the order of their steps. */
+  readonly warnings: readonly ShownWarning[];
+  /** The sweep that the run belongs to. */
+  readonly sweep?: SweepOfRun | undefined;
   /** When something was written last, in milliseconds since 1970. */
   readonly updatedAt: number;
   readonly hasSamples: boolean;
@@ -24,9 +44,48 @@ export interface RunSummary {
   readonly checkpoints: number;
 }
 
+/** The value of a setting, as tables show it. */
+export type SettingValue = string | number | boolean | null;
+
+/** The best value of the metric that a run is judged by. */
+export interface BestEvaluation {
+  readonly metric: string;
+  readonly value: number;
+  readonly step: number;
+  readonly isLowerBetter: boolean;
+}
+
+/** Something that the training loop noticed and that may spoil the run. */
+export interface ShownWarning {
+  readonly step: number;
+  /** `loss_rising`, `equal_rewards` and so on. */
+  readonly kind: string;
+  readonly metric?: string | undefined;
+  readonly message: string;
+  /** What to change. */
+  readonly proposal?: string | undefined;
+}
+
+/** The sweep of a run: a folder with a `sweep.json`, and a run beside it for each setting. */
+export interface SweepOfRun {
+  /** The same for all its runs. */
+  readonly id: string;
+  readonly name: string;
+  /** Settings that the sweep varies. */
+  readonly settings: Readonly<Record<string, SettingValue>>;
+}
+
+/** What people write about a run, kept in its folder as `notes.json`. */
+export interface RunNotes {
+  readonly tags: readonly string[];
+  readonly note: string;
+}
+
 /** All runs of the folders. */
 export interface RunList {
   readonly folders: readonly string[];
+  /** Folders that can no longer be read, with the reason. */
+  readonly problems: readonly string[];
   readonly runs: readonly RunSummary[];
   /** True where there are more folders than are looked through. */
   readonly isCut: boolean;
@@ -40,7 +99,7 @@ export interface RunDetails {
   readonly log: string;
 }
 
-/** What is known of a metric, whatever part of it is delivered. */
+/** Summary of a metric over the whole run. */
 export interface SeriesStats {
   readonly count: number;
   /** Null: not a finite number. */
@@ -70,7 +129,7 @@ export interface Series extends Points {
 }
 
 /** The metrics of a run. */
-export interface RunMetrics {
+export interface RunCurves {
   readonly run: string;
   /** Another one: the file was replaced, and what was read before no longer counts. */
   readonly generation: string;
@@ -78,9 +137,9 @@ export interface RunMetrics {
   readonly rows: number;
   readonly hasTimes: boolean;
   readonly series: Readonly<Record<string, Series>>;
-  /** The newest values of what is no number. */
+  /** The newest values that are not numbers. */
   readonly texts: Readonly<Record<string, string>>;
-  /** Lines that are no JSON objects. */
+  /** Lines that are not JSON objects. */
   readonly badLines: number;
   /** Metrics beyond the number that is kept. */
   readonly leftOut: number;
@@ -96,12 +155,15 @@ export interface MetricsGrowth {
   readonly series: Readonly<Record<string, Points & { readonly stats: SeriesStats }>>;
 }
 
-/** What a stream of events tells; one stream serves a whole page. */
+/** An event of the stream; one stream serves a whole page. */
 export type DashboardEvent =
-  | { readonly type: "runs"; readonly list: RunList }
+  /** `ids` are all runs in their order; `list` has those that changed since the event before. */
+  | { readonly type: "runs"; readonly ids: readonly string[]; readonly list: RunList }
   | { readonly type: "metrics"; readonly growth: MetricsGrowth }
-  /** What the page has of this run is no longer true, or too far behind: it must be asked for anew. */
-  | { readonly type: "stale"; readonly run: string };
+  /** The page's data of this run is outdated: the page must load it again. */
+  | { readonly type: "stale"; readonly run: string }
+  /** The command that serves the page has ended; nothing follows. */
+  | { readonly type: "ended" };
 
 /** The steps of a run that have something to show. */
 export interface SampleIndex {
@@ -109,7 +171,7 @@ export interface SampleIndex {
   readonly steps: readonly SampleStep[];
 }
 
-/** What was kept of one step. */
+/** The splits and reports that were kept of one step. */
 export interface SampleStep {
   readonly step: number;
   /** `train`, `eval_` and the name of an evaluation, or `examples` of a supervised batch. */
@@ -126,6 +188,15 @@ export interface ShownToken {
   readonly advantage?: number | null | undefined;
   /** How much it counts in the loss; 0: it is only read. */
   readonly weight?: number | undefined;
+  /** The likeliest tokens at this place, best first. */
+  readonly alternatives?: readonly TokenAlternative[] | undefined;
+}
+
+/** A token that a model could have drawn. */
+export interface TokenAlternative {
+  readonly text: string;
+  readonly id: number;
+  readonly logprob: number;
 }
 
 /** A part of a message. */
@@ -146,7 +217,7 @@ export interface ShownTurn {
   readonly reward: number | null;
   readonly observationLength?: number | undefined;
   readonly actionLength?: number | undefined;
-  /** What the model read that was not there in the turn before. */
+  /** The part of the prompt that the turn before did not have. */
   readonly observation?: readonly ShownToken[] | undefined;
   readonly tokens?: readonly ShownToken[] | undefined;
   readonly metrics: Readonly<Record<string, number | null>>;
@@ -160,15 +231,35 @@ export interface SampleSummary {
   readonly group: number;
   readonly index: number;
   readonly tags: readonly string[];
-  /** Absent for what is learnt from examples. */
+  /** Absent for training examples. */
   readonly reward?: number | null | undefined;
   readonly stopReason?: string | undefined;
   readonly turnCount: number;
-  /** Sampled, or learnt from. */
+  /** Sampled tokens, or tokens that are trained on. */
   readonly tokenCount: number;
+  /** First words of what was asked, and of the answer. */
+  readonly prompt: string;
+  readonly answer: string;
+  /** Identifies a prompt across steps and runs. */
+  readonly promptKey: string;
 }
 
-/** The same with everything that is known of it. */
+/** The answers to one prompt in the steps of a run. */
+export interface PromptHistory {
+  readonly run: string;
+  readonly prompt: string;
+  readonly steps: readonly { readonly step: number; readonly samples: readonly PromptAnswer[] }[];
+  /** True where only some of the steps were read. */
+  readonly isCut: boolean;
+}
+
+/** An answer to a prompt. */
+export interface PromptAnswer extends Omit<SampleSummary, "prompt" | "promptKey"> {
+  /** All of it, up to a bound. */
+  readonly answer: string;
+}
+
+/** One sample with its messages, turns and metrics. */
 export interface Sample extends SampleSummary {
   readonly metrics: Readonly<Record<string, number | null>>;
   readonly messages?: readonly ShownMessage[] | undefined;
@@ -183,6 +274,8 @@ export interface SampleList {
   readonly step: number;
   readonly split: string;
   readonly samples: readonly SampleSummary[];
+  /** Samples that were read, also those that the search left out. */
+  readonly total: number;
   /** True where there are more lines than are shown. */
   readonly isCut: boolean;
   readonly badLines: number;
@@ -241,7 +334,7 @@ export interface ServerRun {
   readonly loss?: number | null | undefined;
 }
 
-/** What a server does. */
+/** State of a server. */
 export interface ServerAnswer {
   readonly server: ServerName | undefined;
   readonly problem?: string | undefined;
@@ -274,8 +367,8 @@ export interface ServerAnswer {
   }[];
 }
 
-/** What the playground asks of one model. */
-export interface ChatRequest {
+/** A request of the playground to one model. */
+export interface PlaygroundRequest {
   /** A name of a base model, or the path of a checkpoint. */
   readonly model: string;
   readonly messages: readonly { readonly role: string; readonly content: string }[];
@@ -283,24 +376,46 @@ export interface ChatRequest {
   readonly maxTokens?: number | undefined;
   readonly topP?: number | undefined;
   readonly seed?: number | undefined;
+  /** Texts that end an answer, beside the model's own end. */
+  readonly stop?: readonly string[] | undefined;
+  /** Beginning of the answer, which the model continues. */
+  readonly prefill?: string | undefined;
+  /** Independent answers; the seed of each is one more than that of the one before. */
+  readonly numSamples?: number | undefined;
+  /** How many of the likeliest tokens come with each token. */
+  readonly alternatives?: number | undefined;
 }
 
-/** What comes of it. */
+/** An event of the playground's answers. */
 export type ChatEvent =
-  | { readonly type: "text" | "thinking"; readonly text: string }
+  | { readonly type: "text" | "thinking"; readonly sample: number; readonly text: string }
   | {
       readonly type: "answer";
+      readonly sample: number;
       readonly message: ShownMessage;
       readonly text: string;
       readonly tokens: readonly ShownToken[];
       readonly stopReason: string;
       readonly seconds: number;
     }
-  | { readonly type: "error"; readonly message: string };
+  | { readonly type: "error"; readonly sample: number; readonly message: string };
 
-/** What the page may do, which it asks first. */
+/** A good exchange of the playground, to train on. */
+export interface PlaygroundRow {
+  readonly messages: PlaygroundRequest["messages"];
+}
+
+/** Where rows of the playground are kept. */
+export interface SavedRow {
+  readonly path: string;
+  readonly rows: number;
+}
+
+/** Version and permissions of the page, which it asks for first. */
 export interface DashboardInfo {
   readonly version: string;
   readonly isReadOnly: boolean;
   readonly server: ServerName | undefined;
+  /** Command that shows these runs again after the one that serves the page has ended. */
+  readonly showAgain?: string | undefined;
 }

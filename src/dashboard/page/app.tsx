@@ -2,10 +2,10 @@ import type { ComponentType } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import type { DashboardInfo } from "../api.js";
 import { connection, goLive } from "./live.js";
-import { Problem } from "./parts/pieces.js";
-import { linkTo, type Route, useRoute } from "./route.js";
-import { askJson, giveToken, isRefused, takeToken } from "./server.js";
-import { problemOf, Store, useStore } from "./store.js";
+import { Copyable, ProblemNote } from "./parts/pieces.js";
+import { linkTo, type PageRoute, useRoute } from "./route.js";
+import { askJson, giveToken, hadToken, isRefused, takeToken } from "./server.js";
+import { PageStore, problemOf, useStore } from "./store.js";
 import { ThemeButton } from "./theme.js";
 import { CheckpointsView } from "./views/checkpoints.js";
 import { CurvesView } from "./views/curves.js";
@@ -14,9 +14,9 @@ import { RunsView } from "./views/runs.js";
 import { SamplesView } from "./views/samples.js";
 import { ServerView } from "./views/server.js";
 
-/** What every view is given. */
+/** Properties of every view. */
 export interface ViewProps {
-  readonly route: Route;
+  readonly route: PageRoute;
   readonly info: DashboardInfo;
 }
 
@@ -33,10 +33,10 @@ const VIEWS: readonly {
   { name: "playground", title: "Playground", View: PlaygroundView },
 ];
 
-const information = new Store<DashboardInfo | undefined>(undefined);
+const information = new PageStore<DashboardInfo | undefined>(undefined);
 
 /** The page: who may see it, where one is in it, and whether it is up to date. */
-export function App() {
+export function DashboardPage() {
   const route = useRoute();
   const refused = useStore(isRefused);
   const info = useStore(information);
@@ -56,9 +56,11 @@ export function App() {
   const shown = VIEWS.find(({ name }) => name === route.view) ?? VIEWS[0]!;
   useEffect(() => {
     document.title = `${shown.title} · tinkerts`;
-  }, [shown]);
+    // On a narrow screen the tabs are wider than the page.
+    document.querySelector("nav [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
+  }, [shown, info !== undefined]);
   if (refused) return <TokenForm />;
-  // What is looked at stays chosen from view to view.
+  // The chosen runs stay the same from view to view.
   const runs = route.query.getAll("run");
   return (
     <>
@@ -86,7 +88,8 @@ export function App() {
       </header>
       <main id="main" tabIndex={-1}>
         <h1 class="visually-hidden">{shown.title}</h1>
-        <Problem text={problem} />
+        <ProblemNote text={problem} />
+        {info !== undefined && <AfterTheEnd info={info} />}
         {info !== undefined && <shown.View route={route} info={info} />}
       </main>
     </>
@@ -95,7 +98,12 @@ export function App() {
 
 function ConnectionSign() {
   const state = useStore(connection);
-  const words = { connecting: "connecting", live: "live", lost: "connection lost, trying again" } as const;
+  const words = {
+    connecting: "connecting",
+    live: "live",
+    lost: "connection lost, trying again",
+    ended: "ended",
+  } as const;
   return (
     <span class={`connection ${state}`} role="status">
       {words[state]}
@@ -103,15 +111,36 @@ function ConnectionSign() {
   );
 }
 
+/** How to see the runs again when the command that serves this page is gone. */
+function AfterTheEnd({ info }: { readonly info: DashboardInfo }) {
+  const state = useStore(connection);
+  if (state !== "ended" && state !== "lost") return null;
+  return (
+    <div class="card padded ended">
+      <p>
+        {state === "ended"
+          ? "The command that served this page has ended. You see the last state."
+          : "This page is not updated at the moment."}
+        {info.showAgain && " If the command has ended, this one shows the runs again:"}
+      </p>
+      {info.showAgain && <Copyable text={info.showAgain} />}
+    </div>
+  );
+}
+
 function TokenForm() {
   const [text, setText] = useState("");
+  const wasGiven = hadToken();
   return (
     <main class="token">
-      <h1>Which start is this?</h1>
+      <h1>Enter the token</h1>
       <p>
         This page needs the token of the dashboard that serves it. Open the address that the terminal printed,
         or paste it here.
       </p>
+      {wasGiven && (
+        <ProblemNote text="The token was refused. Each start of the dashboard has a token of its own: take the address that its terminal printed last." />
+      )}
       <form
         class="form"
         onSubmit={(event) => {

@@ -1,7 +1,7 @@
 import uPlot from "uplot";
-import type { Points, RunMetrics, Series } from "../api.js";
+import type { Points, RunCurves, Series } from "../api.js";
 
-/** What the horizontal axis counts. */
+/** Unit of the horizontal axis. */
 export type Axis = "step" | "time";
 
 /** How curves are drawn. */
@@ -24,14 +24,14 @@ const MIN_SMOOTHED = 20;
 const MAX_DRAWN = 1e100;
 
 /** The metrics of these runs, by what stands before the first slash. */
-export function groupsOf(
-  runs: readonly (RunMetrics | undefined)[],
+export function curveGroups(
+  runs: readonly (RunCurves | undefined)[],
   filter: string,
 ): ReadonlyMap<string, Curve[]> {
   const words = filter.toLowerCase().split(/\s+/).filter(Boolean);
   const names = [...new Set(runs.flatMap((run) => Object.keys(run?.series ?? {})))]
     .filter((name) => words.every((word) => name.toLowerCase().includes(word)))
-    .sort((one, other) => rank(one) - rank(other) || one.localeCompare(other));
+    .sort((one, other) => rank(one) - rank(other) || one.localeCompare(other, "en", { numeric: true }));
   const groups = new Map<string, Curve[]>();
   for (const metric of names) {
     const prefix = metric.includes("/") ? metric.slice(0, metric.indexOf("/")) : "";
@@ -47,7 +47,7 @@ export function groupsOf(
   return new Map([...groups].sort(([one], [other]) => place(one) - place(other)));
 }
 
-/** What a run is about comes first, what only counts comes last. */
+/** Rewards and losses come first, counters last. */
 function rank(metric: string): number {
   if (/^(?:epoch|progress|num_|learning_rate)|step$|done_frac/.test(metric)) return 2;
   return /reward|loss|nll|accuracy|correct|score/.test(metric) ? 0 : 1;
@@ -58,7 +58,7 @@ export function positions(points: Points, axis: Axis): readonly number[] {
   return axis === "time" ? points.times : points.steps;
 }
 
-/** What of a value can be drawn. */
+/** The part of a value that can be drawn. */
 function drawn(value: number | null, isLog: boolean): number | null {
   return value === null || Math.abs(value) > MAX_DRAWN || (isLog && value <= 0) ? null : value;
 }
@@ -120,6 +120,13 @@ export function domainOf(curves: Iterable<Curve>, axis: Axis): readonly [number,
     }
   }
   return least <= greatest ? [least, greatest] : undefined;
+}
+
+/** Where a step stands on the axis. */
+export function placeOfStep(series: Series, step: number, axis: Axis): number | undefined {
+  if (axis === "step") return step;
+  const at = series.steps.findIndex((one) => one >= step);
+  return series.times[at === -1 ? series.steps.length - 1 : at];
 }
 
 /** The value at a place of the axis: that of the last point before it. */

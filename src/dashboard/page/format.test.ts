@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { age, bytes, distinctNames, duration, shortNumber } from "./format.js";
+import { age, bytes, distinctNames, durationLabel, shortNumber } from "./format.js";
 
 describe("what the page writes", () => {
   it("is short, and loses nothing a person would miss", () => {
@@ -9,7 +9,7 @@ describe("what the page writes", () => {
     expect([null, Number.NaN, Number.POSITIVE_INFINITY].map(shortNumber)).toEqual(
       Array(3).fill("not a number"),
     );
-    expect([0.04, 59, 60, 3661, 90_000].map(duration)).toEqual([
+    expect([0.04, 59, 60, 3661, 90_000].map(durationLabel)).toEqual([
       "0.0 s",
       "59 s",
       "1 min",
@@ -23,7 +23,7 @@ describe("what the page writes", () => {
       "1 h ago",
     ]);
     // Of a date that is none.
-    expect([age(Number.NaN), duration(Number.NaN)]).toEqual(["unknown", "unknown"]);
+    expect([age(Number.NaN), durationLabel(Number.NaN)]).toEqual(["unknown", "unknown"]);
   });
 
   it("tells names apart by what they differ in, in whole words", () => {

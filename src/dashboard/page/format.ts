@@ -20,13 +20,27 @@ export function shortNumber(value: number | null | undefined): string {
   return value.toPrecision(4);
 }
 
-/** As wholeNumber, with its thousands apart. */
-export function wholeNumber(value: number): string {
+/** A whole number with its thousands apart. */
+export function wholeNumberText(value: number): string {
   return Math.round(value).toLocaleString("en-US");
 }
 
+/** How many steps a run has done, and of how many if that is known. */
+export function stepsText({
+  steps = 0,
+  progress,
+}: {
+  steps?: number | undefined;
+  progress?: number | undefined;
+}) {
+  const total = progress === undefined || progress <= 0 ? undefined : Math.round(steps / progress);
+  if (total === undefined || total <= steps)
+    return `${wholeNumberText(steps)} ${steps === 1 ? "step" : "steps"}`;
+  return `${wholeNumberText(steps)} of ${wholeNumberText(total)} steps`;
+}
+
 /** How long something took, in its two greatest units. */
-export function duration(seconds: number): string {
+export function durationLabel(seconds: number): string {
   if (Number.isNaN(seconds)) return "unknown";
   if (seconds < 1) return `${seconds.toFixed(1)} s`;
   const index = UNITS.findIndex(([, length]) => seconds >= length);
@@ -55,7 +69,7 @@ export function bytes(value: number): string {
   return `${scaled >= 100 || power === 0 ? Math.round(scaled) : scaled.toFixed(1)} ${units[power]}`;
 }
 
-/** What of each name is not common to all of them: runs of a search often differ in a few characters. */
+/** The part of each name that differs from the others: runs of a search often differ in a few characters. */
 export function distinctNames(names: readonly string[]): readonly string[] {
   const [first = ""] = names;
   if (names.length < 2) return names;

@@ -1,20 +1,20 @@
-import type { DashboardEvent, MetricsGrowth, RunList, RunMetrics, Series } from "../api.js";
+import type { DashboardEvent, MetricsGrowth, RunCurves, RunList, Series } from "../api.js";
 import { ask, askJson, eventsOf } from "./server.js";
-import { Store } from "./store.js";
+import { PageStore } from "./store.js";
 
-/** Points of a curve that are asked for; what grows beyond three times as many is asked for anew. */
+/** Points of a curve that are asked for; a curve that grows beyond three times as many is loaded again. */
 const POINTS = 2000;
 const RETRY_MS = 1000;
 
 /** How the stream of events stands. */
-export type Connection = "connecting" | "live" | "lost";
+export type LiveConnection = "connecting" | "live" | "lost" | "ended";
 
-export const runList = new Store<RunList | undefined>(undefined);
-export const connection = new Store<Connection>("connecting");
-/** Of the runs that are followed, as far as they are loaded. */
-export const metricsOf = new Store<ReadonlyMap<string, RunMetrics>>(new Map());
+export const runList = new PageStore<RunList | undefined>(undefined);
+export const connection = new PageStore<LiveConnection>("connecting");
+/** Metrics of the followed runs, as far as they are loaded. */
+export const metricsOf = new PageStore<ReadonlyMap<string, RunCurves>>(new Map());
 /** Why a run that is followed has no metrics. */
-export const loadProblem = new Store<string | undefined>(undefined);
+export const loadProblem = new PageStore<string | undefined>(undefined);
 
 let followed: readonly string[] = [];
 let stream: AbortController | undefined;
@@ -40,7 +40,7 @@ async function loadMissing(): Promise<void> {
 
 async function load(run: string): Promise<void> {
   try {
-    const metrics = await askJson<RunMetrics>(`runs/${run}/metrics?points=${POINTS}`);
+    const metrics = await askJson<RunCurves>(`runs/${run}/metrics?points=${POINTS}`);
     loadProblem.set(undefined);
     if (followed.includes(run)) metricsOf.set(new Map(metricsOf.value).set(run, metrics));
   } catch (error) {
@@ -51,7 +51,7 @@ async function load(run: string): Promise<void> {
 function reopen(): void {
   stream?.abort();
   stream = undefined;
-  if (document.hidden) return;
+  if (document.hidden || connection.value === "ended") return;
   stream = new AbortController();
   void listen(stream.signal);
 }
@@ -70,6 +70,10 @@ async function listen(signal: AbortSignal): Promise<void> {
       connection.set("live");
       for await (const event of eventsOf<DashboardEvent>(response)) {
         if (signal.aborted) return;
+        if (event.type === "ended") {
+          connection.set("ended");
+          return;
+        }
         if (handle(event)) continue;
         isLost = false;
         break;
@@ -83,14 +87,14 @@ async function listen(signal: AbortSignal): Promise<void> {
   }
 }
 
-/** False when the stream must be opened anew, from where the page stands then. */
-function handle(event: DashboardEvent): boolean {
+/** False if the stream must be opened again from the page's current place. */
+function handle(event: Exclude<DashboardEvent, { type: "ended" }>): boolean {
   switch (event.type) {
-    case "runs":
-      runList.set(event.list);
-      return !followed.some(
-        (run) => !metricsOf.value.has(run) && event.list.runs.some(({ id }) => id === run),
-      );
+    case "runs": {
+      const known = new Map([...(runList.value?.runs ?? []), ...event.list.runs].map((run) => [run.id, run]));
+      runList.set({ ...event.list, runs: event.ids.flatMap((id) => known.get(id) ?? []) });
+      return !followed.some((run) => !metricsOf.value.has(run) && event.ids.includes(run));
+    }
     case "stale":
       forget(event.run);
       return false;

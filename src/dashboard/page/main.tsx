@@ -1,6 +1,6 @@
 import { render } from "preact";
 import "uplot/dist/uPlot.min.css";
 import "./styles.css";
-import { App } from "./app.js";
+import { DashboardPage } from "./app.js";
 
-render(<App />, document.body);
+render(<DashboardPage />, document.body);

@@ -1,18 +1,18 @@
 import { useEffect, useState } from "preact/hooks";
 
 /** Where in the page one is: `#/curves?run=A&run=B`. */
-export interface Route {
+export interface PageRoute {
   readonly view: string;
   readonly query: URLSearchParams;
 }
 
-function read(): Route {
+function read(): PageRoute {
   const [view = "", query = ""] = location.hash.replace(/^#\/?/, "").split("?");
   return { view: view || "runs", query: new URLSearchParams(query) };
 }
 
 /** The place, which changes with the address. */
-export function useRoute(): Route {
+export function useRoute(): PageRoute {
   const [route, setRoute] = useState(read);
   useEffect(() => {
     const update = () => setRoute(read());

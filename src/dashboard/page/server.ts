@@ -1,23 +1,31 @@
-import { Store } from "./store.js";
+import { PageStore } from "./store.js";
 
 const TOKEN = "tinkerts-token";
 
 /** Whether the server takes this page's token. */
-export const isRefused = new Store(false);
+export const isRefused = new PageStore(false);
 
-/** Takes the token out of the address, where nobody shall see it, and keeps it as long as this tab lives. */
+/**
+ * Takes the token out of the address, where it could be seen, and keeps it for all tabs of this browser. It is of no use
+ * after the dashboard has ended.
+ */
 export function takeToken(): boolean {
   const found = /^#token=([\w-]+)$/.exec(location.hash);
   if (found === null) return false;
-  sessionStorage.setItem(TOKEN, found[1]!);
+  localStorage.setItem(TOKEN, found[1]!);
   history.replaceState(null, "", "#/runs");
   return true;
 }
 
-/** A token that somebody typed, or pasted with its address. */
+/** A token as it was typed, or pasted with its address. */
 export function giveToken(text: string): void {
-  sessionStorage.setItem(TOKEN, /token=([\w-]+)/.exec(text)?.[1] ?? text.replaceAll(/[^\w-]/g, ""));
+  localStorage.setItem(TOKEN, /token=([\w-]+)/.exec(text)?.[1] ?? text.replaceAll(/[^\w-]/g, ""));
   location.reload();
+}
+
+/** Whether this browser has a token, also one that the server refuses. */
+export function hadToken(): boolean {
+  return localStorage.getItem(TOKEN) !== null;
 }
 
 /** Asks the dashboard's server; what it refuses is an error with its words. */
@@ -25,7 +33,7 @@ export async function ask(path: string, init: RequestInit = {}): Promise<Respons
   const response = await fetch(`./api/${path}`, {
     ...init,
     headers: {
-      authorization: `Bearer ${sessionStorage.getItem(TOKEN) ?? ""}`,
+      authorization: `Bearer ${localStorage.getItem(TOKEN) ?? ""}`,
       ...(init.body === undefined ? {} : { "content-type": "application/json" }),
     },
   });
@@ -35,7 +43,7 @@ export async function ask(path: string, init: RequestInit = {}): Promise<Respons
   throw new Error(error ?? `The dashboard's server answered ${response.status}.`);
 }
 
-/** The same, for an answer in JSON. */
+/** Sends a request and reads its answer as JSON. */
 export async function askJson<T>(path: string, init?: RequestInit): Promise<T> {
   return (await ask(path, init)).json() as Promise<T>;
 }

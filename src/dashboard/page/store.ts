@@ -1,7 +1,7 @@
 import { useEffect, useState } from "preact/hooks";
 
 /** A value that the page shows, and that changes. */
-export class Store<T> {
+export class PageStore<T> {
   #value: T;
   readonly #listeners = new Set<() => void>();
 
@@ -25,7 +25,7 @@ export class Store<T> {
 }
 
 /** The value of a store; the component is drawn again when it changes. */
-export function useStore<T>(store: Store<T>): T {
+export function useStore<T>(store: PageStore<T>): T {
   const [value, setValue] = useState(store.value);
   useEffect(() => {
     const update = () => setValue(() => store.value);
@@ -60,7 +60,7 @@ export function useAsked<T>(ask: (signal: AbortSignal) => Promise<T>, keys: read
   return { ...state, again: () => setCount((before) => before + 1) };
 }
 
-/** What to tell a person of an error. */
+/** An error as a text for people. */
 export function problemOf(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }

@@ -1,11 +1,11 @@
-import { Store, useStore } from "./store.js";
+import { PageStore, useStore } from "./store.js";
 
 const KEY = "tinkerts-theme";
 const CHOICES = ["system", "light", "dark"] as const;
 type Choice = (typeof CHOICES)[number];
 
 /** Light, dark, or as the system has it. */
-export const theme = new Store<Choice>(
+export const theme = new PageStore<Choice>(
   CHOICES.find((name) => name === localStorage.getItem(KEY)) ?? "system",
 );
 apply(theme.value);

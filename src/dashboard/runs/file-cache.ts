@@ -1,9 +1,9 @@
 import { type FileHandle, open, stat } from "node:fs/promises";
-import { fileOf, type RunFolder } from "./run-folders.js";
+import { fileOf, type ShownFolder } from "./run-folders.js";
 
 const MAX_ENTRIES = 4096;
 
-/** What was made of files, made again when they have changed. */
+/** Values computed from files, computed again when the files change. */
 export class FileCache<T> {
   readonly #make: (path: string) => Promise<T>;
   readonly #entries = new Map<string, { readonly version: string; readonly value: Promise<T> }>();
@@ -13,7 +13,7 @@ export class FileCache<T> {
   }
 
   /** Undefined for a file that is not there, or that may not be read. */
-  async of(folder: RunFolder, name: string): Promise<{ value: T; modifiedAt: number } | undefined> {
+  async of(folder: ShownFolder, name: string): Promise<{ value: T; modifiedAt: number } | undefined> {
     const path = await fileOf(folder, name);
     const found = path === undefined ? undefined : await stat(path).catch(() => undefined);
     if (path === undefined || found?.isFile() !== true) return undefined;
@@ -32,6 +32,18 @@ export class FileCache<T> {
       this.#entries.delete(path);
       return undefined;
     }
+  }
+}
+
+/** The beginning of a file as text. */
+export async function readStart(path: string, maxBytes: number): Promise<string> {
+  const handle: FileHandle = await open(path, "r");
+  try {
+    const content = Buffer.alloc(maxBytes);
+    const { bytesRead } = await handle.read(content, 0, maxBytes, 0);
+    return content.toString("utf8", 0, bytesRead);
+  } finally {
+    await handle.close();
   }
 }
 

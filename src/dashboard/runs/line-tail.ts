@@ -1,33 +1,41 @@
 import { type FileHandle, open } from "node:fs/promises";
 import { errorCode } from "../../files.node.js";
+import { parseJsonObject } from "../../training/json-lines.node.js";
 
 const NEWLINE = 0x0a;
 const CHUNK_BYTES = 1 << 20;
-/** A line beyond this is no line of a log, and is skipped. */
+/** Longer lines are skipped. */
 const MAX_LINE_BYTES = 8 << 20;
+/** A longer last line waits for its newline, so that it is not read again with each piece. */
+const MAX_LAST_BYTES = 1 << 20;
 /** So much before the place that was reached must still be there, or the file is another one. */
 const FINGERPRINT_BYTES = 64;
 
-/** What is told of a file while it is read. */
+/** Callbacks for a file while it is read. */
 export interface TailListener {
   /** Whole lines, one after the other, with the new line at the end of each. */
   lines(text: string): void;
-  /** What was told before is no longer true: the file was replaced, cut or removed. */
+  /** Earlier lines no longer count: the file was replaced, cut or removed. */
   reset(): void;
   /** A line that is too long to be one. */
   skipped(): void;
 }
 
-/** Reads a file that others write: whole lines only, each once, and from the beginning where the file is another one. */
+/**
+ * Reads a file that others write: whole lines only, each once, and from the beginning where the file is another one.
+ * A last line without a newline is whole if it can be read as an object, because nothing that follows could belong to it.
+ */
 export class LineTail {
   readonly #path: string;
   readonly #listener: TailListener;
   #identity: string | undefined;
-  /** Up to here all lines were told. */
+  /** All lines up to this byte have been passed on. */
   #offset = 0;
   /** Up to here the file was looked at, and holds no new line behind `#offset`. */
   #scanned = 0;
   #isSkipping = false;
+  /** The end up to which the last line was no whole one. */
+  #refused = -1;
   #fingerprint: Buffer = Buffer.alloc(0);
 
   constructor(path: string, listener: TailListener) {
@@ -52,6 +60,7 @@ export class LineTail {
         identity === this.#identity && size >= this.#scanned && (await this.#matches(handle, size));
       if (!isSame) this.#begin(identity);
       while (this.#scanned < size) await this.#readChunk(handle, size);
+      await this.#readLast(handle);
     } finally {
       await handle.close();
     }
@@ -63,10 +72,11 @@ export class LineTail {
     this.#offset = 0;
     this.#scanned = 0;
     this.#isSkipping = false;
+    this.#refused = -1;
     this.#fingerprint = Buffer.alloc(0);
   }
 
-  /** A file that was written anew in place may be longer than it was. */
+  /** A file that was rewritten in place may be longer than before. */
   async #matches(handle: FileHandle, size: number): Promise<boolean> {
     const { length } = this.#fingerprint;
     if (size === this.#scanned || length === 0) return true;
@@ -104,6 +114,22 @@ export class LineTail {
       this.#isSkipping = true;
       this.#listener.skipped();
     }
+  }
+
+  /** Programs that were killed, and some that were not, leave a last line without its newline. */
+  async #readLast(handle: FileHandle): Promise<void> {
+    const length = this.#scanned - this.#offset;
+    if (length === 0 || length > MAX_LAST_BYTES || this.#isSkipping || this.#refused === this.#scanned)
+      return;
+    const content = Buffer.alloc(length);
+    const { bytesRead } = await handle.read(content, 0, length, this.#offset);
+    const text = content.toString("utf8", 0, bytesRead);
+    if (bytesRead < length || parseJsonObject(text) === undefined) {
+      this.#refused = this.#scanned;
+      return;
+    }
+    this.#listener.lines(`${text}\n`);
+    this.#reach(this.#scanned, content);
   }
 
   #reach(offset: number, content: Buffer): void {

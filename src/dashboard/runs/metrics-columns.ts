@@ -1,11 +1,11 @@
 import { parseJsonObject } from "../../training/json-lines.node.js";
 import type { Points, Series, SeriesStats } from "../api.js";
-import { textOf } from "./shown-message.js";
+import { shownText } from "./shown-message.js";
 
 const MAX_METRICS = 1000;
 const MAX_TEXT_LENGTH = 200;
 const CSV_PIECE_LENGTH = 1 << 16;
-/** Names of the step and the time of a line, which are no metrics themselves. */
+/** Names of the step and the time of a line, which are not metrics. */
 const STEP = "step";
 const TIME = "time";
 /** Seconds of a step: where lines have no time, these add up to one. */
@@ -58,7 +58,7 @@ class Column {
   }
 }
 
-/** Which part of the curves is wanted, and in how many points at most. */
+/** The requested part of the curves, and the maximum number of points. */
 export interface Window {
   readonly points: number;
   readonly fromStep?: number | undefined;
@@ -166,14 +166,14 @@ export class MetricsColumns {
   #addText(name: string, value: unknown): void {
     if (!Object.hasOwn(this.texts, name) && Object.keys(this.texts).length >= MAX_METRICS) return;
     Object.defineProperty(this.texts, name, {
-      value: textOf(value).slice(0, MAX_TEXT_LENGTH),
+      value: shownText(value).slice(0, MAX_TEXT_LENGTH),
       enumerable: true,
       configurable: true,
       writable: true,
     });
   }
 
-  /** Every metric, in no more points than wanted. */
+  /** Every metric, in at most the requested number of points. */
   series(window: Window): Readonly<Record<string, Series>> {
     return this.#byName((column) => {
       const places = this.#placesIn(column, window);
@@ -184,7 +184,7 @@ export class MetricsColumns {
     });
   }
 
-  /** What stands in the lines from this one on. */
+  /** The values of the lines from this one on. */
   growth(fromRow: number): Readonly<Record<string, Points & { readonly stats: SeriesStats }>> {
     return this.#byName((column) => {
       let first = column.rows.length;

@@ -51,7 +51,7 @@ describe("a run's metrics", () => {
     expect(second).toMatchObject({ rows: 9, series: { loss: { values: Array(9).fill(7) } } });
   });
 
-  it("survive what is no number, no object and no line", async () => {
+  it("survive values that are not numbers, and lines that are not objects", async () => {
     appendFileSync(
       path,
       '{"step": 0, "loss": NaN, "grad": -Infinity, "note": "<img src=x onerror=alert(1)>"}\n',

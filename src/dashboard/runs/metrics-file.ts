@@ -1,12 +1,12 @@
 import { randomUUID } from "node:crypto";
-import type { MetricsGrowth, RunMetrics } from "../api.js";
+import type { MetricsGrowth, RunCurves } from "../api.js";
 import { LineTail } from "./line-tail.js";
 import { MetricsColumns, type Window } from "./metrics-columns.js";
 
 /** More new lines than these are asked for thinned out, as a whole run is. */
 const MAX_GROWTH_ROWS = 2000;
 
-/** What a page has of a run's metrics already. */
+/** The part of a run's metrics that a page has already. */
 export interface MetricsCursor {
   readonly generation: string;
   readonly rows: number;
@@ -34,8 +34,8 @@ export class MetricsFile {
     });
   }
 
-  /** Everything, in no more points than wanted. */
-  async read(window: Window): Promise<RunMetrics> {
+  /** Everything, in at most the requested number of points. */
+  async read(window: Window): Promise<RunCurves> {
     await this.#follow();
     const { rows, hasTimes, texts, badLines, leftOut } = this.#columns;
     const series = this.#columns.series(window);
@@ -46,7 +46,7 @@ export class MetricsFile {
     };
   }
 
-  /** What was added; undefined where there is nothing new, `stale` where all must be asked for again. */
+  /** The added values; undefined if there is nothing new, `stale` if all must be loaded again. */
   async growth({ generation, rows: from }: MetricsCursor): Promise<MetricsGrowth | "stale" | undefined> {
     await this.#follow();
     const { rows } = this.#columns;

@@ -23,7 +23,7 @@ interface Element {
   readonly data?: { readonly type?: unknown; readonly messages?: unknown } | null;
 }
 
-/** What a report of the Python cookbook says: titles, texts, tables and conversations. Nothing of its HTML is kept. */
+/** A report of the Python cookbook: titles, texts, tables and conversations. Its HTML is dropped. */
 export function readReport(report: Readonly<Record<string, unknown>>): ReportNode {
   const budget = { left: MAX_NODES };
   const title = typeof report["title"] === "string" ? report["title"] : undefined;

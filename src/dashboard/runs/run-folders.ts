@@ -2,7 +2,8 @@ import { createHash } from "node:crypto";
 import { type Dirent, readdirSync, realpathSync } from "node:fs";
 import { readdir, realpath, stat } from "node:fs/promises";
 import { basename, join, relative, sep } from "node:path";
-import { ValidationError } from "../../errors.js";
+import { messageOf, ValidationError } from "../../errors.js";
+import { errorCode } from "../../files.node.js";
 
 const MAX_DEPTH = 4;
 const MAX_FOLDERS = 20_000;
@@ -12,7 +13,7 @@ const RUN_FILES = ["metrics.jsonl", "checkpoints.jsonl"];
 const NO_RUNS_BELOW = /^(?:\.|node_modules$|iteration_\d+$)/;
 
 /** A folder that holds a run. */
-export interface RunFolder {
+export interface ShownFolder {
   /** Names it to the page, which never names a path. */
   readonly id: string;
   readonly name: string;
@@ -26,7 +27,9 @@ export class RunFolders {
   /** Without symbolic links. */
   readonly roots: readonly string[];
   isCut = false;
-  #found: ReadonlyMap<string, RunFolder> = new Map();
+  /** Given folders that can no longer be read, with the reason. */
+  problems: readonly string[] = [];
+  #found: ReadonlyMap<string, ShownFolder> = new Map();
   #scanAgainAt = Number.NEGATIVE_INFINITY;
   #scanning: Promise<void> | undefined;
 
@@ -37,13 +40,13 @@ export class RunFolders {
         readdirSync(root);
         return root;
       } catch {
-        throw new ValidationError(`folders[${index}]`, `folders[${index}] must be a folder, got ${folder}`);
+        throw new ValidationError(`folders[${index}]`, `${folder} is not a folder that can be read`);
       }
     });
     this.roots = [...new Set(roots)];
   }
 
-  async list(): Promise<readonly RunFolder[]> {
+  async list(): Promise<readonly ShownFolder[]> {
     if (performance.now() > this.#scanAgainAt) {
       this.#scanning ??= this.#scan().finally(() => {
         this.#scanning = undefined;
@@ -54,19 +57,25 @@ export class RunFolders {
   }
 
   /** The run of an id; undefined where there is none, or no longer. */
-  async find(id: string): Promise<RunFolder | undefined> {
+  async find(id: string): Promise<ShownFolder | undefined> {
     if (!this.#found.has(id)) await this.list();
     return this.#found.get(id);
   }
 
   async #scan(): Promise<void> {
     const startedAt = performance.now();
-    const found = new Map<string, RunFolder>();
+    const found = new Map<string, ShownFolder>();
+    const problems: string[] = [];
     let left = MAX_FOLDERS;
     const look = async (root: string, path: string, depth: number): Promise<void> => {
       if (left <= 0 || found.size >= MAX_RUNS) return;
       left -= 1;
-      const entries: readonly Dirent[] = await readdir(path, { withFileTypes: true }).catch(() => []);
+      const entries: readonly Dirent[] = await readdir(path, { withFileTypes: true }).catch(
+        (error: unknown) => {
+          if (path === root) problems.push(`${root} cannot be read: ${reasonOf(error)}`);
+          return [];
+        },
+      );
       if (entries.some((entry) => RUN_FILES.includes(entry.name) && entry.isFile())) {
         const id = idOf(path);
         if (!found.has(id)) found.set(id, { id, name: relative(root, path) || basename(path), path, root });
@@ -78,8 +87,9 @@ export class RunFolders {
     };
     for (const root of this.roots) await look(root, root, 0);
     this.#found = found;
+    this.problems = problems;
     this.isCut = left <= 0 || found.size >= MAX_RUNS;
-    // Many folders take long, and whoever trains here needs the machine too.
+    // Many folders take long, and a training run on this machine needs the CPU too.
     const now = performance.now();
     this.#scanAgainAt = now + Math.max(RESCAN_MS, 10 * (now - startedAt));
   }
@@ -87,18 +97,24 @@ export class RunFolders {
 
 /** The path of what a run's folder holds, if it lies where it seems to: a link may lead out of the given folders. */
 export async function pathIn(
-  { path, root }: RunFolder,
+  { path, root }: ShownFolder,
   ...names: readonly string[]
 ): Promise<string | undefined> {
   const real = await realpath(join(path, ...names)).catch(() => undefined);
   return real?.startsWith(root.endsWith(sep) ? root : root + sep) ? real : undefined;
 }
 
-/** The same of a file: whoever opens a pipe waits forever. */
-export async function fileOf(folder: RunFolder, ...names: readonly string[]): Promise<string | undefined> {
+/** A plain file below the folder: opening a pipe would wait forever. */
+export async function fileOf(folder: ShownFolder, ...names: readonly string[]): Promise<string | undefined> {
   const path = await pathIn(folder, ...names);
   const found = path === undefined ? undefined : await stat(path).catch(() => undefined);
   return found?.isFile() ? path : undefined;
+}
+
+function reasonOf(error: unknown): string {
+  const code = errorCode(error);
+  if (code === "ENOENT") return "it was removed or renamed";
+  return code === "EACCES" || code === "EPERM" ? "permission denied" : messageOf(error);
 }
 
 function idOf(path: string): string {

@@ -1,9 +1,9 @@
-import { createReadStream } from "node:fs";
 import { readdir } from "node:fs/promises";
-import { createInterface } from "node:readline";
 import type { TextTokenizer } from "../../tokenizers/index.js";
-import { parseJsonObject } from "../../training/json-lines.node.js";
+import type { TopkLogprobs } from "../../wire/index.js";
 import type {
+  PromptAnswer,
+  PromptHistory,
   Sample,
   SampleIndex,
   SampleList,
@@ -12,23 +12,36 @@ import type {
   ShownToken,
   ShownTurn,
 } from "../api.js";
-import { fileOf, pathIn, type RunFolder } from "./run-folders.js";
-import { shownMessages, textOf } from "./shown-message.js";
+import { fileOf, pathIn, type ShownFolder } from "./run-folders.js";
+import {
+  fieldsIn,
+  finiteNumber,
+  numbersIn,
+  numbersOf,
+  type SampleLine,
+  sampleLines,
+  textsOf,
+} from "./sample-lines.js";
+import { summarized } from "./sample-summary.js";
+import { shownMessages } from "./shown-message.js";
 import { shownTokens } from "./shown-tokens.js";
 
 const MAX_SAMPLES = 2000;
-const MAX_FILE_BYTES = 256 << 20;
+/** Bounds of what is read for the history of one prompt. */
+const MAX_HISTORY_STEPS = 60;
+const MAX_HISTORY_ANSWERS = 16;
+const MAX_ALTERNATIVES = 20;
+const MAX_ANSWER_LENGTH = 4000;
+const MAX_PROMPT_LENGTH = 4000;
 const STEP_FOLDER = /^iteration_(\d+)$/;
 const ROLLOUTS = /^(train|eval_[^/]+)_rollout_summaries\.jsonl$/;
 const REPORT = /^([^/]+)_logtree\.json$/;
-/** What a supervised run keeps of its batches. */
+/** Examples that a supervised run keeps of its batches. */
 export const EXAMPLES_FILE = "train_examples.jsonl";
 const EXAMPLES = "examples";
 
-type Line = Readonly<Record<string, unknown>>;
-
 /** The steps of a run that something was kept of. */
-export async function readSampleIndex(folder: RunFolder): Promise<SampleIndex> {
+export async function readSampleIndex(folder: ShownFolder): Promise<SampleIndex> {
   const steps: SampleStep[] = [];
   for (const name of await readdir(folder.path).catch(() => [])) {
     const [, number] = STEP_FOLDER.exec(name) ?? [];
@@ -45,50 +58,93 @@ export async function readSampleIndex(folder: RunFolder): Promise<SampleIndex> {
   return { run: folder.id, steps: steps.sort((one, other) => one.step - other.step) };
 }
 
-/** What is trained on comes before what is only measured. */
+/** Training samples come before evaluation samples. */
 function inOrder(one: string, other: string): number {
   return Number(one.startsWith("eval_")) - Number(other.startsWith("eval_")) || one.localeCompare(other);
 }
 
 /** The file of a report; undefined where there is none. */
-export async function reportFile(folder: RunFolder, step: number, name: string): Promise<string | undefined> {
+export async function reportFile(
+  folder: ShownFolder,
+  step: number,
+  name: string,
+): Promise<string | undefined> {
   return fileInStep(folder, step, `${name}_logtree.json`, REPORT);
 }
 
-/** The samples of a step, without their tokens. */
+/** The samples of a step that contain all words of a search, without their tokens. */
 export async function readSampleList(
-  folder: RunFolder,
-  step: number,
-  split: string,
+  folder: ShownFolder,
+  { step, split, search }: { readonly step: number; readonly split: string; readonly search: string },
+  tokenizer: TextTokenizer | undefined,
 ): Promise<SampleList | undefined> {
+  const words = search.toLowerCase().split(/\s+/).filter(Boolean);
   const samples: SampleSummary[] = [];
   let badLines = 0;
+  let total = 0;
   let isCut = false;
   const path = await sampleFile(folder, step, split);
   if (path === undefined) return undefined;
-  for await (const { place, line } of linesOf(path)) {
-    if (line === undefined) badLines += 1;
-    else if (samples.length === MAX_SAMPLES) {
+  for await (const { place, line } of sampleLines(path)) {
+    if (line === undefined) {
+      badLines += 1;
+      continue;
+    }
+    if (samples.length === MAX_SAMPLES) {
       isCut = true;
       break;
-    } else samples.push(summaryOf(line, place));
+    }
+    total += 1;
+    const { summary, text } = summarized(line, place, tokenizer);
+    const whole = words.length === 0 ? "" : `${text.prompt}\n${text.answer}`.toLowerCase();
+    if (words.every((word) => whole.includes(word))) samples.push(summary);
   }
-  return { run: folder.id, step, split, samples, isCut, badLines };
+  return { run: folder.id, step, split, samples, total, isCut, badLines };
 }
 
-/** One sample with everything that is known of it; undefined where there is no such line. */
+/** The answers to one prompt in the steps of a run; of many steps, some that are evenly apart. */
+export async function readPromptHistory(
+  folder: ShownFolder,
+  { key, split }: { readonly key: string; readonly split: string },
+  tokenizer: TextTokenizer | undefined,
+): Promise<PromptHistory> {
+  const all = (await readSampleIndex(folder)).steps.filter(({ splits }) => splits.includes(split));
+  const every = Math.max(1, (all.length - 1) / (MAX_HISTORY_STEPS - 1));
+  const count = Math.min(all.length, MAX_HISTORY_STEPS);
+  const chosen = Array.from({ length: count }, (_, place) => all[Math.round(place * every)]!);
+  const steps: PromptHistory["steps"][number][] = [];
+  let prompt = "";
+  for (const { step } of chosen) {
+    const samples: PromptAnswer[] = [];
+    const path = await sampleFile(folder, step, split);
+    if (path === undefined) continue;
+    for await (const { place, line } of sampleLines(path)) {
+      if (place >= MAX_SAMPLES || samples.length >= MAX_HISTORY_ANSWERS) break;
+      if (line === undefined) continue;
+      const { summary, text } = summarized(line, place, tokenizer);
+      if (text.promptKey !== key) continue;
+      prompt ||= text.prompt.slice(0, MAX_PROMPT_LENGTH);
+      const { prompt: _, promptKey: __, ...answered } = summary;
+      samples.push({ ...answered, answer: text.answer.slice(0, MAX_ANSWER_LENGTH) });
+    }
+    if (samples.length > 0) steps.push({ step, samples });
+  }
+  return { run: folder.id, prompt, steps, isCut: count < all.length };
+}
+
+/** One sample with all its details; undefined if the line does not exist. */
 export async function readSample(
-  folder: RunFolder,
+  folder: ShownFolder,
   { step, split, place }: { readonly step: number; readonly split: string; readonly place: number },
   tokenizer: TextTokenizer | undefined,
 ): Promise<Sample | undefined> {
   const path = await sampleFile(folder, step, split);
   if (path === undefined) return undefined;
-  for await (const found of linesOf(path)) {
+  for await (const found of sampleLines(path)) {
     if (found.place !== place || found.line === undefined) continue;
     const { line } = found;
     return {
-      ...summaryOf(line, place),
+      ...summarized(line, place, tokenizer).summary,
       metrics: numbersOf(line["trajectory_metrics"]),
       messages: shownMessages(line["messages"]),
       turns: split === EXAMPLES ? [exampleTurn(line, tokenizer)] : turnsOf(line, tokenizer),
@@ -97,14 +153,14 @@ export async function readSample(
   return undefined;
 }
 
-async function sampleFile(folder: RunFolder, step: number, split: string): Promise<string | undefined> {
+async function sampleFile(folder: ShownFolder, step: number, split: string): Promise<string | undefined> {
   return split === EXAMPLES
     ? fileInStep(folder, step, EXAMPLES_FILE, /./)
     : fileInStep(folder, step, `${split}_rollout_summaries.jsonl`, ROLLOUTS);
 }
 
 async function fileInStep(
-  folder: RunFolder,
+  folder: ShownFolder,
   step: number,
   name: string,
   known: RegExp,
@@ -113,53 +169,19 @@ async function fileInStep(
   return fileOf(folder, `iteration_${String(step).padStart(6, "0")}`, name);
 }
 
-async function* linesOf(
-  path: string,
-): AsyncGenerator<{ place: number; line: Line | undefined }, void, undefined> {
-  const stream = createReadStream(path, { end: MAX_FILE_BYTES });
-  let place = -1;
-  try {
-    for await (const text of createInterface({ input: stream, crlfDelay: Number.POSITIVE_INFINITY })) {
-      place += 1;
-      if (text.trim() !== "") yield { place, line: parseJsonObject(text) };
-    }
-  } finally {
-    stream.destroy();
-  }
-}
-
-function summaryOf(line: Line, place: number): SampleSummary {
-  const steps = fieldsIn(line["steps"]);
-  const total = line["total_reward"];
-  const reason = line["stop_reason"];
-  const weights = line["weights"];
-  return {
-    place,
-    group: numberOf(line["group_idx"]) ?? 0,
-    index: numberOf(line["traj_idx"]) ?? numberOf(line["index"]) ?? place,
-    tags: Array.isArray(line["tags"]) ? line["tags"].map(textOf) : [],
-    ...(total === undefined ? {} : { reward: numberOf(total) ?? null }),
-    ...(typeof reason === "string" ? { stopReason: reason } : {}),
-    turnCount: steps.length,
-    tokenCount: Array.isArray(weights)
-      ? weights.filter((weight) => typeof weight === "number" && weight > 0).length
-      : steps.reduce((sum, step) => sum + (numberOf(step["ac_len"]) ?? 0), 0),
-  };
-}
-
-function turnsOf(line: Line, tokenizer: TextTokenizer | undefined): readonly ShownTurn[] {
+function turnsOf(line: SampleLine, tokenizer: TextTokenizer | undefined): readonly ShownTurn[] {
   let before: readonly number[] = [];
   return fieldsIn(line["steps"]).map((step) => {
     const read = numbersIn(step["ob_tokens"]);
     const sampled = numbersIn(step["tokens"]);
-    // Of a conversation that goes on, only what came since is new.
+    // In a conversation that goes on, only the latest messages are new.
     const isLonger = read.length > before.length && before.every((token, place) => read[place] === token);
     const observation = isLonger ? read.slice(before.length) : read;
     before = [...read, ...sampled];
     return {
-      reward: numberOf(step["reward"]) ?? null,
-      observationLength: numberOf(step["ob_len"]),
-      actionLength: numberOf(step["ac_len"]),
+      reward: finiteNumber(step["reward"]) ?? null,
+      observationLength: finiteNumber(step["ob_len"]),
+      actionLength: finiteNumber(step["ac_len"]),
       ...(observation.length > 0 ? { observation: shownTokens(observation, tokenizer) } : {}),
       ...(sampled.length > 0
         ? {
@@ -167,6 +189,7 @@ function turnsOf(line: Line, tokenizer: TextTokenizer | undefined): readonly Sho
               logprobs: step["logprobs"],
               advantages: step["advantages"],
               weights: step["mask"],
+              top: alternativesIn(step["top_logprobs"]),
             }),
           }
         : {}),
@@ -176,7 +199,7 @@ function turnsOf(line: Line, tokenizer: TextTokenizer | undefined): readonly Sho
   });
 }
 
-function exampleTurn(line: Line, tokenizer: TextTokenizer | undefined): ShownTurn {
+function exampleTurn(line: SampleLine, tokenizer: TextTokenizer | undefined): ShownTurn {
   const { logprobs, weights } = line;
   const tokens: readonly ShownToken[] = shownTokens(numbersIn(line["tokens"]), tokenizer, {
     logprobs,
@@ -185,27 +208,12 @@ function exampleTurn(line: Line, tokenizer: TextTokenizer | undefined): ShownTur
   return { reward: null, tokens, metrics: {}, logs: {} };
 }
 
-function fieldsIn(value: unknown): readonly Line[] {
-  return Array.isArray(value) ? value.filter((item) => typeof item === "object" && item !== null) : [];
-}
-
-function numberOf(value: unknown): number | undefined {
-  return typeof value === "number" && Number.isFinite(value) ? value : undefined;
-}
-
-function numbersIn(value: unknown): readonly number[] {
-  return Array.isArray(value) && value.every((item) => Number.isSafeInteger(item)) ? value : [];
-}
-
-function numbersOf(value: unknown): Readonly<Record<string, number | null>> {
-  return Object.fromEntries(
-    Object.entries(value ?? {}).map(([name, item]) => [
-      name,
-      typeof item === "boolean" ? Number(item) : (numberOf(item) ?? null),
-    ]),
+/** The likeliest tokens of each place, where a log has them as pairs of a token and its logprob. */
+function alternativesIn(value: unknown): TopkLogprobs | undefined {
+  if (!Array.isArray(value)) return undefined;
+  const isPair = (pair: unknown): pair is [number, number] =>
+    Array.isArray(pair) && Number.isSafeInteger(pair[0]) && finiteNumber(pair[1]) !== undefined;
+  return value.map((pairs: unknown) =>
+    Array.isArray(pairs) ? pairs.filter(isPair).slice(0, MAX_ALTERNATIVES) : [],
   );
-}
-
-function textsOf(value: unknown): Readonly<Record<string, string>> {
-  return Object.fromEntries(Object.entries(value ?? {}).map(([name, item]) => [name, textOf(item)]));
 }

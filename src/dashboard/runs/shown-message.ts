@@ -9,7 +9,7 @@ export function shownMessage(value: unknown): ShownMessage {
   const unread = listOf(message["unparsedToolCalls"] ?? message["unparsed_tool_calls"]).map(
     (call): ShownPart => {
       const { rawText, raw_text: text = rawText } = fieldsOf(call);
-      return { type: "other", text: textOf(text) };
+      return { type: "other", text: shownText(text) };
     },
   );
   const { content, role } = message;
@@ -30,13 +30,13 @@ function shownPart(value: unknown): ShownPart {
   const part = fieldsOf(value);
   if (typeof part["text"] === "string") return { type: "text", text: part["text"] };
   if (typeof part["thinking"] === "string") return { type: "thinking", text: part["thinking"] };
-  return { type: "other", text: part["type"] === "image" ? "an image" : textOf(value) };
+  return { type: "other", text: part["type"] === "image" ? "an image" : shownText(value) };
 }
 
 function shownCall(value: unknown): ShownPart {
   const call = fieldsOf(value);
   const inner = fieldsOf(call["function"] ?? call);
-  return { type: "call", name: textOf(inner["name"]), text: textOf(inner["arguments"]) };
+  return { type: "call", name: shownText(inner["name"]), text: shownText(inner["arguments"]) };
 }
 
 function fieldsOf(value: unknown): Fields {
@@ -47,8 +47,8 @@ function listOf(value: unknown): readonly unknown[] {
   return Array.isArray(value) ? value : [];
 }
 
-/** What stands in a log, as text. */
-export function textOf(value: unknown): string {
+/** A logged value as text. */
+export function shownText(value: unknown): string {
   if (typeof value === "string") return value;
   try {
     return JSON.stringify(value) ?? "";

@@ -11,12 +11,13 @@ import { addCheckpointRoutes } from "./checkpoint-routes.js";
 import { addEventRoute } from "./events.js";
 import { guardData, guardPage } from "./guard.js";
 import { addPageFiles } from "./page-files.js";
-import { addRunRoutes, MetricsFiles } from "./run-routes.js";
+import { addRowRoute } from "./row-route.js";
+import { addNotesRoute, addRunFolderRoutes, MetricsFiles } from "./run-routes.js";
 import { addSampleRoutes } from "./sample-routes.js";
 import { addServerRoute, serverName } from "./server-status.js";
 import type { TinkerServer } from "./tinker-server.js";
 
-/** What a dashboard shows. */
+/** Options of a dashboard: folders, server and permissions. */
 export interface DashboardOptions {
   /** Where runs are looked for; nothing outside is read. */
   readonly folders: readonly string[];
@@ -24,6 +25,8 @@ export interface DashboardOptions {
   readonly server?: TinkerServer | undefined;
   /** Nothing can be changed, deleted or sampled. */
   readonly readOnly?: boolean | undefined;
+  /** Command that shows the same runs again. */
+  readonly showAgain?: string | undefined;
   /** Where the page lies on its server: "/dashboard"; "" by default. */
   readonly basePath?: string | undefined;
 }
@@ -38,7 +41,7 @@ export interface Dashboard {
   close(): void;
 }
 
-/** What the routes of a dashboard work with. */
+/** Shared state of a dashboard's routes. */
 export interface DashboardParts {
   readonly folders: RunFolders;
   readonly summaries: RunSummaries;
@@ -80,13 +83,20 @@ export function createDashboard(options: DashboardOptions): Dashboard {
   addPageFiles(app);
   app.use("/api/*", guardData(token));
   app.get("/api/info", (context) =>
-    context.json({ version: SDK_VERSION, isReadOnly, server: serverName(server) } satisfies DashboardInfo),
+    context.json({
+      version: SDK_VERSION,
+      isReadOnly,
+      server: serverName(server),
+      showAgain: options.showAgain,
+    } satisfies DashboardInfo),
   );
-  addRunRoutes(app, parts);
+  addRunFolderRoutes(app, parts);
+  addNotesRoute(app, parts);
   addSampleRoutes(app, parts);
   addCheckpointRoutes(app, parts);
   addServerRoute(app, parts);
   addChatRoute(app, parts);
+  addRowRoute(app, parts);
   addEventRoute(app, parts);
   return { token, fetch: (request) => app.fetch(request), close: () => closing.abort() };
 }

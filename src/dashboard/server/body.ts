@@ -4,7 +4,7 @@ import type { z } from "zod";
 
 const MAX_BODY_BYTES = 1 << 20;
 
-/** The body of a request of the page, which nobody else is believed to have sent: it must be JSON and say so. */
+/** The body of a request of the page. It must be declared as JSON, which keeps other sites from sending one. */
 export async function bodyOf<T>(context: Context, schema: z.ZodType<T>): Promise<T> {
   if (!/^application\/json(?:;|$)/.test(context.req.header("content-type") ?? ""))
     throw new HTTPException(415, { message: "The body must be application/json." });

@@ -5,7 +5,7 @@ import { z } from "zod";
 import { messageOf } from "../../errors.js";
 import { isTinkerPath, parseTinkerPath } from "../../wire/records/tinker-path.js";
 import type { CheckpointList, ShownCheckpoint } from "../api.js";
-import type { RunFolder } from "../runs/run-folders.js";
+import type { ShownFolder } from "../runs/run-folders.js";
 import { isFinal } from "../runs/run-summaries.js";
 import type { DashboardParts } from "./app.js";
 import { bodyOf } from "./body.js";
@@ -72,7 +72,7 @@ export function addCheckpointRoutes(app: Hono, parts: DashboardParts): void {
       throw new HTTPException(502, { message: `The archive could not be fetched: ${archive.status}.` });
     const { trainingRunId, name } = parseTinkerPath(path);
     const file = `${trainingRunId}-${name}.tar`.replaceAll(/[^\w.-]+/g, "-");
-    // What was packed for the way is unpacked here, and longer.
+    // The decompressed body is longer than this header says.
     const isPacked = archive.headers.has("content-encoding");
     const length = isPacked ? null : archive.headers.get("content-length");
     return context.body(archive.body, 200, {
@@ -86,7 +86,7 @@ export function addCheckpointRoutes(app: Hono, parts: DashboardParts): void {
 function serverIn(server: TinkerServer | undefined): TinkerServer {
   if (server !== undefined) return server;
   throw new HTTPException(409, {
-    message: "This dashboard knows no server: start it with --base-url or a key.",
+    message: "This dashboard has no server: start it with --base-url or a key.",
   });
 }
 
@@ -129,7 +129,7 @@ async function listCheckpoints(
 /** A line of `checkpoints.jsonl` names weights to train on from, weights to sample from, or both. */
 function checkpointsIn(
   line: Readonly<Record<string, unknown>>,
-  { id }: RunFolder,
+  { id }: ShownFolder,
 ): readonly ShownCheckpoint[] {
   const { name, batch, metric, value } = line;
   const label = typeof name === "string" ? name : "";

@@ -1,12 +1,12 @@
 import type { Hono } from "hono";
 import { HTTPException } from "hono/http-exception";
 import { streamSSE } from "hono/streaming";
-import type { DashboardEvent } from "../api.js";
+import type { DashboardEvent, RunList } from "../api.js";
 import type { MetricsCursor } from "../runs/metrics-file.js";
 import type { DashboardParts } from "./app.js";
 
 const LOOK_MS = 1000;
-/** Proxies and sleeping machines: a stream that is alive says something now and then. */
+/** Interval of pings, so that proxies and sleeping machines do not take a quiet stream for a dead one. */
 const PING_MS = 15_000;
 const MAX_FOLLOWED_RUNS = 8;
 
@@ -22,29 +22,59 @@ export function addEventRoute(app: Hono, parts: DashboardParts): void {
     }
     return streamSSE(context, async (stream) => {
       const send = (event: DashboardEvent) => stream.writeSSE({ data: JSON.stringify(event) });
-      const close = () => stream.abort();
-      parts.closed.addEventListener("abort", close, { once: true });
-      try {
-        let shown = "";
-        let spokeAt = performance.now();
-        while (!stream.aborted && !parts.closed.aborted) {
-          const events = await growthOf(cursors, parts);
-          const list = await parts.summaries.list();
-          const text = JSON.stringify(list);
-          if (text !== shown) events.unshift({ type: "runs", list });
-          shown = text;
-          for (const event of events) await send(event);
-          if (events.length > 0) spokeAt = performance.now();
-          else if (performance.now() - spokeAt > PING_MS) {
-            await stream.write(": still here\n\n");
-            spokeAt = performance.now();
-          }
-          await stream.sleep(LOOK_MS);
+      const changes = new ListChanges();
+      let spokeAt = performance.now();
+      const look = async () => {
+        const events = await growthOf(cursors, parts);
+        const changed = changes.since(await parts.summaries.list());
+        if (changed !== undefined) events.unshift(changed);
+        for (const event of events) await send(event);
+        if (events.length > 0) spokeAt = performance.now();
+        else if (performance.now() - spokeAt > PING_MS) {
+          await stream.write(": still here\n\n");
+          spokeAt = performance.now();
         }
-      } finally {
-        parts.closed.removeEventListener("abort", close);
+      };
+      while (!stream.aborted && !parts.closed.aborted) {
+        await look();
+        await sleepUntil(parts.closed, LOOK_MS);
       }
+      if (stream.aborted) return;
+      // What the run wrote last, and how it ended.
+      parts.summaries.forget();
+      await look();
+      await send({ type: "ended" });
     });
+  });
+}
+
+/** What a page does not know of the list yet. */
+class ListChanges {
+  #frame = "";
+  #shown: ReadonlyMap<string, string> = new Map();
+
+  since(list: RunList): DashboardEvent | undefined {
+    const texts = new Map(list.runs.map((run) => [run.id, JSON.stringify(run)]));
+    const runs = list.runs.filter(({ id }) => texts.get(id) !== this.#shown.get(id));
+    const ids = [...texts.keys()];
+    const frame = JSON.stringify([{ ...list, runs: [] }, ids]);
+    const isSame = frame === this.#frame && runs.length === 0;
+    this.#frame = frame;
+    this.#shown = texts;
+    return isSame ? undefined : { type: "runs", ids, list: { ...list, runs } };
+  }
+}
+
+/** Ends early when the dashboard is closed. */
+function sleepUntil(closed: AbortSignal, milliseconds: number): Promise<void> {
+  return new Promise((resolve) => {
+    const done = () => {
+      clearTimeout(timer);
+      closed.removeEventListener("abort", done);
+      resolve();
+    };
+    const timer = setTimeout(done, milliseconds);
+    closed.addEventListener("abort", done, { once: true });
   });
 }
 
@@ -58,7 +88,7 @@ async function growthOf(
     const growth = folder && (await (await metrics.of(folder)).growth(cursor));
     if (growth === undefined) continue;
     if (growth === "stale") {
-      // Told once; the page comes back with a place that is true.
+      // Sent once; the page loads the run again and asks from a valid place.
       cursors.delete(run);
       events.push({ type: "stale", run });
     } else {

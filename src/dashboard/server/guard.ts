@@ -3,7 +3,7 @@ import type { MiddlewareHandler } from "hono";
 import { refuseForeignHost } from "../../local/server/http/cross-site.js";
 
 /**
- * The page runs its own script alone, asks nobody but this server, is shown in no frame, and cannot make HTML of a text:
+ * The page runs only its own script, sends requests only to this server, is shown in no frame, and cannot make HTML of a text:
  * browsers that know trusted types refuse it.
  */
 const CONTENT_POLICY = [
@@ -45,7 +45,7 @@ function refuseForeignOrigin(request: Request): Response | undefined {
   return Response.json({ error: `Pages of ${origin} may not use this dashboard.` }, { status: 403 });
 }
 
-/** Lets only those pass who have the token of this start, and no page of another site, whatever it has. */
+/** Accepts only requests with the token of this start, and none from the pages of other sites. */
 export function guardData(token: string): MiddlewareHandler {
   const wanted = digest(token);
   return async (context, next) => {

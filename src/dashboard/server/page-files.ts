@@ -10,7 +10,7 @@ const TYPES = {
   "page.css": "text/css; charset=utf-8",
 } as const;
 
-/** The page's files, which need no token: there is nothing of anybody in them. */
+/** The page's files. They hold no one's data, so they need no token. */
 export function addPageFiles(app: Hono): void {
   const files = new Map<string, Promise<Buffer<ArrayBuffer>>>();
   const read = (name: string) => {

@@ -1,14 +1,18 @@
 import { Readable } from "node:stream";
 import type { Context, Hono } from "hono";
 import { HTTPException } from "hono/http-exception";
+import { z } from "zod";
 import { wrongValue } from "../../wire/fields/check-keys.js";
+import type { RunNotes } from "../api.js";
 import { MetricsFile } from "../runs/metrics-file.js";
-import { fileOf, type RunFolder } from "../runs/run-folders.js";
+import { fileOf, type ShownFolder } from "../runs/run-folders.js";
+import { MAX_NOTE_LENGTH, MAX_TAG_LENGTH, MAX_TAGS } from "../runs/run-notes.js";
 import type { DashboardParts } from "./app.js";
+import { bodyOf } from "./body.js";
 
 const DEFAULT_POINTS = 2000;
 const MAX_POINTS = 20_000;
-/** Runs whose metrics stay in memory though nobody looks at them; those that a page follows stay anyway. */
+/** Runs whose metrics stay in memory although no page shows them; those that a page follows stay anyway. */
 const MAX_IDLE_FILES = 16;
 const IDLE_MS = 30_000;
 
@@ -16,7 +20,7 @@ const IDLE_MS = 30_000;
 export class MetricsFiles {
   readonly #files = new Map<string, { readonly file: MetricsFile; readonly usedAt: number }>();
 
-  async of(folder: RunFolder): Promise<MetricsFile> {
+  async of(folder: ShownFolder): Promise<MetricsFile> {
     // The folder may have become a link since it was found.
     const path = (await fileOf(folder, "metrics.jsonl")) ?? "";
     const key = `${folder.id} ${path}`;
@@ -30,8 +34,13 @@ export class MetricsFiles {
   }
 }
 
+const notesSchema: z.ZodType<RunNotes> = z.strictObject({
+  tags: z.array(z.string().trim().min(1).max(MAX_TAG_LENGTH)).max(MAX_TAGS),
+  note: z.string().max(MAX_NOTE_LENGTH),
+});
+
 /** Runs, their settings and their metrics. */
-export function addRunRoutes(app: Hono, parts: DashboardParts): void {
+export function addRunFolderRoutes(app: Hono, parts: DashboardParts): void {
   const { summaries, metrics } = parts;
   app.get("/api/runs", async (context) => context.json(await summaries.list()));
   app.get("/api/runs/:run", async (context) =>
@@ -55,11 +64,24 @@ export function addRunRoutes(app: Hono, parts: DashboardParts): void {
   });
 }
 
+/** Tags and notes of runs, which people write. */
+export function addNotesRoute(app: Hono, parts: DashboardParts): void {
+  app.post("/api/runs/:run/notes", async (context) => {
+    if (parts.isReadOnly)
+      throw new HTTPException(403, { message: "This dashboard was started with --read-only." });
+    const folder = await runOf(context, parts);
+    const notes = await bodyOf(context, notesSchema);
+    await parts.summaries.note(folder, notes);
+    return context.json(notes);
+  });
+}
+
 /** The run that a path names. */
-export async function runOf(context: Context, { folders }: DashboardParts): Promise<RunFolder> {
+export async function runOf(context: Context, { folders }: DashboardParts): Promise<ShownFolder> {
   const id = context.req.param("run") ?? "";
   const folder = await folders.find(id);
-  if (folder === undefined) throw new HTTPException(404, { message: "There is no such run, or no longer." });
+  if (folder === undefined)
+    throw new HTTPException(404, { message: "The run does not exist, or no longer." });
   return folder;
 }
 

@@ -1,4 +1,5 @@
 import { stat } from "node:fs/promises";
+import { setTimeout as sleep } from "node:timers/promises";
 import type { Context, Hono } from "hono";
 import { HTTPException } from "hono/http-exception";
 import { messageOf, TinkerError } from "../../errors.js";
@@ -6,23 +7,38 @@ import type { TextTokenizer } from "../../tokenizers/index.js";
 import { parseJsonObject } from "../../training/json-lines.node.js";
 import { readEnd } from "../runs/file-cache.js";
 import { readReport } from "../runs/report.js";
-import { readSample, readSampleIndex, readSampleList, reportFile } from "../runs/samples.js";
+import {
+  readPromptHistory,
+  readSample,
+  readSampleIndex,
+  readSampleList,
+  reportFile,
+} from "../runs/samples.js";
 import type { DashboardParts } from "./app.js";
 import { numberIn, runOf } from "./run-routes.js";
 import type { TinkerServer } from "./tinker-server.js";
 
 const MAX_REPORT_BYTES = 64 << 20;
-/** A tokenizer that could not be had is asked for again after this. */
+/** Milliseconds after which a tokenizer that failed to load is asked for again. */
 const RETRY_MS = 60_000;
+const SOON_MS = 1500;
 
-/** What runs say: episodes with their rewards, and the examples that they learn from. */
+/** Routes for samples: episodes with their rewards, and training examples. */
 export function addSampleRoutes(app: Hono, parts: DashboardParts): void {
   const tokenizers = new Tokenizers(parts.server);
   app.get("/api/runs/:run/samples", async (context) => {
     const folder = await runOf(context, parts);
     if (context.req.query("step") === undefined) return context.json(await readSampleIndex(folder));
-    const list = await readSampleList(folder, stepOf(context), context.req.query("split") ?? "train");
+    const { split = "train", search = "" } = context.req.query();
+    const tokenizer = await tokenizers.soon(await parts.summaries.modelOf(folder));
+    const list = await readSampleList(folder, { step: stepOf(context), split, search }, tokenizer);
     return context.json(list ?? noSuch("step"));
+  });
+  app.get("/api/runs/:run/prompts/:key", async (context) => {
+    const folder = await runOf(context, parts);
+    const { split = "train" } = context.req.query();
+    const tokenizer = await tokenizers.soon(await parts.summaries.modelOf(folder));
+    return context.json(await readPromptHistory(folder, { key: context.req.param("key"), split }, tokenizer));
   });
   app.get("/api/runs/:run/samples/:place", async (context) => {
     const folder = await runOf(context, parts);
@@ -45,7 +61,7 @@ export function addSampleRoutes(app: Hono, parts: DashboardParts): void {
     if ((await stat(path)).size > MAX_REPORT_BYTES)
       throw new HTTPException(413, { message: "The report is too long to be shown." });
     const report = parseJsonObject(await readEnd(path, MAX_REPORT_BYTES));
-    if (report === undefined) throw new HTTPException(422, { message: "The report is no JSON object." });
+    if (report === undefined) throw new HTTPException(422, { message: "The report is not a JSON object." });
     return context.json(readReport(report));
   });
 }
@@ -55,7 +71,7 @@ function stepOf(context: Context): number {
 }
 
 function noSuch(what: string): never {
-  throw new HTTPException(404, { message: `There is no such ${what}, or no longer.` });
+  throw new HTTPException(404, { message: `The ${what} does not exist, or no longer.` });
 }
 
 const MODEL_NAME = /^[A-Za-z0-9][\w.-]*\/[A-Za-z0-9][\w.-]*(?::[\w.:-]+)?$/;
@@ -83,6 +99,15 @@ class Tokenizers {
     );
     this.#found.set(model, finding);
     return finding;
+  }
+
+  /** Undefined where it takes long to load: most logs have texts of their own. */
+  async soon(model: string | undefined): Promise<TextTokenizer | undefined> {
+    const waited = new AbortController();
+    const late = sleep(SOON_MS, undefined, { ref: false, signal: waited.signal }).catch(() => {});
+    const found = await Promise.race([this.of(model), late]);
+    waited.abort();
+    return found?.tokenizer;
   }
 
   async #find(model: string): Promise<TextTokenizer> {

@@ -6,7 +6,7 @@ import type { ServerAnswer, ServerName } from "../api.js";
 import type { DashboardParts } from "./app.js";
 import type { TinkerServer } from "./tinker-server.js";
 
-/** What changes slowly is asked for this seldom. */
+/** Time between requests for values that change slowly. */
 const SLOW_MS = 5000;
 const MAX_SESSIONS = 20;
 const HOUR_MS = 3_600_000;
@@ -18,7 +18,7 @@ export function serverName(server: TinkerServer | undefined): ServerName | undef
   return server && { address: server.address, isBuiltIn: server.activity !== undefined };
 }
 
-/** What a server does at this moment, and what its lists say. */
+/** State of a server and counts of its lists. */
 export function addServerRoute(app: Hono, { server }: DashboardParts): void {
   let slow: Promise<SlowAnswer> | undefined;
   let askAgainAt = Number.NEGATIVE_INFINITY;
@@ -53,7 +53,7 @@ function activityOf({ activity }: TinkerServer): ServerAnswer["activity"] {
   };
 }
 
-/** A server that does not know one of them still tells the others. */
+/** A server without one of these endpoints still answers the others. */
 async function readLists(server: TinkerServer): Promise<SlowAnswer> {
   const problems: string[] = [];
   const asked = async <T>(ask: (rest: RestClient) => Promise<T>, otherwise: T): Promise<T> => {
@@ -107,7 +107,7 @@ const USAGE_NAMES: Readonly<Record<BillingUsageEvent["eventInfo"]["type"], strin
   storage: "storage",
 };
 
-/** Of a day, by what was used and of which model. */
+/** Usage of a day, by kind and model. */
 function summed(events: readonly BillingUsageEvent[]): ServerAnswer["usage"] {
   const sums = new Map<
     string,

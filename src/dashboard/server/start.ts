@@ -4,6 +4,8 @@ import { closeHttp, listen } from "../../local/socket.js";
 import { createDashboard, type DashboardOptions } from "./app.js";
 
 const HOST = "127.0.0.1";
+/** Pages are sent the last state of their runs, which takes a busy machine a while. */
+const LAST_STATE_MS = 5000;
 
 /** A dashboard that pages can be opened from. */
 export interface RunningDashboard extends AsyncDisposable {
@@ -21,7 +23,7 @@ export async function startDashboard(
   const port = await listen(http, options.port ?? 0, HOST);
   const close = async () => {
     dashboard.close();
-    await closeHttp(http);
+    await closeHttp(http, LAST_STATE_MS);
   };
   return { address: `http://${HOST}:${port}/#token=${dashboard.token}`, close, [Symbol.asyncDispose]: close };
 }

@@ -1,15 +1,15 @@
 import type { RestClient, ServiceClient } from "../../clients/index.js";
 import type { ServerActivity } from "../../local/server/index.js";
 
-/** The Tinker server that a dashboard asks, with whatever key that takes: the page never sees one. */
+/** The Tinker server behind a dashboard. The dashboard's own server adds the key; the page never sees it. */
 export interface TinkerServer {
   /** As people know it. */
   readonly address: string;
   rest(): Promise<RestClient>;
-  /** Called when something is to be sampled: opens a session where none is open. */
+  /** Called before something is sampled; opens a session if none is open. */
   service(): Promise<ServiceClient>;
-  /** How its archives are fetched, where it has no socket. */
+  /** Fetches archives of a server without a socket. */
   readonly fetch?: typeof fetch | undefined;
-  /** Of a built-in server in this process. */
+  /** Activity of a built-in server in this process. */
   readonly activity?: ServerActivity | undefined;
 }

@@ -2,23 +2,36 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import uPlot from "uplot";
 import type { Series } from "../../api.js";
 import { type Curve, type CurveSettings, linesOf, valueAt } from "../curve-data.js";
-import { duration, shortNumber, wholeNumber } from "../format.js";
-import { saveAs } from "../save.js";
-import { Store, useStore } from "../store.js";
-import { colorOf, theme } from "../theme.js";
+import { durationLabel, shortNumber, wholeNumberText } from "../format.js";
+import { PageStore, useStore } from "../store.js";
+import { theme } from "../theme.js";
+import { type DrawnChart, drawingOf } from "./chart-options.js";
+import { Swatch } from "./pieces.js";
 
 /** Where the pointer is on the axis, for all panels. */
-export const cursorPlace = new Store<number | undefined>(undefined);
+export const cursorPlace = new PageStore<number | undefined>(undefined);
 
 const SYNC = "curves";
-const DASHES: readonly number[][] = [[], [], [], [], [6, 3], [6, 3], [2, 3], [2, 3]];
+const REST_MS = 150;
 
-/** What a panel draws. */
-export interface ChartProps {
-  readonly curve: Curve;
-  readonly settings: CurveSettings;
-  readonly domain: readonly [number, number];
+/** Properties of a panel. */
+export interface ChartProps extends DrawnChart {
+  /** Names of the runs. */
+  readonly names: readonly string[];
+  /** Only panels that can be seen follow the cursor of another one. */
+  readonly isVisible: boolean;
   readonly onZoom: (range: readonly [number, number] | undefined) => void;
+}
+
+/** Values under the pointer, beside it. */
+interface Hover {
+  readonly left: number;
+  readonly place: number;
+  readonly rows: readonly {
+    readonly run: number;
+    readonly raw: string;
+    readonly smooth: string | undefined;
+  }[];
 }
 
 /** A picture of one metric. It is drawn when it comes into sight. */
@@ -27,16 +40,20 @@ export function Chart(props: ChartProps) {
   const plot = useRef<uPlot | undefined>(undefined);
   const latest = useRef(props);
   latest.current = props;
-  const isSeen = useSeen(place);
+  const [hover, setHover] = useState<Hover | undefined>(undefined);
+  const wasSeen = useRef(false);
+  wasSeen.current ||= props.isVisible;
+  const isSeen = wasSeen.current;
   const choice = useStore(theme);
   const { curve, settings, domain } = props;
+  const marked = props.marks.map(({ run, step }) => `${run}:${step}`).join();
   const present = curve.series.map((series) => series !== undefined).join();
 
   useEffect(() => {
     const element = place.current;
     if (!isSeen || element === null) return;
     const made = new uPlot(
-      optionsOf(latest, element),
+      optionsOf(latest, element, setHover),
       linesOf(latest.current.curve, latest.current.settings),
       element,
     );
@@ -58,7 +75,7 @@ export function Chart(props: ChartProps) {
 
   useEffect(() => {
     plot.current?.setData(linesOf(curve, settings));
-  }, [curve, settings, domain[0], domain[1]]);
+  }, [curve, settings, domain[0], domain[1], marked]);
 
   const onKeyDown = (event: KeyboardEvent) => {
     const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
@@ -72,7 +89,30 @@ export function Chart(props: ChartProps) {
     const move: (at: { left: number; top: number }, tell: boolean, all: boolean) => void = made.setCursor;
     move({ left, top: made.over.clientHeight / 2 }, true, true);
   };
-  const at = useStore(cursorPlace);
+  return (
+    <div class="chart-frame">
+      <CursorSlider {...{ curve, settings, domain, place, onKeyDown }} isVisible={props.isVisible} />
+      {hover && (
+        <Tooltip {...{ hover, settings, names: props.names, width: place.current?.clientWidth ?? 0 }} />
+      )}
+    </div>
+  );
+}
+
+/** The place of the picture, which the arrow keys move along. */
+function CursorSlider({
+  curve,
+  settings,
+  domain,
+  place,
+  onKeyDown,
+  isVisible,
+}: Omit<DrawnChart, "marks"> & {
+  readonly place: { readonly current: HTMLDivElement | null };
+  readonly onKeyDown: (event: KeyboardEvent) => void;
+  readonly isVisible: boolean;
+}) {
+  const at = useCursor(isVisible);
   return (
     <div
       class="chart"
@@ -89,50 +129,80 @@ export function Chart(props: ChartProps) {
   );
 }
 
-/** Saves a panel as a picture, with its title. */
-export async function savePicture(element: Element, title: string): Promise<void> {
-  const drawn = element.querySelector("canvas");
-  if (drawn === null) return;
-  const scale = devicePixelRatio;
-  const room = 30 * scale;
-  const canvas = document.createElement("canvas");
-  canvas.width = drawn.width + room;
-  canvas.height = drawn.height + room * 1.5;
-  const context = canvas.getContext("2d")!;
-  context.fillStyle = colorOf("surface");
-  context.fillRect(0, 0, canvas.width, canvas.height);
-  context.fillStyle = colorOf("text");
-  context.font = `600 ${14 * scale}px system-ui`;
-  context.fillText(title, room / 2, room * 0.8, canvas.width - room);
-  context.drawImage(drawn, room / 2, room);
-  const blob = await new Promise<Blob | null>((resolve) => canvas.toBlob(resolve));
-  if (blob !== null) saveAs(blob, `${title}.png`);
+function Tooltip({
+  hover: { left, place, rows },
+  settings,
+  names,
+  width,
+}: {
+  readonly hover: Hover;
+  readonly settings: CurveSettings;
+  readonly names: readonly string[];
+  readonly width: number;
+}) {
+  const isRight = left > width / 2;
+  return (
+    <div
+      class="tooltip"
+      aria-hidden="true"
+      style={isRight ? { right: `${width - left + 12}px` } : { left: `${left + 12}px` }}
+    >
+      <strong>{placeName(place, settings)}</strong>
+      {rows.map(({ run, raw, smooth }) => (
+        <div key={run}>
+          <Swatch place={run} />
+          <span class="tooltip-name">{names[run]}</span>
+          <span class="number">{raw}</span>
+          {smooth !== undefined && <span class="number muted">smoothed {smooth}</span>}
+        </div>
+      ))}
+    </div>
+  );
 }
 
-function optionsOf(latest: { readonly current: ChartProps }, element: HTMLElement): uPlot.Options {
-  const { curve, settings } = latest.current;
-  const isSmooth = settings.smoothing > 0;
-  const lines = curve.series.flatMap((series, run): uPlot.Series[] => {
-    if (series === undefined) return [];
-    const stroke = () => colorOf(`run-${run}`);
-    const dash = DASHES[run] ?? [];
-    return [
-      { stroke, width: isSmooth ? 1 : 1.5, alpha: isSmooth ? 0.28 : 1, dash, points: { size: 5 } },
-      { stroke, width: 2, dash, show: isSmooth, points: { show: false } },
-    ];
-  });
-  const axis = { stroke: () => colorOf("muted"), font: "11px system-ui", ticks: { show: false } };
-  const grid = { stroke: () => colorOf("line"), width: 1 };
+/** The cursor's place while the panel can be seen. */
+export function useCursor(isVisible: boolean): number | undefined {
+  const [place, setPlace] = useState(cursorPlace.value);
+  useEffect(() => {
+    if (!isVisible) return;
+    const update = () => setPlace(cursorPlace.value);
+    update();
+    return cursorPlace.subscribe(update);
+  }, [isVisible]);
+  return place;
+}
+
+/** The cursor's place when it rests, for what takes long to draw. */
+export function useRestingCursor(): number | undefined {
+  const [place, setPlace] = useState(cursorPlace.value);
+  useEffect(() => {
+    let timer: ReturnType<typeof setTimeout> | undefined;
+    const unsubscribe = cursorPlace.subscribe(() => {
+      clearTimeout(timer);
+      timer = setTimeout(() => setPlace(cursorPlace.value), REST_MS);
+    });
+    return () => {
+      clearTimeout(timer);
+      unsubscribe();
+    };
+  }, []);
+  return place;
+}
+
+function optionsOf(
+  latest: { readonly current: ChartProps },
+  element: HTMLElement,
+  onHover: (hover: Hover | undefined) => void,
+): uPlot.Options {
+  const drawing = drawingOf(latest, { width: element.clientWidth, height: element.clientHeight });
   return {
-    width: element.clientWidth,
-    height: element.clientHeight,
-    legend: { show: false },
-    padding: [8, 8, 0, 0],
+    ...drawing,
     cursor: {
-      sync: { key: SYNC, scales: ["x", null] },
+      sync: { key: SYNC, scales: ["x", null], filters: { sub: () => latest.current.isVisible } },
       drag: { x: true, y: false, setScale: false },
       y: false,
-      points: { size: 6 },
+      // A point for each of many runs in each panel would make every move slow.
+      points: { show: false },
       bind: {
         dblclick: () => () => {
           latest.current.onZoom(undefined);
@@ -140,30 +210,15 @@ function optionsOf(latest: { readonly current: ChartProps }, element: HTMLElemen
         },
       },
     },
-    scales: {
-      x: { time: false, range: () => padded(latest.current.domain) },
-      y: settings.isLog ? { distr: 3 } : {},
-    },
-    axes: [
-      {
-        ...axis,
-        grid: { show: false },
-        values: (_, places) => places.map((at) => axisLabel(at, settings)),
-        size: 26,
-      },
-      {
-        ...axis,
-        grid,
-        size: 46,
-        values: (_, values) => tickLabels(values),
-      },
-    ],
-    series: [{}, ...lines],
     hooks: {
+      ...drawing.hooks,
       setCursor: [
         (plot) => {
-          const { left } = plot.cursor;
-          const at = left === undefined || left < 0 ? undefined : plot.posToVal(left, "x");
+          const { left = -1, event } = plot.cursor;
+          const isOut = left < 0;
+          // A panel that follows another one has no event of its own.
+          onHover(isOut || event === undefined || event === null ? undefined : hoverOf(plot, latest.current));
+          const at = isOut ? undefined : plot.posToVal(left, "x");
           if (at !== cursorPlace.value) cursorPlace.set(at);
         },
       ],
@@ -179,43 +234,39 @@ function optionsOf(latest: { readonly current: ChartProps }, element: HTMLElemen
   };
 }
 
-function padded([from, to]: readonly [number, number]): [number, number] {
-  return from === to ? [from - 1, to + 1] : [from, to];
+/** What stands under the pointer: the value of each run, and its smoothed one. */
+function hoverOf(plot: uPlot, { curve, settings }: ChartProps): Hover {
+  const left = plot.cursor.left!;
+  const place = plot.posToVal(left, "x");
+  const last = plot.cursor.idx ?? plot.data[0]!.length - 1;
+  const drawn = curve.series.flatMap((series, run) => (series === undefined ? [] : [{ series, run }]));
+  const rows = drawn.map(({ series, run }, line) => {
+    const raw = shownAt(series, settings, place);
+    const smooth = shortNumber(lastBefore(plot.data[2 * line + 2]!, last));
+    return { run, raw, smooth: settings.smoothing > 0 && smooth !== raw ? smooth : undefined };
+  });
+  // Over the frame: the axis is left of what is drawn.
+  return { left: left + plot.over.offsetLeft, place, rows };
 }
 
-function axisLabel(place: number, { axis }: CurveSettings): string {
-  return axis === "time" ? duration(place) : tickLabel(place);
-}
-
-/** Few digits, unless neighbours would read the same. */
-function tickLabels(values: readonly (number | null)[]): string[] {
-  const labels = values.map((value) => (value === null ? "" : tickLabel(value)));
-  const isPlain = new Set(labels).size === labels.length || labels.includes("");
-  return isPlain ? labels : values.map((value) => (value === null ? "" : value.toPrecision(4)));
-}
-
-function tickLabel(value: number): string {
-  const size = Math.abs(value);
-  if (value === 0) return "0";
-  if (size >= 1e9 || size < 1e-3)
-    return value
-      .toExponential(1)
-      .replace(/\.0(?=e)/, "")
-      .replace("e+", "e");
-  if (size >= 1e6) return `${+(value / 1e6).toPrecision(4)}M`;
-  if (size >= 1e4) return `${+(value / 1e3).toPrecision(4)}k`;
-  return String(+value.toPrecision(6));
+/** Lines of several runs have gaps where only another run has a point. */
+function lastBefore(values: ArrayLike<number | null | undefined>, place: number): number | undefined {
+  for (let at = place; at >= 0; at -= 1) {
+    const value = values[at];
+    if (typeof value === "number") return value;
+  }
+  return undefined;
 }
 
 function inWords({ series }: Curve, settings: CurveSettings, place: number | undefined): string {
-  const where = place === undefined ? "newest" : placeName(place, settings);
+  const where = place === undefined ? "last" : placeName(place, settings);
   const values = series.flatMap((one) => (one === undefined ? [] : shownAt(one, settings, place)));
   return `${where}: ${values.join(", ")}`;
 }
 
 /** A place of the axis in words. */
 export function placeName(place: number, { axis }: CurveSettings): string {
-  return axis === "time" ? `after ${duration(Math.max(0, place))}` : `at step ${wholeNumber(place)}`;
+  return axis === "time" ? `after ${durationLabel(Math.max(0, place))}` : `at step ${wholeNumberText(place)}`;
 }
 
 /** The value under the cursor, or the newest. */
@@ -224,18 +275,16 @@ export function shownAt(series: Series, { axis }: CurveSettings, place: number |
   return value === undefined ? "–" : shortNumber(value);
 }
 
-function useSeen(place: { readonly current: Element | null }): boolean {
-  const [isSeen, setIsSeen] = useState(false);
+/** Whether an element is in sight, or nearly. */
+export function useVisible(place: { readonly current: Element | null }): boolean {
+  const [isVisible, setIsVisible] = useState(false);
   useEffect(() => {
     if (place.current === null) return;
-    const observer = new IntersectionObserver(
-      (entries) => {
-        if (entries.some(({ isIntersecting }) => isIntersecting)) setIsSeen(true);
-      },
-      { rootMargin: "300px" },
-    );
+    const observer = new IntersectionObserver((entries) => setIsVisible(entries.at(-1)!.isIntersecting), {
+      rootMargin: "200px",
+    });
     observer.observe(place.current);
     return () => observer.disconnect();
   }, []);
-  return isSeen;
+  return isVisible;
 }

@@ -1,7 +1,7 @@
 import type { ShownMessage, ShownPart } from "../../api.js";
 
 /** Messages one below the other: who says what, thinks what and calls what. */
-export function Conversation({ messages }: { readonly messages: readonly ShownMessage[] }) {
+export function ConversationView({ messages }: { readonly messages: readonly ShownMessage[] }) {
   return (
     <ol class="conversation">
       {messages.map((message, place) => (

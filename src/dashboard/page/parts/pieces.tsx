@@ -1,7 +1,8 @@
 import type { ComponentChildren } from "preact";
+import { useState } from "preact/hooks";
 import type { Asked } from "../store.js";
 
-/** What is said where there is nothing to show. */
+/** A note where there is nothing to show. */
 export function Empty({
   title,
   children,
@@ -18,7 +19,7 @@ export function Empty({
 }
 
 /** Something that went wrong, in its own words. */
-export function Problem({ text }: { readonly text: string | undefined }) {
+export function ProblemNote({ text }: { readonly text: string | undefined }) {
   if (text === undefined) return null;
   return (
     <p class="problem" role="alert">
@@ -27,8 +28,8 @@ export function Problem({ text }: { readonly text: string | undefined }) {
   );
 }
 
-/** What was asked for: its problem, that it is on its way, or itself. */
-export function Answer<T>({
+/** Shows a loaded value, a note while it loads, or the problem. */
+export function Loaded<T>({
   asked,
   children,
 }: {
@@ -36,7 +37,7 @@ export function Answer<T>({
   readonly children: (answer: T) => ComponentChildren;
 }) {
   if (asked.answer !== undefined) return <>{children(asked.answer)}</>;
-  if (asked.problem !== undefined) return <Problem text={asked.problem} />;
+  if (asked.problem !== undefined) return <ProblemNote text={asked.problem} />;
   return (
     <p class="note" role="status">
       Loading…
@@ -47,6 +48,23 @@ export function Answer<T>({
 /** The colour of a run by its place among those that are compared. */
 export function Swatch({ place }: { readonly place: number }) {
   return <span class="swatch" style={{ "--swatch": `var(--run-${place})` }} aria-hidden="true" />;
+}
+
+/** A command or path on a line of its own, with a button that copies it. */
+export function Copyable({ text }: { readonly text: string }) {
+  const [isCopied, setIsCopied] = useState(false);
+  return (
+    <span class="copyable">
+      <code class="mono">{text}</code>
+      <button
+        type="button"
+        class="small"
+        onClick={() => void navigator.clipboard.writeText(text).then(() => setIsCopied(true))}
+      >
+        {isCopied ? "Copied" : "Copy"}
+      </button>
+    </span>
+  );
 }
 
 /** A command to copy. */

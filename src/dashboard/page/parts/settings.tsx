@@ -2,9 +2,9 @@ import { useState } from "preact/hooks";
 import type { RunDetails } from "../../api.js";
 import { askJson } from "../server.js";
 import { useAsked } from "../store.js";
-import { Answer, Swatch } from "./pieces.js";
+import { Loaded, Swatch } from "./pieces.js";
 
-/** What runs were made with, and the end of what they logged; asked for when somebody wants to see it. */
+/** Settings of runs and the ends of their logs; loaded when the panel is opened. */
 export function Settings({
   ids,
   names,
@@ -28,25 +28,37 @@ function SettingsTable({
   readonly ids: readonly string[];
   readonly names: readonly string[];
 }) {
+  const [isAll, setIsAll] = useState(ids.length === 1);
   const asked = useAsked(
     (signal) => Promise.all(ids.map((id) => askJson<RunDetails>(`runs/${id}`, { signal }))),
     [ids.join()],
   );
   return (
-    <Answer asked={asked}>
+    <Loaded asked={asked}>
       {(runs) => {
         const settings = [...new Set(runs.flatMap(({ config }) => Object.keys(config)))];
         const textsOf = (name: string) =>
           runs.map(({ config }) => (Object.hasOwn(config, name) ? JSON.stringify(config[name]) : ""));
         const isDifferent = (name: string) => new Set(textsOf(name)).size > 1;
-        // What runs differ in is what one compares them for.
-        const sorted = settings.toSorted(
-          (one, other) => Number(isDifferent(other)) - Number(isDifferent(one)),
-        );
+        const differing = settings.filter(isDifferent);
+        const shown = isAll ? [...differing, ...settings.filter((name) => !isDifferent(name))] : differing;
         return (
           <>
             {settings.length === 0 && <p class="note">There is no config.json.</p>}
-            {settings.length > 0 && (
+            {ids.length > 1 && settings.length > 0 && (
+              <div class="bar">
+                <label>
+                  <input
+                    type="checkbox"
+                    checked={!isAll}
+                    onChange={(event) => setIsAll(!event.currentTarget.checked)}
+                  />
+                  Only settings that differ
+                </label>
+                {differing.length === 0 && <span class="note">All settings are the same.</span>}
+              </div>
+            )}
+            {shown.length > 0 && (
               <div class="table-frame">
                 <table class="compact">
                   <thead>
@@ -60,7 +72,7 @@ function SettingsTable({
                     </tr>
                   </thead>
                   <tbody>
-                    {sorted.map((name) => (
+                    {shown.map((name) => (
                       <tr key={name}>
                         <th scope="row" class="text">
                           {name}
@@ -91,6 +103,6 @@ function SettingsTable({
           </>
         );
       }}
-    </Answer>
+    </Loaded>
   );
 }

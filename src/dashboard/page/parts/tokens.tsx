@@ -1,14 +1,14 @@
 import { useState } from "preact/hooks";
-import type { ShownToken } from "../../api.js";
+import type { ShownToken, TokenAlternative } from "../../api.js";
 import { shortNumber } from "../format.js";
 
-/** What the colours of tokens say. */
+/** Meaning of the tokens' colours. */
 export type Coloring = "logprob" | "advantage" | "none";
 
 /** From certain to this, in nats; anything less likely has the same colour. */
 const LEAST_LOGPROB = -6;
 
-/** What of these tokens there is to colour. */
+/** The values that these tokens can be coloured by. */
 export function coloringsOf(tokens: readonly ShownToken[]): readonly Coloring[] {
   return [
     ...(tokens.some(({ logprob }) => logprob !== undefined) ? (["logprob"] as const) : []),
@@ -17,7 +17,7 @@ export function coloringsOf(tokens: readonly ShownToken[]): readonly Coloring[] 
   ];
 }
 
-/** Tokens as a text with colours, or as a table of their numbers. What is only read is pale, what is learnt is underlined. */
+/** Tokens as a text with colours, or as a table of their numbers. Tokens that are only read are pale, trained ones are underlined. */
 export function Tokens({
   tokens,
   coloring,
@@ -34,7 +34,7 @@ export function Tokens({
       {tokens.map((token, place) => (
         <span
           key={place}
-          class={token.weight === undefined ? "" : token.weight > 0 ? "learnt" : "read"}
+          class={token.weight === undefined ? "" : token.weight > 0 ? "trained" : "read"}
           style={{ background: colorOf(token, coloring, strongest) }}
           title={inWords(token)}
         >
@@ -109,6 +109,7 @@ function Legend({ coloring }: { readonly coloring: Coloring }) {
 function TokenTable({ tokens }: { readonly tokens: readonly ShownToken[] }) {
   const [shown, setShown] = useState(200);
   const has = (name: "logprob" | "advantage" | "weight") => tokens.some((token) => token[name] !== undefined);
+  const hasAlternatives = tokens.some(({ alternatives = [] }) => alternatives.length > 0);
   const columns = (["logprob", "advantage", "weight"] as const).filter(has);
   return (
     <div class="table-frame">
@@ -123,6 +124,7 @@ function TokenTable({ tokens }: { readonly tokens: readonly ShownToken[] }) {
                 {name}
               </th>
             ))}
+            {hasAlternatives && <th>likeliest tokens</th>}
           </tr>
         </thead>
         <tbody>
@@ -136,6 +138,9 @@ function TokenTable({ tokens }: { readonly tokens: readonly ShownToken[] }) {
                   {shortNumber(token[name])}
                 </td>
               ))}
+              {hasAlternatives && (
+                <td class="mono text">{(token.alternatives ?? []).map(alternativeText).join("  ")}</td>
+              )}
             </tr>
           ))}
         </tbody>
@@ -156,7 +161,7 @@ function shownText({ text, id }: ShownToken): string {
 }
 
 function colorOf({ logprob, advantage, weight }: ShownToken, coloring: Coloring, strongest: number): string {
-  // What is only read would drown what is learnt.
+  // Tokens that are only read would hide those that are trained on.
   if (weight === 0) return "transparent";
   const mixed = (name: string, share: number) =>
     `color-mix(in srgb, var(--${name}) ${Math.round(Math.min(1, share) * 42)}%, transparent)`;
@@ -166,13 +171,18 @@ function colorOf({ logprob, advantage, weight }: ShownToken, coloring: Coloring,
   return "transparent";
 }
 
-function inWords({ id, text, logprob, advantage, weight }: ShownToken): string {
+function alternativeText({ text, logprob }: TokenAlternative): string {
+  return `${JSON.stringify(text)} ${(100 * Math.exp(logprob)).toPrecision(3)} %`;
+}
+
+function inWords({ id, text, logprob, advantage, weight, alternatives = [] }: ShownToken): string {
   return [
     `${JSON.stringify(text)} (${id})`,
     ...(typeof logprob === "number"
       ? [`logprob ${logprob.toFixed(3)}, probability ${Math.exp(logprob).toPrecision(3)}`]
       : []),
     ...(typeof advantage === "number" ? [`advantage ${shortNumber(advantage)}`] : []),
-    ...(weight === undefined ? [] : [weight > 0 ? `learnt, weight ${shortNumber(weight)}` : "only read"]),
+    ...(alternatives.length > 0 ? [`likeliest: ${alternatives.map(alternativeText).join(", ")}`] : []),
+    ...(weight === undefined ? [] : [weight > 0 ? `trained on, weight ${shortNumber(weight)}` : "only read"]),
   ].join("\n");
 }

@@ -1,9 +1,9 @@
 import { useRef, useState } from "preact/hooks";
 import type { CheckpointList, ShownCheckpoint } from "../../api.js";
 import type { ViewProps } from "../app.js";
-import { age, bytes, duration, wholeNumber } from "../format.js";
+import { age, bytes, durationLabel, wholeNumberText } from "../format.js";
 import { runList } from "../live.js";
-import { Answer, Empty, Problem } from "../parts/pieces.js";
+import { Empty, Loaded, ProblemNote } from "../parts/pieces.js";
 import { linkTo } from "../route.js";
 import { askJson } from "../server.js";
 import { problemOf, useAsked, useStore } from "../store.js";
@@ -29,7 +29,7 @@ export function CheckpointsView({ route, info }: ViewProps) {
   );
   const nameOf = (run: string | undefined) => list?.runs.find(({ id }) => id === run)?.name;
   return (
-    <Answer asked={asked}>
+    <Loaded asked={asked}>
       {({ checkpoints, server, problem, isCut }) => {
         const words = filter.toLowerCase().split(/\s+/).filter(Boolean);
         const shown = checkpoints
@@ -49,14 +49,16 @@ export function CheckpointsView({ route, info }: ViewProps) {
                 />
               </label>
               <span class="muted" role="status">
-                {wholeNumber(shown.length)} {shown.length === 1 ? "checkpoint" : "checkpoints"}
+                {wholeNumberText(shown.length)} {shown.length === 1 ? "checkpoint" : "checkpoints"}
                 {runs.length > 0 &&
                   ` of ${runs.map((run) => nameOf(run) ?? "a run that is gone").join(", ")}`}
                 {isCut && ", and more on the server"}
               </span>
               {runs.length > 0 && <a href={linkTo("checkpoints")}>of all runs</a>}
             </div>
-            <Problem text={problem === undefined ? undefined : `The server could not be asked: ${problem}`} />
+            <ProblemNote
+              text={problem === undefined ? undefined : `The server could not be asked: ${problem}`}
+            />
             {server === undefined && (
               <p class="note">
                 This dashboard knows no server, so sizes and expiries are unknown. Start it with --base-url or
@@ -67,15 +69,15 @@ export function CheckpointsView({ route, info }: ViewProps) {
               <Empty title={filter === "" ? "No checkpoints yet" : "No checkpoint matches"} />
             ) : (
               <div class="card table-frame">
-                <table>
+                <table class="rows">
                   <caption class="visually-hidden">Checkpoints</caption>
                   <thead>
                     <tr>
                       <th>Checkpoint</th>
-                      <th class="wide">For</th>
-                      <th class="wide">Run</th>
-                      <th class="number wide">Size</th>
-                      <th class="wide">Saved</th>
+                      <th>Type</th>
+                      <th>Run</th>
+                      <th class="number">Size</th>
+                      <th>Saved</th>
                       <th>Expires</th>
                       <th>
                         <span class="visually-hidden">Actions</span>
@@ -100,7 +102,7 @@ export function CheckpointsView({ route, info }: ViewProps) {
           </>
         );
       }}
-    </Answer>
+    </Loaded>
   );
 }
 
@@ -139,21 +141,25 @@ function Row({
         {name} {isFinal && <span class="tag">final</span>}{" "}
         {server?.isPublic && <span class="tag">published</span>}
         <div class="note">
-          {step !== undefined && `after step ${wholeNumber(step)}`}
+          {step !== undefined && `after step ${wholeNumberText(step)}`}
           {note !== undefined && ` ${note}`}
         </div>
         <div class="mono muted path" title={path}>
           {path}
         </div>
-        <Problem text={problem} />
+        <ProblemNote text={problem} />
       </th>
-      <td class="wide">{{ training: "training", sampler: "sampling" }[kind as string] ?? kind}</td>
-      <td class="wide text">{run}</td>
-      <td class="number wide nowrap">{typeof server?.sizeBytes === "number" && bytes(server.sizeBytes)}</td>
-      <td class="wide nowrap">
+      <td data-label="Type">{{ training: "training", sampler: "sampling" }[kind as string] ?? kind}</td>
+      <td class="text" data-label="Run">
+        {run}
+      </td>
+      <td class="number nowrap" data-label="Size">
+        {typeof server?.sizeBytes === "number" && bytes(server.sizeBytes)}
+      </td>
+      <td class="nowrap" data-label="Saved">
         {server && <time dateTime={server.time}>{age(Date.parse(server.time))}</time>}
       </td>
-      <td class="nowrap" title={server?.expiresAt ?? undefined}>
+      <td class="nowrap" data-label="Expires" title={server?.expiresAt ?? undefined}>
         {expiry(checkpoint, hasServer)}
       </td>
       <td>
@@ -216,7 +222,7 @@ function Row({
 function expiry({ server }: ShownCheckpoint, hasServer: boolean): string {
   if (server === undefined) return hasServer ? "gone" : "";
   if (server.expiresAt === null || server.expiresAt === undefined) return "never";
-  return `in ${duration(Math.max(0, (Date.parse(server.expiresAt) - Date.now()) / 1000))}`;
+  return `in ${durationLabel(Math.max(0, (Date.parse(server.expiresAt) - Date.now()) / 1000))}`;
 }
 
 function CopyButton({ text }: { readonly text: string }) {

@@ -1,13 +1,17 @@
-import { useEffect, useMemo, useState } from "preact/hooks";
-import type { RunMetrics, RunSummary } from "../../api.js";
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import type { RunCurves, RunSummary, ShownWarning } from "../../api.js";
 import type { ViewProps } from "../app.js";
-import { type Curve, type CurveSettings, domainOf, groupsOf, notDrawn } from "../curve-data.js";
-import { distinctNames, shortNumber, wholeNumber } from "../format.js";
+import { type Curve, type CurveSettings, curveGroups, domainOf, notDrawn } from "../curve-data.js";
+import { distinctNames, shortNumber, stepsText, wholeNumberText } from "../format.js";
 import { follow, loadProblem, metricsOf, runList } from "../live.js";
-import { Chart, cursorPlace, placeName, savePicture, shownAt } from "../parts/chart.js";
-import { Empty, Problem, Swatch } from "../parts/pieces.js";
+import { Chart, placeName, shownAt, useCursor, useRestingCursor, useVisible } from "../parts/chart.js";
+import { savePicture } from "../parts/chart-picture.js";
+import { Empty, ProblemNote, Swatch } from "../parts/pieces.js";
 import { Settings } from "../parts/settings.js";
-import { linkTo } from "../route.js";
+import { StepTimes } from "../parts/step-times.js";
+import { WarningList, WarningSign, WarningText } from "../parts/warnings.js";
+import { linkTo, replaceRoute } from "../route.js";
+import { dollars } from "../runs/run-fields.js";
 import { saveAs } from "../save.js";
 import { ask, askJson } from "../server.js";
 import { problemOf, useAsked, useStore } from "../store.js";
@@ -15,25 +19,64 @@ import { MAX_COMPARED } from "./runs.js";
 
 type Range = readonly [number, number];
 
+/** How the curves are looked at; it is part of the address, so that a reload or a link shows the same. */
+interface CurveView {
+  readonly settings: CurveSettings;
+  readonly filter: string;
+  readonly zoom: Range | undefined;
+}
+
+const SMOOTHING = 0.6;
+
+function readView(query: URLSearchParams): CurveView {
+  const smoothing = Number(query.get("smoothing") ?? SMOOTHING);
+  const zoom = (query.get("zoom") ?? "").split(",").map(Number);
+  const isRange = zoom.length === 2 && zoom.every(Number.isFinite) && zoom[0]! < zoom[1]!;
+  return {
+    settings: {
+      axis: query.get("axis") === "time" ? "time" : "step",
+      smoothing: smoothing >= 0 && smoothing < 1 ? smoothing : SMOOTHING,
+      isLog: query.has("log"),
+    },
+    filter: query.get("metrics") ?? "",
+    zoom: isRange ? [zoom[0]!, zoom[1]!] : undefined,
+  };
+}
+
+function writeView({ settings: { axis, smoothing, isLog }, filter, zoom }: CurveView) {
+  return {
+    axis: axis === "time" ? axis : undefined,
+    smoothing: smoothing === SMOOTHING ? undefined : String(smoothing),
+    log: isLog ? "yes" : undefined,
+    metrics: filter === "" ? undefined : filter,
+    zoom: zoom?.map((place) => String(Math.round(place * 1000) / 1000)).join(","),
+  };
+}
+
 /** The metrics of up to eight runs, one panel each. */
 export function CurvesView({ route }: ViewProps) {
   const list = useStore(runList);
   const all = useStore(metricsOf);
   const problem = useStore(loadProblem);
-  const [settings, setSettings] = useState<CurveSettings>({ axis: "step", smoothing: 0.6, isLog: false });
-  const [filter, setFilter] = useState("");
-  const [zoom, setZoom] = useState<Range | undefined>(undefined);
   const asked = route.query.getAll("run").slice(0, MAX_COMPARED);
   const newest = list?.runs[0]?.id;
   const ids = asked.length > 0 ? asked : newest === undefined ? [] : [newest];
   const key = ids.join();
   useEffect(() => follow(ids), [key]);
-  useEffect(() => setZoom(undefined), [key, settings.axis]);
+  const text = route.query.toString();
+  const view = useMemo(() => readView(route.query), [text]);
+  const { settings, filter, zoom } = view;
+  const change = (part: Partial<CurveView>) =>
+    replaceRoute(linkTo("curves", { run: asked, ...writeView({ ...view, ...part }) }));
+  const setSettings = (next: CurveSettings) =>
+    change({ settings: next, ...(next.axis !== settings.axis && { zoom: undefined }) });
+  const setFilter = (next: string) => change({ filter: next });
+  const setZoom = (next: Range | undefined) => change({ zoom: next });
   const metrics = useZoomed(ids, all, settings.axis === "step" ? zoom : undefined);
-  const groups = useMemo(() => groupsOf(metrics, filter), [metrics, filter]);
+  const groups = useMemo(() => curveGroups(metrics, filter), [metrics, filter]);
   const curves = [...groups.values()].flat();
   const domain = zoom ?? domainOf(curves, settings.axis);
-  if (list === undefined) return <p role="status">Looking for runs…</p>;
+  if (list === undefined) return <p role="status">Loading the runs…</p>;
   const runs = ids.map((id) => list.runs.find((run) => run.id === id));
   if (ids.length === 0)
     return <Empty title="No runs yet">Curves appear here as soon as there is a run.</Empty>;
@@ -43,6 +86,7 @@ export function CurvesView({ route }: ViewProps) {
   return (
     <>
       <RunKeys {...{ ids, runs, names, metrics }} />
+      <WarningList {...{ runs, names }} />
       <fieldset class="bar">
         <legend class="visually-hidden">How curves are drawn</legend>
         <label>
@@ -95,7 +139,7 @@ export function CurvesView({ route }: ViewProps) {
           Save as CSV
         </button>
       </fieldset>
-      <Problem text={problem} />
+      <ProblemNote text={problem} />
       {!isLoaded && problem === undefined && <p role="status">Loading…</p>}
       {isLoaded && curves.length === 0 && (
         <Empty title={filter === "" ? "No metrics yet" : "No metric of that name"}>
@@ -112,11 +156,17 @@ export function CurvesView({ route }: ViewProps) {
             </summary>
             <div class="panels">
               {members.map((curve) => (
-                <Panel key={curve.metric} {...{ curve, settings, domain }} onZoom={setZoom} />
+                <Panel
+                  key={curve.metric}
+                  {...{ curve, names, settings, domain }}
+                  warnings={warningsOf(runs, curve.metric)}
+                  onZoom={setZoom}
+                />
               ))}
             </div>
           </details>
         ))}
+      <StepTimes {...{ metrics, names }} />
       {curves.length > 0 && <ValuesTable curves={curves} names={names} settings={settings} />}
       <Texts metrics={metrics} runs={runs} />
       <Settings {...{ ids, names }} />
@@ -127,9 +177,9 @@ export function CurvesView({ route }: ViewProps) {
 /** The runs with their metrics: of what is zoomed into, more points. */
 function useZoomed(
   ids: readonly string[],
-  all: ReadonlyMap<string, RunMetrics>,
+  all: ReadonlyMap<string, RunCurves>,
   zoom: Range | undefined,
-): readonly (RunMetrics | undefined)[] {
+): readonly (RunCurves | undefined)[] {
   const live = ids.map((id) => all.get(id));
   // Only where points were left out is there more to see.
   const isThin = live.some((run) =>
@@ -141,7 +191,7 @@ function useZoomed(
     async (signal) => {
       if (wanted === undefined) return undefined;
       const metrics = await Promise.all(
-        ids.map((id) => askJson<RunMetrics>(`runs/${id}/metrics?points=2000&${wanted}`, { signal })),
+        ids.map((id) => askJson<RunCurves>(`runs/${id}/metrics?points=2000&${wanted}`, { signal })),
       );
       return { wanted, metrics };
     },
@@ -162,7 +212,7 @@ function RunKeys({
   readonly ids: readonly string[];
   readonly runs: readonly (RunSummary | undefined)[];
   readonly names: readonly string[];
-  readonly metrics: readonly (RunMetrics | undefined)[];
+  readonly metrics: readonly (RunCurves | undefined)[];
 }) {
   return (
     <ul class="run-keys" aria-label="Runs">
@@ -175,15 +225,21 @@ function RunKeys({
             <strong title={run?.folder}>{names[place]}</strong>
             {run && <span class={`state ${run.state}`}>{run.state}</span>}
             {run?.model && <span class="muted">{run.model}</span>}
-            {run?.step !== undefined && <span class="muted">step {wholeNumber(run.step)}</span>}
+            {run?.steps !== undefined && <span class="muted">{stepsText(run)}</span>}
+            {run?.costUsd ? <span class="muted">{dollars(run.costUsd)}</span> : null}
+            {run && <WarningSign run={run} />}
             {leftOut > 0 && <span class="tag">more metrics than are kept</span>}
-            {bad > 0 && <span class="tag">{wholeNumber(bad)} unreadable lines</span>}
+            {bad > 0 && (
+              <span class="tag">
+                {wholeNumberText(bad)} unreadable {bad === 1 ? "line" : "lines"}
+              </span>
+            )}
             {ids.length > 1 && (
               <a
                 href={linkTo("curves", { run: ids.filter((other) => other !== id) })}
-                aria-label={`Leave out ${names[place]}`}
+                aria-label={`Remove ${names[place]}`}
               >
-                leave out
+                Remove
               </a>
             )}
           </li>
@@ -239,25 +295,43 @@ function ZoomFields({
   );
 }
 
+/** Warnings about a metric, with the places of their runs. */
+function warningsOf(runs: readonly (RunSummary | undefined)[], metric: string): readonly PlacedWarning[] {
+  return runs.flatMap((run, place) =>
+    (run?.warnings ?? []).flatMap((warning) =>
+      warning.metric === metric ? [{ ...warning, run: place }] : [],
+    ),
+  );
+}
+
+/** A warning of the run at this place. */
+type PlacedWarning = ShownWarning & { readonly run: number };
+
 function Panel({
   curve,
+  names,
   settings,
   domain,
+  warnings,
   onZoom,
 }: {
   readonly curve: Curve;
+  readonly names: readonly string[];
   readonly settings: CurveSettings;
   readonly domain: Range;
+  readonly warnings: readonly PlacedWarning[];
   readonly onZoom: (range: Range | undefined) => void;
 }) {
   const { metric, series } = curve;
+  const place = useRef<HTMLElement>(null);
+  const isVisible = useVisible(place);
   const hidden = series.reduce(
     (sum, one) => sum + (one === undefined ? 0 : notDrawn(one, settings.isLog)),
     0,
   );
   const first = series.find((one) => one?.stats.firstNotFiniteStep !== undefined)?.stats.firstNotFiniteStep;
   return (
-    <section class="card panel" aria-label={metric}>
+    <section class="card panel" aria-label={metric} ref={place}>
       <div class="panel-head">
         <h3>{metric}</h3>
         <button
@@ -265,25 +339,44 @@ function Panel({
           class="quiet small"
           aria-label={`Save ${metric} as PNG`}
           title="Save as PNG"
-          onClick={(event) => void savePicture(event.currentTarget.closest("section")!, metric)}
+          onClick={() => {
+            const drawn = place.current?.querySelector(".chart");
+            if (drawn) void savePicture({ curve, settings, domain, marks: warnings }, names, drawn);
+          }}
         >
           ↓ PNG
         </button>
       </div>
-      <Chart {...{ curve, settings, domain, onZoom }} />
-      <PanelValues curve={curve} settings={settings} />
+      <Chart {...{ curve, names, settings, domain, isVisible, onZoom }} marks={warnings} />
+      <PanelValues {...{ curve, names, settings, isVisible }} />
+      {warnings.map((warning, index) => (
+        <p key={index} class="note warn text">
+          {names.length > 1 && <Swatch place={warning.run} />} <WarningText warning={warning} />
+        </p>
+      ))}
       {hidden > 0 && (
         <p class="note warn">
-          {wholeNumber(hidden)} {hidden === 1 ? "value is" : "values are"} not drawn
-          {first !== undefined && `: not a number, first at step ${wholeNumber(first)}`}
+          {wholeNumberText(hidden)} {hidden === 1 ? "value is" : "values are"} not drawn
+          {first !== undefined && `: not a number, first at step ${wholeNumberText(first)}`}
         </p>
       )}
     </section>
   );
 }
 
-function PanelValues({ curve, settings }: { readonly curve: Curve; readonly settings: CurveSettings }) {
-  const place = useStore(cursorPlace);
+/** The legend of a panel, with the values under the cursor. */
+function PanelValues({
+  curve,
+  names,
+  settings,
+  isVisible,
+}: {
+  readonly curve: Curve;
+  readonly names: readonly string[];
+  readonly settings: CurveSettings;
+  readonly isVisible: boolean;
+}) {
+  const place = useCursor(isVisible);
   return (
     <p class="panel-values" aria-hidden="true">
       {curve.series.map(
@@ -291,13 +384,17 @@ function PanelValues({ curve, settings }: { readonly curve: Curve; readonly sett
           series !== undefined && (
             <span key={run}>
               <Swatch place={run} />
-              {shownAt(series, settings, place)}
+              {names.length > 1 && <span class="legend-name">{names[run]}</span>}
+              <span class="panel-value">{shownAt(series, settings, place)}</span>
             </span>
           ),
       )}
     </p>
   );
 }
+
+/** Rows of the table of values that are shown at first: thousands would slow down the whole page. */
+const VALUE_ROWS = 100;
 
 /** Everything the pictures show, as numbers. */
 function ValuesTable({
@@ -309,8 +406,12 @@ function ValuesTable({
   readonly names: readonly string[];
   readonly settings: CurveSettings;
 }) {
-  const place = useStore(cursorPlace);
-  const where = place === undefined ? "newest" : placeName(place, settings);
+  const place = useRestingCursor();
+  const [shown, setShown] = useState(VALUE_ROWS);
+  const rows = curves.flatMap(({ metric, series }) =>
+    series.flatMap((one, run) => (one === undefined ? [] : [{ metric, one, run }])),
+  );
+  const where = place === undefined ? "last" : placeName(place, settings);
   return (
     <details class="plain card padded" open>
       <summary>Values</summary>
@@ -322,46 +423,46 @@ function ValuesTable({
               <th>Metric</th>
               {names.length > 1 && <th>Run</th>}
               <th class="number">{where}</th>
-              <th class="number wide">least</th>
-              <th class="number wide">greatest</th>
-              <th class="number wide">values</th>
+              <th class="number wide">min</th>
+              <th class="number wide">max</th>
+              <th class="number wide">count</th>
             </tr>
           </thead>
           <tbody>
-            {curves.flatMap(({ metric, series }) =>
-              series.map(
-                (one, run) =>
-                  one !== undefined && (
-                    <tr key={`${metric} ${run}`}>
-                      <th scope="row" class="text">
-                        {metric}
-                      </th>
-                      {names.length > 1 && (
-                        <td class="text">
-                          <Swatch place={run} /> {names[run]}
-                        </td>
-                      )}
-                      <td class="number">{shownAt(one, settings, place)}</td>
-                      <td class="number wide">{shortNumber(one.stats.min)}</td>
-                      <td class="number wide">{shortNumber(one.stats.max)}</td>
-                      <td class="number wide">{wholeNumber(one.stats.count)}</td>
-                    </tr>
-                  ),
-              ),
-            )}
+            {rows.slice(0, shown).map(({ metric, one, run }) => (
+              <tr key={`${metric} ${run}`}>
+                <th scope="row" class="text">
+                  {metric}
+                </th>
+                {names.length > 1 && (
+                  <td class="text">
+                    <Swatch place={run} /> {names[run]}
+                  </td>
+                )}
+                <td class="number">{shownAt(one, settings, place)}</td>
+                <td class="number wide">{shortNumber(one.stats.min)}</td>
+                <td class="number wide">{shortNumber(one.stats.max)}</td>
+                <td class="number wide">{wholeNumberText(one.stats.count)}</td>
+              </tr>
+            ))}
           </tbody>
         </table>
+        {rows.length > shown && (
+          <button type="button" class="small" onClick={() => setShown(rows.length)}>
+            Show all {wholeNumberText(rows.length)} rows
+          </button>
+        )}
       </div>
     </details>
   );
 }
 
-/** What stands in the metrics and is no number. */
+/** Values among the metrics that are not numbers. */
 function Texts({
   metrics,
   runs,
 }: {
-  readonly metrics: readonly (RunMetrics | undefined)[];
+  readonly metrics: readonly (RunCurves | undefined)[];
   readonly runs: readonly (RunSummary | undefined)[];
 }) {
   const rows = metrics.flatMap((one, run) =>

@@ -1,54 +1,46 @@
 import { useEffect, useRef, useState } from "preact/hooks";
-import type {
-  ChatEvent,
-  ChatRequest,
-  CheckpointList,
-  ServerAnswer,
-  ShownMessage,
-  ShownToken,
-} from "../../api.js";
+import type { CheckpointList, ServerAnswer } from "../../api.js";
 import type { ViewProps } from "../app.js";
-import { duration, wholeNumber } from "../format.js";
 import { runList } from "../live.js";
-import { Conversation } from "../parts/conversation.js";
-import { Answer, Command, Empty, Problem } from "../parts/pieces.js";
-import { type Coloring, TokenControls, Tokens } from "../parts/tokens.js";
-import { ask, askJson, eventsOf } from "../server.js";
-import { problemOf, useAsked, useStore } from "../store.js";
+import { Command, Empty, Loaded, ProblemNote } from "../parts/pieces.js";
+import { type Coloring, TokenControls } from "../parts/tokens.js";
+import { askModel } from "../playground/ask-models.js";
+import {
+  branch,
+  type Chat,
+  MAX_COLUMNS,
+  newChat,
+  newReply,
+  promptMessages,
+  type Reply,
+  runningReplies,
+  withAnotherReply,
+  withChosen,
+  withQuestion,
+  withReply,
+} from "../playground/chat.js";
+import { type ModelChoices, ModelColumn } from "../playground/column.js";
+import { forget, keep, keptChats } from "../playground/kept-chats.js";
+import { playgroundSettings, SettingsFields } from "../playground/settings.js";
+import { askJson } from "../server.js";
+import { useAsked, useStore } from "../store.js";
 
-/** What one model has said so far. */
-interface Reply {
-  readonly text: string;
-  readonly thinking: string;
-  readonly answer?: Extract<ChatEvent, { type: "answer" }> | undefined;
-  readonly problem?: string | undefined;
-  readonly isRunning: boolean;
-}
-
-/** A question and the answer that one column goes on with. */
-interface Turn {
-  readonly question: string;
-  readonly replies: readonly Reply[];
-}
-
-const NOTHING: Reply = { text: "", thinking: "", isRunning: true };
-
-/** The same conversation with two models side by side. */
+/** Conversations with up to four models side by side. */
 export function PlaygroundView({ route, info }: ViewProps) {
   const runs = useStore(runList)?.runs ?? [];
   const asked = useAsked(async (signal) => {
-    const [server, { checkpoints }] = await Promise.all([
+    const [{ models, problem }, { checkpoints }] = await Promise.all([
       askJson<ServerAnswer>("server", { signal }),
       askJson<CheckpointList>("checkpoints", { signal }),
     ]);
     const samplers = checkpoints
       .filter(({ kind, server: state }) => kind === "sampler" && state !== undefined)
       .toSorted((one, other) => other.server!.time.localeCompare(one.server!.time));
-    return { base: server.models.map(({ name }) => name), samplers };
+    return { base: models.map(({ name }) => name), samplers, problem };
   }, []);
   if (info.isReadOnly)
     return (
-      <Empty title="Only looking">This dashboard was started with --read-only, so nothing is sampled.</Empty>
+      <Empty title="Read-only">This dashboard was started with --read-only, so nothing is sampled.</Empty>
     );
   if (info.server === undefined) {
     return (
@@ -60,73 +52,152 @@ export function PlaygroundView({ route, info }: ViewProps) {
       </Empty>
     );
   }
+  const { address } = info.server;
   return (
-    <Answer asked={asked}>
-      {({ base, samplers }) => {
+    <Loaded asked={asked}>
+      {({ base, samplers, problem }) => {
+        if (base.length + samplers.length === 0) {
+          return (
+            <Empty title="The server does not answer">
+              <p>
+                No models of <span class="mono text">{address}</span> could be listed.
+              </p>
+              <ProblemNote text={problem} />
+              <button type="button" onClick={asked.again}>
+                Try again
+              </button>
+            </Empty>
+          );
+        }
         const runOf = (id: string | undefined) => runs.find((run) => run.id === id)?.name;
         const checkpoints = samplers.map(({ path, run, name }) => ({
           path,
           title: [runOf(run) ?? path.replace(/^tinker:\/\/|\/.*/g, ""), name].join(" · "),
         }));
-        return <Playground {...{ base, checkpoints }} first={route.query.get("model") ?? undefined} />;
+        return <Playground models={{ base, checkpoints }} first={route.query.get("model") ?? undefined} />;
       }}
-    </Answer>
+    </Loaded>
   );
 }
 
 function Playground({
-  base,
-  checkpoints,
+  models,
   first,
 }: {
-  readonly base: readonly string[];
-  readonly checkpoints: readonly { readonly path: string; readonly title: string }[];
+  readonly models: ModelChoices;
   readonly first: string | undefined;
 }) {
-  const [models, setModels] = useState<readonly string[]>(() => [
-    first ?? checkpoints[0]?.path ?? base[0] ?? "",
-    base[0] ?? "",
-  ]);
-  const [system, setSystem] = useState("");
+  const { base, checkpoints } = models;
+  const kept = useStore(keptChats);
+  const [chat, setChat] = useState<Chat>(() =>
+    newChat([first ?? checkpoints[0]?.path ?? base[0]!, base[0] ?? checkpoints[0]!.path]),
+  );
   const [question, setQuestion] = useState("");
-  const [temperature, setTemperature] = useState(0.7);
-  const [maxTokens, setMaxTokens] = useState(256);
-  const [seed, setSeed] = useState(0);
-  const [turns, setTurns] = useState<readonly Turn[]>([]);
   const [coloring, setColoring] = useState<Coloring>("logprob");
   const [isTable, setIsTable] = useState(false);
-  const running = useRef<AbortController | undefined>(undefined);
-  useEffect(() => () => running.current?.abort(), []);
-  const isRunning = turns.at(-1)?.replies.some((reply) => reply.isRunning) ?? false;
-
-  const send = () => {
-    const gone = new AbortController();
-    running.current = gone;
-    const before = turns;
-    setTurns([...before, { question, replies: models.map(() => NOTHING) }]);
-    setQuestion("");
-    models.forEach((model, column) => {
-      const messages = [
-        ...(system.trim() === "" ? [] : [{ role: "system", content: system }]),
-        ...before.flatMap((turn) => [
-          { role: "user", content: turn.question },
-          { role: "assistant", content: turn.replies[column]!.answer?.text ?? turn.replies[column]!.text },
-        ]),
-        { role: "user", content: question },
-      ];
-      const tell = (change: (reply: Reply) => Reply) =>
-        setTurns((now) =>
-          now.map((turn, place) =>
-            place === before.length
-              ? { ...turn, replies: turn.replies.map((reply, at) => (at === column ? change(reply) : reply)) }
-              : turn,
-          ),
-        );
-      void answer({ model, messages, temperature, maxTokens, seed }, tell, gone.signal);
-    });
+  /** Ends the sampling of each reply. */
+  const running = useRef(new Map<string, AbortController>());
+  const stop = (ids: Iterable<string>) => {
+    for (const id of ids) running.current.get(id)?.abort();
   };
+  useEffect(() => () => stop(running.current.keys()), []);
+  const isRunning = runningReplies(chat).length > 0;
+  useEffect(() => {
+    if (!isRunning) keep(chat);
+  }, [chat, isRunning]);
+
+  /** Shows another conversation; answers of the one before are no longer sampled. */
+  const show = (next: Chat) => {
+    stop(runningReplies(chat));
+    keep(chat);
+    setChat(next);
+  };
+  const sample = async (asked: Chat, column: number, replies: readonly Reply[], seed: number) => {
+    const ending = new AbortController();
+    for (const { id } of replies) running.current.set(id, ending);
+    const tell = (id: string, change: (reply: Reply) => Reply) =>
+      setChat((now) => withReply(now, id, change));
+    const request = {
+      model: asked.models[column]!,
+      messages: promptMessages(asked, column, asked.turns.length - 1),
+      seed,
+    };
+    const ids = replies.map(({ id }) => id);
+    await askModel(request, playgroundSettings.value, ids, tell, ending.signal);
+    for (const id of ids) running.current.delete(id);
+  };
+  const askAll = (before: Chat, text: string) => {
+    const { samples, seed } = playgroundSettings.value;
+    const asked = withQuestion(before, text, samples);
+    show(asked);
+    for (const [column, exchange] of asked.turns.at(-1)!.exchanges.entries())
+      void sample(asked, column, exchange.samples, seed);
+  };
+  const askAgain = (column: number, turn: number) => {
+    const isLast = turn === chat.turns.length - 1;
+    const reply = newReply();
+    const asked = withAnotherReply(isLast ? chat : branch(chat, turn + 1), column, reply);
+    const place = asked.turns.at(-1)!.exchanges[column]!.chosen;
+    if (isLast) setChat(asked);
+    else show(asked);
+    void sample(asked, column, [reply], playgroundSettings.value.seed + place);
+  };
+  /** Earlier answers are those of the models before, so a conversation ends with them. */
+  const setModels = (next: readonly string[]) =>
+    show(chat.turns.length === 0 ? { ...chat, models: next } : newChat(next, chat.system));
+  const send = () => {
+    setQuestion("");
+    askAll(chat, question);
+  };
+  const canSend = question.trim() !== "" && !isRunning;
   return (
     <>
+      <div class="bar">
+        <label>
+          Conversation
+          <select
+            value={chat.id}
+            onChange={(event) => {
+              const chosen = kept.find(({ id }) => id === event.currentTarget.value);
+              show(chosen ?? newChat(chat.models, chat.system));
+            }}
+          >
+            {kept.every(({ id }) => id !== chat.id) && <option value={chat.id}>New chat</option>}
+            {kept.map(({ id, turns }) => (
+              <option key={id} value={id}>
+                {turns[0]!.question.slice(0, 60)}
+              </option>
+            ))}
+          </select>
+        </label>
+        {chat.turns.length > 0 && (
+          <>
+            <button type="button" class="quiet" onClick={() => show(newChat(chat.models, chat.system))}>
+              New chat
+            </button>
+            <button
+              type="button"
+              class="quiet"
+              onClick={() => {
+                stop(runningReplies(chat));
+                setChat(newChat(chat.models, chat.system));
+                forget(chat.id);
+              }}
+            >
+              Delete chat
+            </button>
+          </>
+        )}
+        {chat.models.length < MAX_COLUMNS && (
+          <button
+            type="button"
+            class="end"
+            onClick={() => setModels([...chat.models, base[0] ?? checkpoints[0]!.path])}
+          >
+            Add a model
+          </button>
+        )}
+      </div>
       <form
         class="card padded form"
         onSubmit={(event) => {
@@ -136,65 +207,40 @@ function Playground({
       >
         <label>
           System message
-          <textarea rows={1} value={system} onInput={(event) => setSystem(event.currentTarget.value)} />
+          <textarea
+            rows={1}
+            value={chat.system}
+            onInput={(event) => setChat({ ...chat, system: event.currentTarget.value })}
+          />
         </label>
         <label>
           Message
           <textarea
             rows={3}
             value={question}
-            placeholder="Asked of both models with the same seed"
+            placeholder="Sent to all models with the same seed; Ctrl+Enter sends it"
             onInput={(event) => setQuestion(event.currentTarget.value)}
             onKeyDown={(event) => {
-              if (
-                event.key !== "Enter" ||
-                !(event.ctrlKey || event.metaKey) ||
-                question.trim() === "" ||
-                isRunning
-              )
-                return;
+              if (event.key !== "Enter" || !(event.ctrlKey || event.metaKey) || !canSend) return;
               event.preventDefault();
               send();
             }}
           />
         </label>
-        <div class="bar">
-          <NumberField
-            title="Temperature"
-            value={temperature}
-            min={0}
-            max={2}
-            step={0.1}
-            onChange={setTemperature}
-          />
-          <NumberField
-            title="Most tokens"
-            value={maxTokens}
-            min={1}
-            max={100_000}
-            step={1}
-            onChange={setMaxTokens}
-          />
-          <NumberField title="Seed" value={seed} min={0} max={2 ** 31 - 1} step={1} onChange={setSeed} />
-          <span class="end bar">
-            {turns.length > 0 && !isRunning && (
-              <button type="button" class="quiet" onClick={() => setTurns([])}>
-                Begin anew
-              </button>
-            )}
-            {isRunning ? (
-              <button type="button" onClick={() => running.current?.abort()}>
-                Stop
-              </button>
-            ) : (
-              <button type="submit" class="primary" disabled={question.trim() === ""}>
-                Ask both
-              </button>
-            )}
-          </span>
-        </div>
+        <SettingsFields />
+        <span class="bar">
+          {isRunning ? (
+            <button type="button" class="end" onClick={() => stop(runningReplies(chat))}>
+              Stop
+            </button>
+          ) : (
+            <button type="submit" class="primary end" disabled={!canSend}>
+              Send
+            </button>
+          )}
+        </span>
       </form>
-      {turns.length > 0 && (
+      {chat.turns.length > 0 && (
         <TokenControls
           choices={["logprob", "none"]}
           {...{ coloring, isTable }}
@@ -202,164 +248,24 @@ function Playground({
           onTable={setIsTable}
         />
       )}
-      <div class="columns">
-        {models.map((model, column) => (
-          <section key={column} class="card padded column" aria-label={`Model ${column + 1}`}>
-            <label>
-              {column === 0 ? "Left" : "Right"}
-              <select
-                value={model}
-                onChange={(event) => {
-                  const chosen = event.currentTarget.value;
-                  setModels(models.map((other, at) => (at === column ? chosen : other)));
-                  setTurns([]);
-                }}
-              >
-                <optgroup label="Base models">
-                  {base.map((name) => (
-                    <option key={name}>{name}</option>
-                  ))}
-                </optgroup>
-                {checkpoints.length > 0 && (
-                  <optgroup label="Checkpoints">
-                    {checkpoints.map(({ path, title }) => (
-                      <option key={path} value={path}>
-                        {title}
-                      </option>
-                    ))}
-                  </optgroup>
-                )}
-                {!base.includes(model) && checkpoints.every(({ path }) => path !== model) && (
-                  <option>{model}</option>
-                )}
-              </select>
-            </label>
-            {turns.map((turn, place) => (
-              <div key={place} class="turn">
-                <Conversation messages={[{ role: "user", parts: [{ type: "text", text: turn.question }] }]} />
-                <ReplyShown reply={turn.replies[column]!} {...{ coloring, isTable }} />
-              </div>
-            ))}
-            {turns.length === 0 && <p class="note">Ask something above.</p>}
-          </section>
+      <div class={`columns of-${chat.models.length}`}>
+        {chat.models.map((_, column) => (
+          <ModelColumn
+            key={column}
+            {...{ chat, column, models, view: { coloring, isTable } }}
+            actions={{
+              onModel: (model) => setModels(chat.models.map((other, at) => (at === column ? model : other))),
+              onRemove:
+                chat.models.length > 1
+                  ? () => setModels(chat.models.filter((_other, at) => at !== column))
+                  : undefined,
+              onChoose: (turn, chosen) => setChat(withChosen(chat, turn, column, chosen)),
+              onAskAgain: (turn) => askAgain(column, turn),
+              onEdit: (turn, text) => askAll(branch(chat, turn), text),
+            }}
+          />
         ))}
       </div>
     </>
   );
-}
-
-function ReplyShown({
-  reply,
-  coloring,
-  isTable,
-}: {
-  readonly reply: Reply;
-  readonly coloring: Coloring;
-  readonly isTable: boolean;
-}) {
-  const { answer, problem, text, thinking, isRunning } = reply;
-  if (problem !== undefined) return <Problem text={problem} />;
-  if (answer !== undefined && (coloring !== "none" || isTable))
-    return <AnswerTokens {...{ answer, coloring, isTable }} />;
-  const message: ShownMessage = answer?.message ?? {
-    role: "assistant",
-    parts: [
-      ...(thinking === "" ? [] : [{ type: "thinking", text: thinking } as const]),
-      { type: "text", text: text === "" && isRunning ? "…" : text },
-    ],
-  };
-  return (
-    <div aria-live="polite" aria-busy={isRunning}>
-      <Conversation messages={[message]} />
-      {answer && <Ending answer={answer} />}
-      {!isRunning && answer === undefined && <p class="note">stopped</p>}
-    </div>
-  );
-}
-
-function AnswerTokens({
-  answer,
-  coloring,
-  isTable,
-}: {
-  readonly answer: NonNullable<Reply["answer"]>;
-  readonly coloring: Coloring;
-  readonly isTable: boolean;
-}) {
-  return (
-    <div class="message assistant">
-      <span class="role">assistant</span>
-      <Tokens tokens={answer.tokens} {...{ coloring, isTable }} />
-      <Ending answer={answer} />
-    </div>
-  );
-}
-
-function Ending({
-  answer: { tokens, seconds, stopReason },
-}: {
-  readonly answer: NonNullable<Reply["answer"]>;
-}) {
-  return (
-    <p class="note">
-      {wholeNumber(tokens.length)} tokens in {duration(seconds)}, ended by {stopReason}
-      {meanLogprob(tokens)}
-    </p>
-  );
-}
-
-function meanLogprob(tokens: readonly ShownToken[]): string {
-  const known = tokens.flatMap(({ logprob }) => (typeof logprob === "number" ? logprob : []));
-  if (known.length === 0) return "";
-  return `, mean logprob ${(known.reduce((sum, value) => sum + value, 0) / known.length).toFixed(3)}`;
-}
-
-function NumberField({
-  title,
-  onChange,
-  ...field
-}: {
-  readonly title: string;
-  readonly value: number;
-  readonly min: number;
-  readonly max: number;
-  readonly step: number;
-  readonly onChange: (value: number) => void;
-}) {
-  return (
-    <label>
-      {title}
-      <input
-        type="number"
-        class="place"
-        required
-        {...field}
-        onChange={(event) =>
-          event.currentTarget.validity.valid && onChange(event.currentTarget.valueAsNumber)
-        }
-      />
-    </label>
-  );
-}
-
-async function answer(
-  request: ChatRequest,
-  tell: (change: (reply: Reply) => Reply) => void,
-  signal: AbortSignal,
-): Promise<void> {
-  try {
-    const response = await ask("chat", { method: "POST", body: JSON.stringify(request), signal });
-    for await (const event of eventsOf<ChatEvent>(response)) {
-      if (event.type === "error") throw new Error(event.message);
-      if (event.type === "answer") tell((reply) => ({ ...reply, answer: event }));
-      else tell((reply) => ({ ...reply, [event.type]: reply[event.type] + event.text }));
-    }
-    tell((reply) => ({ ...reply, isRunning: false }));
-  } catch (error) {
-    tell((reply) => ({
-      ...reply,
-      isRunning: false,
-      ...(signal.aborted ? {} : { problem: problemOf(error) }),
-    }));
-  }
 }

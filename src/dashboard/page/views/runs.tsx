@@ -1,37 +1,36 @@
-import { useEffect, useState } from "preact/hooks";
+import { useEffect, useMemo, useState } from "preact/hooks";
 import type { RunSummary } from "../../api.js";
 import type { ViewProps } from "../app.js";
-import { age, shortNumber, wholeNumber } from "../format.js";
+import { wholeNumberText } from "../format.js";
 import { runList } from "../live.js";
-import { Command, Empty } from "../parts/pieces.js";
+import { Command, Empty, ProblemNote } from "../parts/pieces.js";
 import { linkTo } from "../route.js";
+import { chosenDifferently, columnsOfSweeps, compareBy, fieldOf, settingNames } from "../runs/run-fields.js";
+import { filterRuns } from "../runs/run-filter.js";
+import { groupRuns } from "../runs/run-groups.js";
+import { ParallelPlot, ScatterPlot } from "../runs/run-plots.js";
+import { RunTable } from "../runs/run-table.js";
+import { type RunsLook, readLook, showLook } from "../runs/runs-view-state.js";
 import { useStore } from "../store.js";
 
-/** So many can be told apart in one picture. */
+/** Most curves that can be distinguished in one picture. */
 export const MAX_COMPARED = 8;
 
-type SortKey = "name" | "model" | "state" | "step" | "headline" | "updatedAt";
+const SORTS = ["updated", "name", "state", "steps", "last", "best", "started", "duration", "cost"];
 
-const COLUMNS: readonly { key: SortKey; title: string; class?: string }[] = [
-  { key: "name", title: "Run" },
-  { key: "model", title: "Model", class: "wide" },
-  { key: "state", title: "State" },
-  { key: "step", title: "Step", class: "number wide" },
-  { key: "headline", title: "Newest", class: "number" },
-  { key: "updatedAt", title: "Written", class: "number wide" },
-];
-
-/** Every run of the folders; some are chosen and compared. */
-export function RunsView({ route }: ViewProps) {
+/** Every run of the folders: searched, grouped, compared in a table and in plots. */
+export function RunsView({ route, info }: ViewProps) {
   const list = useStore(runList);
-  const [filter, setFilter] = useState("");
-  const [sort, setSort] = useState<{ key: SortKey; isDown: boolean }>({ key: "updatedAt", isDown: true });
-  const [chosen, setChosen] = useState<readonly string[]>(() => route.query.getAll("run"));
+  const text = route.query.toString();
+  const look = useMemo(() => readLook(route.query), [text]);
+  const change = (part: Partial<RunsLook>) => showLook({ ...look, ...part });
   useSecondHand();
-  if (list === undefined) return <p role="status">Looking for runs…</p>;
+  if (list === undefined) return <p role="status">Loading the runs…</p>;
+  const problems = list.problems.map((problem) => <ProblemNote key={problem} text={problem} />);
   if (list.runs.length === 0) {
     return (
-      <Empty title="No runs yet">
+      <Empty title={list.problems.length > 0 ? "Nothing could be read" : "No runs yet"}>
+        {problems}
         <p>
           Looked in <span class="mono text">{list.folders.join(", ")}</span>
         </p>
@@ -43,32 +42,65 @@ export function RunsView({ route }: ViewProps) {
       </Empty>
     );
   }
-  const words = filter.toLowerCase().split(/\s+/).filter(Boolean);
-  const shown = list.runs
-    .filter((run) =>
-      words.every((word) => `${run.name} ${run.model ?? ""} ${run.state}`.toLowerCase().includes(word)),
-    )
-    .toSorted((one, other) => compare(one, other, sort.key) * (sort.isDown ? -1 : 1));
+  const shown = filterRuns(list.runs, look.search).toSorted(compareBy(fieldOf(look.sort), look.isDown));
+  const settings = look.columns ?? columnsOfSweeps(shown);
+  const group = look.group ?? (list.runs.some(({ sweep }) => sweep) ? "sweep" : "");
+  const groups =
+    group === "" ? [{ key: "", title: "", runs: shown, best: undefined }] : groupRuns(shown, group);
+  const present = look.chosen.filter((id) => list.runs.some((run) => run.id === id));
   const toggle = (id: string) =>
-    setChosen(chosen.includes(id) ? chosen.filter((other) => other !== id) : [...chosen, id]);
-  const present = chosen.filter((id) => list.runs.some((run) => run.id === id));
+    change({ chosen: present.includes(id) ? present.filter((other) => other !== id) : [...present, id] });
   return (
     <>
+      {problems}
       <div class="bar">
-        <label>
-          Filter
-          <input type="search" value={filter} onInput={(event) => setFilter(event.currentTarget.value)} />
+        <label class="search">
+          Search
+          <input
+            type="search"
+            placeholder="words, tag=good, rank=8, best<0.5"
+            value={look.search}
+            onInput={(event) => change({ search: event.currentTarget.value })}
+          />
         </label>
+        <GroupSelect runs={list.runs} group={group} onChange={(name) => change({ group: name })} />
+        <label class="narrow">
+          Sort
+          <select
+            value={look.sort}
+            onChange={(event) =>
+              change({ sort: event.currentTarget.value, isDown: event.currentTarget.value !== "name" })
+            }
+          >
+            {[...new Set([...SORTS, look.sort])].map((name) => (
+              <option key={name} value={name}>
+                {fieldOf(name).title}
+              </option>
+            ))}
+          </select>
+        </label>
+        <label>
+          Show
+          <select
+            value={look.show}
+            onChange={(event) => change({ show: event.currentTarget.value as RunsLook["show"] })}
+          >
+            <option value="table">table</option>
+            <option value="scatter">scatter plot</option>
+            <option value="parallel">parallel coordinates</option>
+          </select>
+        </label>
+        <SettingColumns runs={shown} columns={settings} onChange={(columns) => change({ columns })} />
         <span class="muted" role="status">
           {shown.length === list.runs.length
-            ? `${wholeNumber(shown.length)} ${shown.length === 1 ? "run" : "runs"}`
-            : `${wholeNumber(shown.length)} of ${wholeNumber(list.runs.length)} runs`}
-          {list.isCut && ", and more folders than are looked through"}
+            ? `${wholeNumberText(shown.length)} ${shown.length === 1 ? "run" : "runs"}`
+            : `${wholeNumberText(shown.length)} of ${wholeNumberText(list.runs.length)} runs`}
+          {list.isCut && ", and more folders than are searched"}
         </span>
         <span class="end bar">
           {present.length > 0 && (
-            <button type="button" class="quiet" onClick={() => setChosen([])}>
-              Choose none
+            <button type="button" class="quiet" onClick={() => change({ chosen: [] })}>
+              Clear selection
             </button>
           )}
           <button
@@ -83,117 +115,102 @@ export function RunsView({ route }: ViewProps) {
           </button>
         </span>
       </div>
-      <div class="card table-frame">
-        <table>
-          <caption class="visually-hidden">Runs of {list.folders.join(", ")}</caption>
-          <thead>
-            <tr>
-              <th>
-                <span class="visually-hidden">Compare</span>
-              </th>
-              {COLUMNS.map(({ key, title, class: className }) => (
-                <th
-                  key={key}
-                  class={className}
-                  aria-sort={sort.key === key ? (sort.isDown ? "descending" : "ascending") : undefined}
-                >
-                  <button
-                    type="button"
-                    class="sort"
-                    onClick={() => setSort({ key, isDown: sort.key === key ? !sort.isDown : key !== "name" })}
-                  >
-                    {title}
-                    {sort.key === key && <span aria-hidden="true">{sort.isDown ? " ↓" : " ↑"}</span>}
-                  </button>
-                </th>
-              ))}
-            </tr>
-          </thead>
-          <tbody>
-            {shown.map((run) => (
-              <Row
-                key={run.id}
-                run={run}
-                isChosen={chosen.includes(run.id)}
-                isFull={present.length >= MAX_COMPARED}
-                onToggle={() => toggle(run.id)}
-              />
-            ))}
-          </tbody>
-        </table>
-        {shown.length === 0 && <p class="empty">No run matches “{filter}”.</p>}
-      </div>
+      {shown.length === 0 && <Empty title="No run matches">Change or clear the search.</Empty>}
+      {shown.length > 0 && look.show === "scatter" && (
+        <ScatterPlot runs={shown} x={look.x} y={look.y} onAxes={change} />
+      )}
+      {shown.length > 0 && look.show === "parallel" && <ParallelPlot runs={shown} />}
+      {shown.length > 0 && (
+        <div class="card table-frame">
+          <RunTable
+            caption={`Runs of ${list.folders.join(", ")}`}
+            {...{ groups, settings, sort: look.sort, isDown: look.isDown }}
+            isGrouped={group !== ""}
+            hasCost={list.runs.some(({ costUsd = 0 }) => costUsd > 0)}
+            onSort={(key) => change({ sort: key, isDown: look.sort === key ? !look.isDown : key !== "name" })}
+            chosen={present}
+            isFull={present.length >= MAX_COMPARED}
+            onToggle={toggle}
+            isReadOnly={info.isReadOnly}
+          />
+        </div>
+      )}
     </>
   );
 }
 
-function Row({
-  run,
-  isChosen,
-  isFull,
-  onToggle,
+function GroupSelect({
+  runs,
+  group,
+  onChange,
 }: {
-  readonly run: RunSummary;
-  readonly isChosen: boolean;
-  readonly isFull: boolean;
-  readonly onToggle: () => void;
+  readonly runs: readonly RunSummary[];
+  readonly group: string;
+  readonly onChange: (group: string) => void;
 }) {
-  const { headline, progress } = run;
+  const settings = [...new Set([...columnsOfSweeps(runs), ...chosenDifferently(runs)])];
   return (
-    <tr>
-      <td>
-        <input
-          type="checkbox"
-          aria-label={`Compare ${run.name}`}
-          checked={isChosen}
-          disabled={isFull && !isChosen}
-          onChange={onToggle}
-        />
-      </td>
-      <th scope="row" class="run-name">
-        <a href={linkTo("curves", { run: run.id })} title={run.folder}>
-          {run.name}
-        </a>
-      </th>
-      <td class="wide text">{run.model ?? <span class="muted">unknown</span>}</td>
-      <td>
-        <span class={`state ${run.state}`}>{run.state}</span>
-      </td>
-      <td class="number wide">
-        {run.state === "running" && progress !== undefined && (
-          <progress value={progress} aria-label={`${Math.round(progress * 100)} % done`} />
-        )}{" "}
-        {run.step === undefined ? "" : wholeNumber(run.step)}
-      </td>
-      <td class="number headline">
-        {headline && (
-          <>
-            {shortNumber(headline.value)}
-            <br />
-            <span class="note">{headline.name}</span>
-          </>
-        )}
-      </td>
-      <td class="number wide">
-        <time
-          dateTime={new Date(run.updatedAt).toISOString()}
-          title={new Date(run.updatedAt).toLocaleString()}
-        >
-          {age(run.updatedAt)}
-        </time>
-      </td>
-    </tr>
+    <label>
+      Group by
+      <select class="short" value={group} onChange={(event) => onChange(event.currentTarget.value)}>
+        <option value="">nothing</option>
+        {["sweep", "tag", "model", "state"].map((name) => (
+          <option key={name}>{name}</option>
+        ))}
+        <optgroup label="Settings">
+          {[...new Set([...settings, ...(/^(?:|sweep|tag|model|state)$/.test(group) ? [] : [group])])].map(
+            (name) => (
+              <option key={name}>{name}</option>
+            ),
+          )}
+        </optgroup>
+      </select>
+    </label>
   );
 }
 
-function compare(one: RunSummary, other: RunSummary, key: SortKey): number {
-  const keyOf = (run: RunSummary) => (key === "headline" ? (run.headline?.value ?? undefined) : run[key]);
-  const [first, second] = [keyOf(one), keyOf(other)];
-  if (first === undefined || second === undefined)
-    return Number(first !== undefined) - Number(second !== undefined);
-  return typeof first === "number" && typeof second === "number"
-    ? first - second
-    : String(first).localeCompare(String(second));
+/** Settings that have a column of their own. */
+function SettingColumns({
+  runs,
+  columns,
+  onChange,
+}: {
+  readonly runs: readonly RunSummary[];
+  readonly columns: readonly string[];
+  readonly onChange: (columns: readonly string[]) => void;
+}) {
+  const [isOpen, setIsOpen] = useState(false);
+  const differing = isOpen ? chosenDifferently(runs) : [];
+  const names = isOpen ? [...new Set([...columns, ...differing, ...settingNames(runs)])] : [];
+  return (
+    <details class="menu" onToggle={(event) => setIsOpen(event.currentTarget.open)}>
+      <summary>Settings as columns{columns.length > 0 && ` (${columns.length})`}</summary>
+      <div class="card padded menu-body">
+        <span class="bar">
+          <button type="button" class="small" onClick={() => onChange(differing)}>
+            Only those that differ
+          </button>
+          <button type="button" class="small" onClick={() => onChange([])}>
+            None
+          </button>
+        </span>
+        {names.map((name) => (
+          <label key={name} class="choice">
+            <input
+              type="checkbox"
+              checked={columns.includes(name)}
+              onChange={() =>
+                onChange(
+                  columns.includes(name) ? columns.filter((other) => other !== name) : [...columns, name],
+                )
+              }
+            />
+            <span class="text">{name}</span>
+          </label>
+        ))}
+      </div>
+    </details>
+  );
 }
 
 /** Ages go on while nothing else changes. */

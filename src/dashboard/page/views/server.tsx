@@ -1,13 +1,13 @@
 import { useEffect } from "preact/hooks";
 import type { ServerAnswer } from "../../api.js";
-import { age, bytes, duration, shortNumber, wholeNumber } from "../format.js";
-import { Answer, Command, Empty, Problem } from "../parts/pieces.js";
+import { age, bytes, durationLabel, shortNumber, wholeNumberText } from "../format.js";
+import { Command, Empty, Loaded, ProblemNote } from "../parts/pieces.js";
 import { askJson } from "../server.js";
 import { useAsked } from "../store.js";
 
 const LOOK_MS = 1000;
 
-/** What the server does: queues, speed and memory of the built-in one, lists and usage of any. */
+/** State of the server: queues, speed and memory of the built-in one, lists and usage of any. */
 export function ServerView() {
   const asked = useAsked((signal) => askJson<ServerAnswer>("server", { signal }), []);
   // Asking again drops the question before, which a server that is gone answers late.
@@ -17,7 +17,7 @@ export function ServerView() {
     return () => clearInterval(timer);
   }, [asked.isLoading]);
   return (
-    <Answer asked={asked}>
+    <Loaded asked={asked}>
       {(answer) =>
         answer.server === undefined ? (
           <Empty title="No server">
@@ -30,7 +30,7 @@ export function ServerView() {
           <ServerState {...answer} address={answer.server.address} />
         )
       }
-    </Answer>
+    </Loaded>
   );
 }
 
@@ -46,26 +46,30 @@ function ServerState({
     <>
       <div class="bar">
         <h2 class="text">{address}</h2>
-        {activity && <span class="muted">up for {duration(activity.upSeconds)}</span>}
+        {activity && <span class="muted">up for {durationLabel(activity.upSeconds)}</span>}
       </div>
-      <Problem text={problem} />
+      <ProblemNote text={problem} />
       {activity && (
         <>
           <dl class="facts">
             <Fact
               title="training requests"
-              value={wholeNumber(activity.trainingRequests)}
+              value={wholeNumberText(activity.trainingRequests)}
               note="running or waiting"
             />
-            <Fact title="sequences" value={wholeNumber(activity.sequences)} note="being sampled or waiting" />
+            <Fact
+              title="sequences"
+              value={wholeNumberText(activity.sequences)}
+              note="being sampled or waiting"
+            />
             <Fact
               title="trained"
-              value={wholeNumber(activity.trainedTokensPerSecond)}
+              value={wholeNumberText(activity.trainedTokensPerSecond)}
               note="tokens a second"
             />
             <Fact
               title="sampled"
-              value={wholeNumber(activity.sampledTokensPerSecond)}
+              value={wholeNumberText(activity.sampledTokensPerSecond)}
               note="tokens a second"
             />
             <Fact title="memory" value={bytes(activity.memoryBytes)} note="of the process" />
@@ -85,16 +89,16 @@ function ServerState({
           </Table>
         </>
       )}
-      <Table title="Models" empty="The server names no models." head={["Model", "Reads at most"]}>
+      <Table title="Models" empty="The server names no models." head={["Model", "Context length"]}>
         {models.map(({ name, maxLength }) => [
           name,
-          maxLength === undefined ? "" : `${wholeNumber(maxLength)} tokens`,
+          maxLength === undefined ? "" : `${wholeNumberText(maxLength)} tokens`,
         ])}
       </Table>
       <Table
-        title="Newest sessions"
+        title="Latest sessions"
         empty="There were no sessions."
-        head={["Session", "State", "Begun", "Checkpoints"]}
+        head={["Session", "State", "Started", "Checkpoints"]}
       >
         {sessions.map(({ id, name, state, createdAt, checkpoints }) => [
           name === "" ? id : name,
@@ -106,12 +110,12 @@ function ServerState({
       <Table
         title="Used in the last day"
         empty="Nothing was used."
-        head={["What", "Model", "Amount", "Cost"]}
+        head={["Type", "Model", "Amount", "Cost"]}
       >
         {usage.map(({ what, model, amount, unit, costUsd }) => [
           what,
           model,
-          `${unit === "GB hours" ? amount.toFixed(2) : wholeNumber(amount)} ${unit}`,
+          `${unit === "GB hours" ? amount.toFixed(2) : wholeNumberText(amount)} ${unit}`,
           costUsd === undefined ? "" : `$${costUsd.toFixed(2)}`,
         ])}
       </Table>
@@ -149,7 +153,7 @@ function Table({
   readonly head: readonly string[];
   readonly children: readonly (readonly (string | number)[])[];
 }) {
-  // A column that nobody fills tells nothing.
+  // A column without values is not shown.
   const columns = head.map((_, column) => children.some((row) => row[column] !== ""));
   return (
     <section class="card padded" aria-label={title}>
@@ -169,7 +173,7 @@ function Table({
                     (cell, column) =>
                       columns[column] && (
                         <td key={head[column]} class="text">
-                          {typeof cell === "number" ? wholeNumber(cell) : cell}
+                          {typeof cell === "number" ? wholeNumberText(cell) : cell}
                         </td>
                       ),
                   )}
