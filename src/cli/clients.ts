@@ -1,16 +1,17 @@
 import type { HttpClientOptions, RestClient, ServiceClient } from "tinkerts";
 import type { CommandContext } from "./context.js";
+import { printableLines } from "./output/text.js";
 
-/** A person waits at the terminal: rather an error soon than one more attempt. */
+/** A person waits at the terminal: an early error is better than one more attempt. */
 const MAX_RETRIES = 2;
 
-/** Marks a session that a command opened for itself, for lists to leave out. */
+/** Marks a session that a command opened for itself; lists leave it out. */
 export const CREATED_BY = "createdBy";
 
-/** How a command ended, for its session to say. */
+/** How a command ended, reported to its session. */
 export type Ending = "success" | "errored" | "interrupted";
 
-/** Makes the clients of one command line when they are asked for, and ends them. */
+/** Creates the clients of one command line on demand, and closes them. */
 export function commandClients(
   context: Pick<CommandContext, "stderr" | "globals" | "interruption">,
   commandName: () => string,
@@ -20,7 +21,7 @@ export function commandClients(
 
   const openRest = async () => {
     const { RestClient } = await import("tinkerts");
-    const client = withKeyAdvice(() => new RestClient(clientOptions(context)));
+    const client = await withKeyAdvice(context, () => new RestClient(clientOptions(context)));
     context.interruption().addEventListener("abort", () => void client.close(), { once: true });
     return client;
   };
@@ -33,8 +34,8 @@ export function commandClients(
       displayName: commandName(),
       userMetadata: { [CREATED_BY]: commandName() },
     });
-    // A missing key is noticed here, and not with the first request.
-    withKeyAdvice(() => client.createRestClient());
+    // Reports a missing key now, and not with the first request.
+    await withKeyAdvice(context, () => client.createRestClient());
     return client;
   };
 
@@ -51,7 +52,7 @@ export function commandClients(
   };
 }
 
-/** What the global options say to any client. */
+/** Client options from the global options. */
 export function clientOptions(context: Pick<CommandContext, "stderr" | "globals">): HttpClientOptions {
   const { baseURL, apiKey, timeoutMs, verbose } = context.globals();
   return {
@@ -64,27 +65,28 @@ export function clientOptions(context: Pick<CommandContext, "stderr" | "globals"
   };
 }
 
-function withKeyAdvice<T>(create: () => T): T {
+async function withKeyAdvice<T>(context: Pick<CommandContext, "globals">, create: () => T): Promise<T> {
   try {
     return create();
   } catch (error) {
     if (!(error instanceof Error) || !error.message.startsWith("No API key")) throw error;
+    // Loaded late: commands that need no key load none of it.
+    const { missingKeyAdvice } = await import("./credential.js");
     throw new Error(
-      "there is no API key: store one with `tinkerts auth login`, set TINKER_API_KEY or give --api-key; " +
+      `there is no API key: ${missingKeyAdvice(context.globals())}; ` +
         "or work without one on a server of your own " +
         "(`tinkerts serve` starts it, TINKER_BASE_URL or --base-url names it)",
-      { cause: error },
     );
   }
 }
 
-/** Lines of every level go where no data goes. */
+/** All log lines go to standard error. */
 function lineLogger(stderr: NodeJS.WriteStream): NonNullable<HttpClientOptions["logger"]> {
   const line =
     (prefix: string) =>
     (message: string, ...details: unknown[]) => {
       const rest = details.map((detail) => (typeof detail === "string" ? detail : JSON.stringify(detail)));
-      stderr.write(`${prefix}${[message, ...rest].join(" ")}\n`);
+      stderr.write(`${prefix}${printableLines([message, ...rest].join(" "))}\n`);
     };
   return { error: line("error: "), warn: line("warning: "), info: line(""), debug: line("") };
 }

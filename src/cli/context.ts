@@ -2,31 +2,38 @@ import type { Command } from "commander";
 import type { RestClient, ServiceClient } from "tinkerts";
 import type { GlobalOptions } from "./global-options.js";
 
-/** What a command is given besides its own options. */
+/** Passed to every command besides its own options. */
 export interface CommandContext {
   readonly stdin: NodeJS.ReadStream;
-  /** Data alone: what another program may read. */
+  /** Standard output: only data, which other programs may read. */
   readonly stdout: NodeJS.WriteStream;
-  /** Everything else. */
+  /** Standard error: everything else. */
   readonly stderr: NodeJS.WriteStream;
-  /** Tells the person at the terminal something, in lines that break between words. */
+  /** Tells the user something, in lines that break between words. */
   notify(text: string): void;
-  /** The options every command has, wherever on the command line they stood. Known once the action runs. */
+  /** Options that every command has, wherever they were on the command line. Set once the action runs. */
   globals(): GlobalOptions;
-  /** Aborted by Ctrl-C, which from the first call on no longer ends the process; a second one still does. */
+  /** Makes this command use another server than the hosted one. */
+  useServer(baseURL: string): void;
+  /** Sets how messages name the server, if not by the address in the options. */
+  nameServer(name: string): void;
+  /** Aborted by Ctrl-C. The first call stops Ctrl-C from ending the process; a second Ctrl-C still does. */
   interruption(): AbortSignal;
-  /** The server the global options name. Ended with the command; Ctrl-C gives up its requests. */
+  /** A REST client of the chosen server. Closed when the command ends; Ctrl-C aborts its requests. */
   restClient(): Promise<RestClient>;
-  /** The same server, with a session that begins with the first call that needs one and ends with the command. */
+  /**
+   * A service client of the chosen server. Its session begins with the first call that needs one and ends with the
+   * command.
+   */
   serviceClient(): Promise<ServiceClient>;
 }
 
-/** What the file of a command exports: adds arguments, options and the action. */
+/** Exported by each command file: adds arguments, options and the action. */
 export interface CommandModule {
   define(command: Command, context: CommandContext): void;
 }
 
-/** A wrong way of calling a command that its options alone do not show; exit code 2. */
+/** The command line is wrong in a way that its options alone do not show; exit code 2. */
 export class UsageError extends Error {
   override readonly name = "UsageError";
 }

@@ -1,36 +1,27 @@
-import { type Command, Option } from "commander";
-import type { DeviceSetting, EngineDevice, GpuPrecision } from "../local/engine/engine.js";
+import type { Command } from "commander";
+import type { EngineDevice } from "../local/engine/engine.js";
+import { DEVICE_OPTIONS, type LocalBackendOptions } from "../local/options.js";
+import { message } from "../wire/index.js";
+import { addFlags } from "./option-flags.js";
 
-/** Where the built-in backend computes. */
-export interface DeviceOptions {
-  readonly device: DeviceSetting;
-  readonly precision: GpuPrecision;
-}
-
-const DEVICES = ["auto", "cpu", "gpu"] as const satisfies DeviceSetting[];
-const PRECISIONS = ["exact", "fast"] as const satisfies GpuPrecision[];
+/** Device options of the built-in backend. */
+export type DeviceOptions = Pick<LocalBackendOptions, "device" | "precision">;
 
 /** For commands that may start the built-in backend. */
 export function addDeviceOptions(command: Command): Command {
-  return command
-    .addOption(
-      new Option("--device <where>", "where the built-in backend computes: gpu needs `npm install webgpu`")
-        .choices(DEVICES)
-        .default("auto"),
-    )
-    .addOption(
-      new Option("--precision <kind>", "fast: products on the tensor cores of a GPU, in float16")
-        .choices(PRECISIONS)
-        .default("exact"),
-    );
+  return addFlags(command, DEVICE_OPTIONS);
 }
 
-/** What the person at the terminal hears of it. */
+/** A message about the chosen device, for the terminal. */
 export function describeDevice({ name, note }: EngineDevice): string {
   return `Computing on ${name}${note === undefined ? "" : `; ${note}`}.`;
 }
 
-/** Whether anything but the defaults is wanted. */
+/** Whether any device option differs from its default. */
 export function isDeviceGiven({ device, precision }: DeviceOptions): boolean {
-  return device !== "auto" || precision !== "exact";
+  const standard = message(DEVICE_OPTIONS).check({}, "");
+  return (
+    (device ?? standard.device) !== standard.device ||
+    (precision ?? standard.precision) !== standard.precision
+  );
 }

@@ -2,7 +2,7 @@ import { type Command, Option } from "commander";
 import { UsageError } from "./context.js";
 import { duration } from "./option-values.js";
 
-/** What --format takes. */
+/** Values of --format. */
 export const FORMATS = ["table", "json", "csv"] as const;
 export type Format = (typeof FORMATS)[number];
 
@@ -14,30 +14,31 @@ export interface GlobalOptions {
   readonly project: string | undefined;
   readonly timeoutMs: number | undefined;
   readonly verbose: boolean;
-  /** False when colours were declined on the command line; a terminal and the environment decide too. */
+  /** False if colours were turned off on the command line; otherwise the terminal and the environment decide. */
   readonly color: boolean;
+  /** How messages name the server, if not by the address in these options. */
+  readonly serverName?: string | undefined;
+  /** Flags of the command that were given as text, with that text. */
+  readonly texts: ReadonlyMap<string, string>;
+  /** Flags of the command that take a value, by the option that each of them sets. */
+  readonly flags: ReadonlyMap<string, string>;
 }
 
-/** The heading of these options in every help. */
+/** Heading of these options in every help text. */
 export const GLOBAL_HEADING = "Global options:";
 
 const OPTIONS: readonly Option[] = [
-  new Option("-f, --format <format>", "print results as").choices(FORMATS),
+  new Option("-f, --format <format>", "output format").choices(FORMATS),
   new Option("--json", "the same as --format json"),
-  new Option("--base-url <url>", "the server (default: TINKER_BASE_URL, else hosted)"),
-  new Option(
-    "--api-key <key>",
-    "the key for it (default: TINKER_API_KEY, else the one stored by auth login)",
-  ),
-  new Option("--project <id>", "the project of new sessions and of listed runs"),
-  new Option("--timeout <time>", "longest wait for an answer, in s, m or h (default: 60s)").argParser(
-    duration,
-  ),
+  new Option("--base-url <url>", "address of the server (default: TINKER_BASE_URL, else the hosted service)"),
+  new Option("--api-key <key>", "API key (default: TINKER_API_KEY, else the key stored by auth login)"),
+  new Option("--project <id>", "project of new sessions and of listed runs"),
+  new Option("--timeout <time>", "time limit per request, in s, m or h (default: 60s)").argParser(duration),
   new Option("-v, --verbose", "log every request, and show where an error came from"),
   new Option("--no-color", "no colours; NO_COLOR in the environment does the same"),
 ].map((option) => option.helpGroup(GLOBAL_HEADING));
 
-/** Adds them to a command, but those it has in a sense of its own. */
+/** Adds the global options to a command, except those that it redefines. */
 export function addGlobalOptions(command: Command): void {
   for (const option of OPTIONS) {
     const isTaken = command.options.some(({ long }) => long === option.long);
@@ -45,7 +46,7 @@ export function addGlobalOptions(command: Command): void {
   }
 }
 
-/** Reads them from a command and those above it; the nearest to the command wins. */
+/** Reads the global options from a command and its parents; the nearest one wins. */
 export function readGlobalOptions(command: Command): GlobalOptions {
   const given: Record<string, unknown> = {};
   for (let current: Command | null = command; current !== null; current = current.parent) {
@@ -56,7 +57,7 @@ export function readGlobalOptions(command: Command): GlobalOptions {
     }
   }
   if (given["json"] === true && given["format"] !== undefined && given["format"] !== "json") {
-    throw new UsageError(`--json and --format ${String(given["format"])} exclude each other`);
+    throw new UsageError(`--json and --format ${String(given["format"])} cannot be given together`);
   }
   return {
     format: given["json"] === true ? "json" : ((given["format"] as Format | undefined) ?? "table"),
@@ -66,5 +67,16 @@ export function readGlobalOptions(command: Command): GlobalOptions {
     timeoutMs: given["timeout"] as number | undefined,
     verbose: given["verbose"] === true,
     color: given["color"] !== false,
+    texts: new Map(
+      command.options.flatMap((option) => {
+        const value: unknown = command.getOptionValue(option.attributeName());
+        return option.long && typeof value === "string" ? [[option.long, value]] : [];
+      }),
+    ),
+    flags: new Map(
+      command.options.flatMap((option) =>
+        option.long && option.required ? [[option.attributeName(), option.long]] : [],
+      ),
+    ),
   };
 }

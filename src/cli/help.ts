@@ -3,10 +3,10 @@ import { GLOBAL_HEADING } from "./global-options.js";
 import { wrapCommand, wrapText } from "./output/text.js";
 
 const INDENT = 2;
-/** Where less is left beside an option's name, its description stands below it. */
+/** If less width than this is left beside an option's name, its description goes below it. */
 const MIN_DESCRIPTION_WIDTH = 34;
 
-/** How help is laid out: lines break between words in a terminal of any width, and what every command has is told last. */
+/** Layout of help texts: lines break between words at any width, and global options come last. */
 export const HELP_LAYOUT: HelpConfiguration = {
   subcommandTerm: (command) => command.name(),
   minWidthToWrap: 1,
@@ -31,7 +31,7 @@ export const HELP_LAYOUT: HelpConfiguration = {
   },
 };
 
-/** Adds what stands below the options: a note and lines to copy. */
+/** Adds what stands below the options: a note and example lines. */
 export function addHelpEnd(command: Command, end: { note?: string; examples: readonly string[] }): void {
   const { note, examples } = end;
   command.addHelpText("after", () => {

@@ -1,5 +1,4 @@
-import { InvalidArgumentError, Option } from "commander";
-import type { TrainOn } from "../renderers/index.js";
+import { InvalidArgumentError } from "commander";
 
 /** Reads a whole number between two bounds, both included. */
 export function wholeNumber(lowest: number, highest: number): (text: string) => number {
@@ -12,20 +11,14 @@ export function wholeNumber(lowest: number, highest: number): (text: string) => 
   };
 }
 
-/** For options that may be given several times. */
+/** Collects the values of a repeatable option. */
 export function gathered<T>(read: (text: string) => T): (text: string, previous?: readonly T[]) => T[] {
   return (text, previous = []) => [...previous, read(text)];
 }
 
-const UNIT_MS: Readonly<Record<string, number>> = {
-  ms: 1,
-  s: 1000,
-  m: 60_000,
-  h: 3_600_000,
-  d: 86_400_000,
-};
+const UNIT_MS: Readonly<Record<string, number>> = { ms: 1, s: 1000, m: 60_000, h: 3_600_000, d: 86_400_000 };
 
-/** Reads a length of time in milliseconds: a number of seconds, or one with a unit. */
+/** Reads a duration as milliseconds: a number of seconds, or one with a unit. */
 export function duration(text: string): number {
   const [, digits, unit = "s"] = /^(\d+(?:\.\d+)?)(ms|s|m|h|d)?$/.exec(text.trim()) ?? [];
   const milliseconds = Math.round(Number(digits) * (UNIT_MS[unit] ?? Number.NaN));
@@ -37,7 +30,7 @@ export function duration(text: string): number {
   return milliseconds;
 }
 
-/** Reads a time as ISO 8601, in UTC where it names no zone, or as a length of time before now. */
+/** Reads a time as ISO 8601 (UTC if no zone is given), or as a duration before now. */
 export function pastTime(text: string): Date {
   if (/^\d+(?:\.\d+)?(?:ms|s|m|h|d)$/.test(text)) return new Date(Date.now() - duration(text));
   const isLocal = /^\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?$/.test(text);
@@ -48,19 +41,4 @@ export function pastTime(text: string): Date {
     );
   }
   return time;
-}
-
-const TRAIN_ON = [
-  "all_assistant_messages",
-  "last_assistant_message",
-  "last_assistant_turn",
-  "all_messages",
-  "all_tokens",
-  "all_user_and_system_messages",
-  "customized",
-] as const satisfies TrainOn[];
-
-/** For commands that learn from conversations. */
-export function trainOnOption(): Option {
-  return new Option("--train-on <what>", "what is learnt").choices(TRAIN_ON).default(TRAIN_ON[0]);
 }

@@ -5,7 +5,7 @@ import type { CommandContext } from "./context.js";
 import { addGlobalOptions } from "./global-options.js";
 import { addHelpEnd, HELP_LAYOUT } from "./help.js";
 
-/** The command line without its commands' options: the file of a command adds them when it is used. */
+/** The command line without the options of its commands: each command file adds them when it is used. */
 export function createProgram(context: CommandContext): Command {
   let used: Command;
   const program = new Command("tinkerts")
@@ -26,9 +26,9 @@ export function createProgram(context: CommandContext): Command {
   addGlobalOptions(program);
   const add = (parent: Command, entry: CommandEntry | CommandGroup) => {
     const command = parent.command(entry.name).description(entry.summary);
-    if (!("load" in entry)) {
+    if (!("load" in entry)) addGlobalOptions(command);
+    if (entry.commands !== undefined) {
       command.helpCommand(false);
-      addGlobalOptions(command);
       for (const child of entry.commands) add(command, child);
     }
     parent.hook("preSubcommand", async (_, next) => {
@@ -42,14 +42,14 @@ export function createProgram(context: CommandContext): Command {
   return program;
 }
 
-/** The whole command line, for what is made from all of it: documentation and completion. */
+/** The whole command line, for documentation and completion. */
 export async function createCompleteProgram(context: CommandContext): Promise<Command> {
   const program = createProgram(context);
   const complete = async (parent: Command, entries: readonly (CommandEntry | CommandGroup)[]) => {
     for (const entry of entries) {
       const command = parent.commands.find((child) => child.name() === entry.name)!;
       if ("load" in entry) await loadCommand(command, entry, context);
-      else await complete(command, entry.commands);
+      await complete(command, entry.commands ?? []);
     }
   };
   await complete(program, COMMANDS);
@@ -62,7 +62,7 @@ async function loadCommand(command: Command, entry: CommandEntry, context: Comma
   addHelpEnd(command, entry);
 }
 
-/** `help run list` means `run list --help`, which loads the command before it shows the help. */
+/** `help run list` means `run list --help`; the command is loaded before its help is shown. */
 function addHelpCommand(program: Command): void {
   program
     .command("help")
@@ -83,7 +83,7 @@ function addHelpCommand(program: Command): void {
     });
 }
 
-/** All its words: `tinkerts run list`. */
+/** All words of a command: `tinkerts run list`. */
 export function fullName(command: Command): string {
   return command.parent === null ? command.name() : `${fullName(command.parent)} ${command.name()}`;
 }

@@ -2,12 +2,12 @@ import { type Command, CommanderError } from "commander";
 import { commandClients, type Ending } from "./clients.js";
 import { type CommandContext, UsageError } from "./context.js";
 import { readGlobalOptions } from "./global-options.js";
-import { wrapText } from "./output/text.js";
+import { printableLines, wrapText } from "./output/text.js";
 import { createProgram, fullName } from "./program.js";
 
 const EXIT = { ok: 0, failed: 1, usage: 2, interrupted: 130 } as const;
 
-/** Runs one command line; the answer is the exit code. */
+/** Runs one command line and returns the exit code. */
 export async function runCli(args: readonly string[]): Promise<number> {
   const { stdout, stderr } = process;
   ignoreClosedPipes();
@@ -17,17 +17,29 @@ export async function runCli(args: readonly string[]): Promise<number> {
     interrupt.abort();
   };
   let current: Command;
+  let serverName: string | undefined;
+  let usedServer: string | undefined;
   const context: CommandContext = {
-    // Only on demand: a standard input that was looked at must be closed.
+    // Opened only on demand: a standard input that was read must be closed.
     get stdin() {
       return process.stdin;
     },
     stdout,
     stderr,
     notify: (text) => {
-      stderr.write(`${stderr.isTTY ? wrapText(text, stderr.columns || 80) : text}\n`);
+      const safe = printableLines(text);
+      stderr.write(`${stderr.isTTY ? wrapText(safe, stderr.columns || 80) : safe}\n`);
     },
-    globals: () => readGlobalOptions(current),
+    globals: () => {
+      const options = readGlobalOptions(current);
+      return { ...options, baseURL: usedServer ?? options.baseURL, serverName };
+    },
+    useServer: (baseURL) => {
+      usedServer = baseURL;
+    },
+    nameServer: (name) => {
+      serverName = name;
+    },
     interruption: () => {
       for (const name of ["SIGINT", "SIGTERM"] as const) {
         if (!process.listeners(name).includes(onSignal)) process.on(name, onSignal);
@@ -42,14 +54,14 @@ export async function runCli(args: readonly string[]): Promise<number> {
   current = program;
   program.hook("preAction", (_, command) => {
     current = command;
-    // Options that exclude each other are refused before anything is done.
+    // Conflicting options are refused before anything is done.
     context.globals();
   });
   const failure = async (error: unknown): Promise<number> => {
-    // What to say was said by commander itself.
+    // commander has already printed the message.
     if (error instanceof CommanderError) return error.exitCode === 0 ? EXIT.ok : EXIT.usage;
     if (interrupt.signal.aborted) {
-      // A terminal shows the ^C at the end of whatever line it came in.
+      // A terminal prints ^C at the end of the current line.
       context.notify(stderr.isTTY ? "\ninterrupted" : "interrupted");
       return EXIT.interrupted;
     }
@@ -58,9 +70,11 @@ export async function runCli(args: readonly string[]): Promise<number> {
       return EXIT.usage;
     }
     const { explainFailure } = await import("./failure.js");
+    const { userFrame } = await import("./user-frame.js");
     const options = context.globals();
-    context.notify(`error: ${explainFailure(error, options)}`);
-    if (options.verbose && error instanceof Error) stderr.write(`${error.stack}\n`);
+    const frame = userFrame(error);
+    context.notify(`error: ${explainFailure(error, options)}${frame === undefined ? "" : `\n  at ${frame}`}`);
+    if (options.verbose && error instanceof Error) stderr.write(`${printableLines(error.stack ?? "")}\n`);
     return EXIT.failed;
   };
   process.on("uncaughtException", (error) => void failure(error).then((code) => process.exit(code)));
@@ -79,7 +93,7 @@ export async function runCli(args: readonly string[]): Promise<number> {
   }
 }
 
-/** In `tinkerts ... | head` the reader goes away when it has seen enough. */
+/** In `tinkerts ... | head`, the reader closes the pipe early. */
 function ignoreClosedPipes(): void {
   const onError = (error: NodeJS.ErrnoException) => {
     if (error.code !== "EPIPE") throw error;

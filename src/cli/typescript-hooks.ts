@@ -1,34 +1,36 @@
-import { readFile } from "node:fs/promises";
-import type { LoadHook, ResolveHook } from "node:module";
+import { readFileSync, statSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { transform } from "sucrase";
 
 const TYPESCRIPT = /\.m?ts$/;
 
-/** TypeScript may import `./words.js` where `words.ts` lies, or `./words`. */
-export const resolve: ResolveHook = async (specifier, context, next) => {
-  try {
-    return await next(specifier, context);
-  } catch (error) {
-    const isOwn = specifier.startsWith(".") && TYPESCRIPT.test(context.parentURL ?? "");
-    if (!isOwn) throw error;
-    const inTypeScript = specifier.replace(/(?:\.(m?)js)?$/, ".$1ts");
-    try {
-      return await next(inTypeScript, context);
-    } catch {
-      throw error;
-    }
-  }
-};
+/** Calls the next hook: returns a value in this thread, a promise in Node's hooks thread. */
+type Next<Context> = (what: string, context: Context) => unknown;
 
-/** Takes the types out of the user's own modules. */
-export const load: LoadHook = async (url, context, next) => {
+/** TypeScript may import `./words.js` for `words.ts`, or `./words`. */
+export function resolve<Context extends { readonly parentURL?: string | undefined }>(
+  specifier: string,
+  context: Context,
+  next: Next<Context>,
+): unknown {
+  const { parentURL } = context;
+  const isOwn = specifier.startsWith(".") && parentURL !== undefined && TYPESCRIPT.test(parentURL);
+  if (!isOwn || isFile(new URL(specifier, parentURL))) return next(specifier, context);
+  const inTypeScript = specifier.replace(/(?:\.(m?)js)?$/, ".$1ts");
+  return next(isFile(new URL(inTypeScript, parentURL)) ? inTypeScript : specifier, context);
+}
+
+/** Strips the types from the user's own modules. */
+export function load<Context>(url: string, context: Context, next: Next<Context>): unknown {
   if (!url.startsWith("file:") || !TYPESCRIPT.test(new URL(url).pathname)) return next(url, context);
   const filePath = fileURLToPath(url);
-  const { code } = transform(await readFile(filePath, "utf8"), {
+  const { code } = transform(readFileSync(filePath, "utf8"), {
     transforms: ["typescript"],
     disableESTransforms: true,
     filePath,
   });
   return { format: "module", source: code, shortCircuit: true };
-};
+}
+
+const isFile = (url: URL): boolean =>
+  url.protocol === "file:" && statSync(url, { throwIfNoEntry: false })?.isFile() === true;

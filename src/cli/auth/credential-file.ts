@@ -2,20 +2,27 @@ import { chmod, mkdir } from "node:fs/promises";
 import { dirname } from "node:path";
 import { z } from "zod";
 import { errorCode, writeFileAtomic } from "../../files.node.js";
-import { readStoredCredentials, storedCredentialsPath } from "../../transport/stored-credentials.node.js";
+import { HOSTED_BASE_URL } from "../../transport/auth.js";
+import {
+  readStoredCredentials,
+  storedCredentialsPath,
+  storedKeyId,
+} from "../../transport/stored-credentials.node.js";
 
-/** Whom a key belongs to, in the words of the server and of the file. */
+/** Owner of a key, as the server and the file name it. */
 export const keyDetails = z.looseObject({
   org_details: z.looseObject({ name: z.string() }),
   user_details: z.looseObject({ email: z.string() }),
 });
 
-// Loose: what another version of either command line wrote stays as it is.
+// Loose: fields that another version of either command line wrote stay unchanged.
 const storedKey = z.looseObject({
-  /** "manual" for a key that was pasted, "generated" for one that an older command line made for itself. */
+  /** "manual" for a pasted key, "generated" for one that an older command line made for itself. */
   type: z.string(),
   key: z.string(),
   name: z.string(),
+  /** The server the key is for; the hosted service's key has none, as the official command line writes it. */
+  base_url: z.string().optional(),
   details: keyDetails.nullish(),
 });
 
@@ -28,33 +35,36 @@ const credentialFile = z.looseObject({
 /** One key of the file. */
 export type StoredKey = z.infer<typeof storedKey>;
 
-/** The key that is in use, with the id it is stored under. */
-export interface DefaultKey {
+/** The key that is stored for a server, with its id. */
+export interface StoredCredential {
   readonly keyId: string;
   readonly record: StoredKey;
 }
 
-/** The key in use, if one is stored. */
-export function defaultKey(): DefaultKey | undefined {
-  const { default: keyId, keys } = load();
-  const record = keyId == null ? undefined : keys[keyId];
-  return keyId == null || record === undefined ? undefined : { keyId, record };
-}
-
-/** Stores a key and makes it the one in use; the others stay. */
-export function storeDefaultKey(keyId: string, record: StoredKey): Promise<void> {
+/** The key stored for a server, if any. */
+export function storedCredential(server: string): StoredCredential | undefined {
   const file = load();
-  return save({ ...file, default: keyId, keys: { ...file.keys, [keyId]: record } });
+  const keyId = storedKeyId(file, server);
+  return keyId === undefined ? undefined : { keyId, record: file.keys[keyId]! };
 }
 
-/** Removes a key; none is in use then, if it was that one. */
+/** Stores the key for a server; keys of other servers stay. */
+export function storeKey(server: string, keyId: string, record: StoredKey): Promise<void> {
+  const file = load();
+  // Only the hosted service's key is the default, because the official package sends the default to any server.
+  return server === HOSTED_BASE_URL
+    ? save({ ...file, default: keyId, keys: { ...file.keys, [keyId]: record } })
+    : save({ ...file, keys: { ...file.keys, [keyId]: { ...record, base_url: server } } });
+}
+
+/** Removes a key. */
 export function forgetKey(keyId: string): Promise<void> {
   const file = load();
   const { [keyId]: _, ...keys } = file.keys;
   return save({ ...file, default: file.default === keyId ? undefined : file.default, keys });
 }
 
-/** Whose key it is, as in: "laptop" (me@example.com, Example). */
+/** The owner of a key as text: "laptop" (me@example.com, Example). */
 export function keyTitle({ name, details }: Pick<StoredKey, "name" | "details">): string {
   const owner = details ? ` (${details.user_details.email}, ${details.org_details.name})` : "";
   return `"${name}"${owner}`;
@@ -86,9 +96,9 @@ async function save({
   const path = storedCredentialsPath();
   const folder = dirname(path);
   const isNew = (await mkdir(folder, { recursive: true, mode: 0o700 })) !== undefined;
-  // The umask may have taken rights of the owner's own.
+  // The umask may have removed the owner's own permissions.
   if (isNew) await chmod(folder, 0o700);
-  // Byte by byte what the official command line writes: in this order, and without nulls.
+  // Byte for byte what the official command line writes: in this order, and without nulls.
   const withoutNulls = (_: string, value: unknown) => value ?? undefined;
   await writeFileAtomic(
     path,

@@ -7,47 +7,42 @@ import { isHosted } from "../credential.js";
 import { keyDetails } from "./credential-file.js";
 
 const PATH = "/api/v1/auth/apikey/me";
-/** What a server answers to a path or a method that it does not have. */
-const UNKNOWN_ROUTE = new Set([404, 405, 501]);
+/** Whether a server answered that it does not have the path or the method. */
+export function isUnknownRoute(error: unknown): boolean {
+  return error instanceof APIError && [404, 405, 501].includes(error.status);
+}
 
 const description = z.object({ name: z.string(), note: z.string(), details: keyDetails });
 
-/** What a server knows about a key. */
-export interface KeyDescription extends z.infer<typeof description> {
+/** A server's answer about a key. */
+export interface DescribedKey extends z.infer<typeof description> {
   readonly keyId: string;
 }
 
 /**
- * Asks the server whose key it is. A server of one's own may accept keys and have no answer to that: undefined.
- * Throws where the key is not accepted.
+ * Asks the server who owns a key. Undefined if the server accepts keys but cannot answer. Throws if the key is refused.
  */
-export function describeKey(context: CommandContext, key: string): Promise<KeyDescription | undefined> {
+export function describeKey(context: CommandContext, key: string): Promise<DescribedKey | undefined> {
   return withKey(context, key, async (http, signal) => {
     try {
       const response = await http.exchange({ method: "GET", path: PATH, expect: "json", signal });
       return readDescription(http.baseURL, response.json(), new TextDecoder().decode(response.bytes));
     } catch (error) {
-      const isUnknown = error instanceof APIError && UNKNOWN_ROUTE.has(error.status);
-      if (!isUnknown || isHosted(context.globals())) throw error;
-      await http.exchange({
-        method: "GET",
-        path: "/api/v1/get_server_capabilities",
-        expect: "json",
-        signal,
-      });
+      if (!isUnknownRoute(error) || isHosted(context.globals())) throw error;
+      await http.exchange({ method: "GET", path: "/api/v1/get_server_capabilities", expect: "json", signal });
       return undefined;
     }
   });
 }
 
-/** Deletes the key itself, everywhere. */
+/** Deletes the key on the server. */
 export function deleteKey(context: CommandContext, key: string): Promise<void> {
   return withKey(context, key, async (http, signal) => {
     await http.exchange({ method: "DELETE", path: PATH, signal });
   });
 }
 
-/** The key goes as it is: no other credential counts, and it is exchanged for no token. */
+/** The key is sent as it is: no other credential is used, and it is not exchanged for a token. */
 async function withKey<T>(
   context: CommandContext,
   key: string,
@@ -61,9 +56,9 @@ async function withKey<T>(
   }
 }
 
-function readDescription(server: string, json: unknown, text: string): KeyDescription {
+function readDescription(server: string, json: unknown, text: string): DescribedKey {
   const { success, data, error } = description.safeParse(json);
-  // As the server wrote it: a number of 64 bits would lose its last digits.
+  // As the server wrote it: a 64-bit number would lose its last digits.
   const keyId = /"key_id"\s*:\s*(\d+)/.exec(text)?.[1];
   if (success && keyId !== undefined) return { keyId, ...data };
   const [issue] = error?.issues ?? [];

@@ -3,15 +3,15 @@ import { chatStream } from "../../cookbook/chat/index.js";
 import type { Message } from "../../renderers/index.js";
 import type { Sampler } from "../sampling-options.js";
 
-/** What the model said. */
+/** An answer of the model. */
 export interface Answer {
   readonly text: string;
   readonly tokens: number;
   readonly stopReason: StopReason;
 }
 
-/** What was said; a turn without an answer is no part of it. */
-export class Conversation {
+/** The messages so far; a turn without an answer is removed. */
+export class ChatConversation {
   system: string | undefined;
   readonly #sampler: Sampler;
   readonly #params: SamplingParams;
@@ -32,7 +32,7 @@ export class Conversation {
     this.#turns = [];
   }
 
-  /** Gives the text of the answer as it comes, without space around it, and at last the answer. */
+  /** Yields the text of the answer as it arrives, without surrounding space, and then returns the answer. */
   async *ask(content: string, signal: AbortSignal): AsyncGenerator<string, Answer, undefined> {
     const question = { role: "user", content };
     const options = { ...this.#params, signal };
@@ -48,7 +48,7 @@ export class Conversation {
         const { message, tokens, stopReason } = delta;
         const text = delta.text.trim();
         if (text !== shown) yield text.startsWith(shown) ? text.slice(shown.length) : `\n${text}`;
-        // Thoughts stay, for formats that keep them.
+        // Thoughts are kept, for formats that repeat them.
         const kept = typeof message.content === "string" ? { ...message, content: text } : message;
         this.#turns.push(question, kept);
         return { text, tokens: tokens.length, stopReason };

@@ -1,12 +1,12 @@
 import { writeFile } from "node:fs/promises";
 import { resolve } from "node:path";
-import type { Conversation } from "./conversation.js";
+import type { ChatConversation } from "./conversation.js";
 
-/** What a slash command may use. */
+/** Passed to slash commands. */
 export interface ChatState {
   readonly model: string;
-  readonly conversation: Conversation;
-  /** Files this chat wrote, which it may write again. */
+  readonly conversation: ChatConversation;
+  /** Files that this chat wrote and may overwrite. */
   readonly saved: Set<string>;
 }
 
@@ -14,7 +14,7 @@ interface SlashCommand {
   readonly name: string;
   readonly argument?: string;
   readonly summary: string;
-  /** What to tell the user; undefined leaves the chat. */
+  /** Reply to the user; undefined ends the chat. */
   readonly run: (state: ChatState, text: string) => string | undefined | Promise<string>;
 }
 
@@ -24,7 +24,7 @@ const COMMANDS: readonly SlashCommand[] = [
     summary: "forget what was said; the system message stays",
     run: ({ conversation }) => {
       conversation.forget();
-      return "The conversation begins anew.";
+      return "A new conversation begins.";
     },
   },
   {
@@ -36,27 +36,22 @@ const COMMANDS: readonly SlashCommand[] = [
       return text === "" ? "There is no system message now." : "The system message is set.";
     },
   },
-  {
-    name: "/save",
-    argument: "FILE",
-    summary: "write the conversation to a JSON file",
-    run: save,
-  },
+  { name: "/save", argument: "FILE", summary: "write the conversation to a JSON file", run: save },
   { name: "/help", summary: "show this list", run: () => help() },
   { name: "/quit", summary: "leave; so does Ctrl-D", run: () => undefined },
 ];
 
-/** For completion at the prompt. */
+/** Command names, for completion at the prompt. */
 export const slashCommandNames = COMMANDS.map(({ name }) => name);
 
-/** A path such as /etc/hosts begins a message, not a command. */
+/** A path such as /etc/hosts starts a message, not a command. */
 const COMMAND_LINE = /^(\/[a-z]+)(?:\s+([\s\S]*))?$/;
 
 export function isSlashCommand(message: string): boolean {
   return COMMAND_LINE.test(message);
 }
 
-/** Does what the command says; the answer is for the user, undefined when the chat is over. */
+/** Runs a slash command and returns the reply; undefined ends the chat. */
 export async function runSlashCommand(state: ChatState, message: string): Promise<string | undefined> {
   const [, name, text = ""] = COMMAND_LINE.exec(message) ?? [];
   const command = COMMANDS.find((one) => one.name === name);
@@ -71,7 +66,7 @@ function help(): string {
   return [
     ...COMMANDS.map(({ summary }, index) => `  ${left[index]!.padEnd(width)}  ${summary}`),
     "",
-    "A line that ends with \\ goes on in the next one, and a pasted text is one message.",
+    "A line that ends with \\ continues on the next one; pasted text is one message.",
     "Ctrl-C stops an answer.",
   ].join("\n");
 }
@@ -86,7 +81,7 @@ async function save({ model, conversation, saved }: ChatState, file: string): Pr
   } catch (error) {
     const { code, message } = error as NodeJS.ErrnoException;
     return code === "EEXIST"
-      ? `${file} is there already: give another name, or remove it.`
+      ? `${file} already exists: give another name, or remove it.`
       : `Not saved: ${message}`;
   }
   saved.add(path);

@@ -3,11 +3,11 @@ import { Writable } from "node:stream";
 
 const PROMPT = "> ";
 const CONTINUED = "… ";
-/** The lines of a pasted text follow one another faster than anybody types. */
+/** The lines of a pasted text follow one another faster than anyone types. */
 const PASTE_MS = 25;
 const HISTORY_LINES = 1000;
 
-/** Messages typed at a terminal, with line editing and history. */
+/** Reads messages from a terminal, with line editing and history. */
 export class TerminalInput {
   readonly #screen: EchoScreen;
   readonly #readline: Interface;
@@ -15,7 +15,7 @@ export class TerminalInput {
   #lines: string[] = [];
   #isContinued = false;
   #pasteTimer: NodeJS.Timeout | undefined;
-  /** Messages nobody asked for yet: typed while the model answered. */
+  /** Lines typed while the model answered. */
   readonly #waiting: string[] = [];
   #reader: ((message: string | undefined) => void) | undefined;
   #work: AbortController | undefined;
@@ -52,7 +52,7 @@ export class TerminalInput {
     });
   }
 
-  /** While the work goes on, Ctrl-C aborts it, and what is typed is not shown before the next prompt. */
+  /** While `work` runs, Ctrl-C aborts it, and typed text is not shown before the next prompt. */
   async during<T>(work: (signal: AbortSignal) => Promise<T>): Promise<T> {
     this.#work = new AbortController();
     this.#screen.isMuted = true;
@@ -71,7 +71,7 @@ export class TerminalInput {
 
   #prompt(text: string): void {
     this.#readline.setPrompt(text);
-    // `true`: what was typed ahead stays in the line.
+    // `true`: text typed ahead stays in the line.
     this.#readline.prompt(true);
   }
 
@@ -115,7 +115,7 @@ export class TerminalInput {
     this.#lines = [];
     this.#isContinued = false;
     this.#screen.write(isEmpty ? "\n(Ctrl-C again, Ctrl-D or /quit to leave)\n" : "\n");
-    // Ctrl-U, Ctrl-K: nothing before or after the cursor stays.
+    // Ctrl-U, Ctrl-K: clear the line before and after the cursor.
     this.#readline.write(null, { ctrl: true, name: "u" });
     this.#readline.write(null, { ctrl: true, name: "k" });
     this.#prompt(PROMPT);
@@ -129,7 +129,7 @@ export class TerminalInput {
   }
 }
 
-/** The terminal as readline sees it: what readline writes can be held back. */
+/** The terminal as readline sees it; its output can be held back. */
 class EchoScreen extends Writable {
   isMuted = false;
   readonly #terminal: NodeJS.WriteStream;

@@ -19,19 +19,8 @@ const TYPES = [
   "organizations",
 ] as const satisfies AuditEventType[];
 
-const time: Column<AuditLogEntry> = {
-  header: "Time",
-  name: "timestamp",
-  value: (entry) => entry.timestamp,
-  kind: "time",
-  importance: 8,
-};
-const event: Column<AuditLogEntry> = {
-  header: "Event",
-  name: "event",
-  value: (entry) => entry.event,
-  importance: 9,
-};
+const time: Column<AuditLogEntry> = { header: "Time", name: "timestamp", kind: "time", importance: 8 };
+const event: Column<AuditLogEntry> = { header: "Event", name: "event", importance: 9 };
 const subject: Column<AuditLogEntry> = {
   header: "Subject",
   name: "subject",
@@ -44,7 +33,6 @@ const subject: Column<AuditLogEntry> = {
 const purpose: Column<AuditLogEntry> = {
   header: "Purpose",
   name: "purpose",
-  value: (entry) => entry.purpose,
   importance: 2,
   leastWidth: 8,
   isOptional: true,
@@ -58,12 +46,8 @@ const details: Column<AuditLogEntry> = {
   leastWidth: 12,
   isOptional: true,
 };
-const path: Column<AuditLogEntry> = {
-  header: "Path",
-  name: "tinkerPath",
-  value: (entry) => entry.tinkerPath,
-};
-const run: Column<AuditLogEntry> = { header: "Run", name: "modelId", value: (entry) => entry.modelId };
+const path: Column<AuditLogEntry> = { header: "Path", name: "tinkerPath" };
+const run: Column<AuditLogEntry> = { header: "Run", name: "modelId" };
 
 const COLUMNS = [time, event, subject, purpose, details];
 const CSV_COLUMNS = [time, event, path, run, purpose, details];
@@ -75,7 +59,7 @@ export const define: CommandModule["define"] = (command, context) => {
     .action(async ({ day, type }: AuditOptions) => {
       const rest = await context.restClient();
       const { entries } = await rest.getAuditLog({ day, eventType: type });
-      // The server's own words, for programs in the manner of all others.
+      // The server's own field names, for programs; in the style of the other commands.
       const events = entries.map((entry) => ({
         ...entry,
         eventDetails: fromWireJson<Details>(entry.eventDetails),

@@ -1,10 +1,11 @@
 import { consoleUrls } from "../../clients/console-urls.js";
 import { AuthenticationError } from "../../errors.js";
+import { normalizeBaseURL } from "../../transport/request-encoding.js";
 import { storedCredentialsPath } from "../../transport/stored-credentials.node.js";
-import { defaultKey, forgetKey, keyTitle } from "../auth/credential-file.js";
+import { forgetKey, keyTitle, storedCredential } from "../auth/credential-file.js";
 import { deleteKey } from "../auth/key-requests.js";
 import type { CommandContext, CommandModule } from "../context.js";
-import { isHosted, serverURL, variableInUse } from "../credential.js";
+import { isHosted, serversWithKeys, serverURL, variableInUse } from "../credential.js";
 import { explainFailure } from "../failure.js";
 import { printable, printDone } from "../output/index.js";
 
@@ -13,10 +14,14 @@ export const define: CommandModule["define"] = (command, context) => {
 };
 
 async function logout(context: CommandContext): Promise<void> {
-  const stored = defaultKey();
+  const server = normalizeBaseURL(serverURL(context.globals()));
+  const stored = storedCredential(server);
   if (stored === undefined) {
+    const others = serversWithKeys().map((address) => `--base-url ${printable(address)}`);
+    const advice =
+      others.length > 0 ? `there are keys for ${others.join(", ")}` : "`tinkerts auth login` stores one";
     throw new Error(
-      `there is nothing to log out from: ${storedCredentialsPath()} has no key in use (\`tinkerts auth login\` stores one)`,
+      `there is nothing to log out from: ${storedCredentialsPath()} has no key for ${server} (${advice})`,
     );
   }
   const { keyId, record } = stored;
@@ -35,13 +40,13 @@ async function logout(context: CommandContext): Promise<void> {
     isGenerated
       ? `logged out: key ${title} is forgotten, and deleted on the server`
       : `logged out: key ${title} is forgotten, but still valid${remedy}`,
-    { keyId, name: record.name, deletedOnServer: isGenerated },
+    { keyId, name: record.name, server, deletedOnServer: isGenerated },
   );
   const variable = variableInUse();
   if (variable !== undefined) context.notify(`note: ${variable} is set, and stays in use`);
 }
 
-/** Nobody but this machine ever had a generated key. What keeps the server from deleting it does not keep us. */
+/** A generated key is stored only here. If the server fails to delete it, it is deleted here anyway. */
 async function deletionProblem(context: CommandContext, key: string): Promise<string | undefined> {
   const signal = context.interruption();
   try {

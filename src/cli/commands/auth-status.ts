@@ -1,29 +1,32 @@
 import type { Identity } from "tinkerts";
 import type { CredentialSource } from "../../transport/auth.js";
-import { type DefaultKey, defaultKey, keyTitle } from "../auth/credential-file.js";
+import { keyTitle, type StoredCredential, storedCredential } from "../auth/credential-file.js";
 import type { CommandContext, CommandModule } from "../context.js";
-import { CREDENTIAL_PLACES, credentialOf, serverURL } from "../credential.js";
+import { CREDENTIAL_PLACES, credentialOf, serversWithKeys, serverURL } from "../credential.js";
 import { explainFailure } from "../failure.js";
 import { type Column, printItem } from "../output/index.js";
 
 interface Status {
   readonly server: string;
   readonly credential: CredentialSource;
-  /** Also when it is not the credential in use. */
+  /** The key stored for this server, even if another credential is used. */
   readonly storedKey: string | null;
+  /** Every server with a stored key. */
+  readonly storedFor: readonly string[];
   readonly accessible: boolean;
   readonly error: string | null;
 }
 
 const COLUMNS: readonly Column<Status>[] = [
-  { header: "Server", name: "server", value: ({ server }) => server },
+  { header: "Server", name: "server" },
   {
     header: "API key",
     name: "credential",
     value: ({ credential }) => (credential === "none" ? credential : CREDENTIAL_PLACES[credential]),
   },
-  { header: "Stored key", name: "storedKey", value: ({ storedKey }) => storedKey },
-  { header: "Accessible", name: "accessible", value: ({ accessible }) => accessible, kind: "flag" },
+  { header: "Stored key", name: "storedKey" },
+  { header: "Stored for", name: "storedFor" },
+  { header: "Accessible", name: "accessible", kind: "flag" },
 ];
 
 export const status: CommandModule = {
@@ -40,19 +43,20 @@ async function showStatus(context: CommandContext): Promise<void> {
   try {
     const rest = await context.restClient();
     credential = credentialOf(globals).source ?? "none";
-    // Not the method of that name: it would wait for an account without means to be filled up.
+    // Not the method of that name: it waits until an account without funds is paid for.
     await rest.get("/api/v1/get_server_capabilities", { signal, maxRetries: 0 });
   } catch (error) {
     signal.throwIfAborted();
     failure = error;
   }
-  const stored = readable(defaultKey);
+  const stored = readable(() => storedCredential(serverURL(globals)));
   printItem(
     context,
     {
       server: serverURL(globals),
       credential,
       storedKey: stored === undefined ? null : keyTitle(stored.record),
+      storedFor: serversWithKeys(),
       accessible: failure === undefined,
       error: failure === undefined ? null : explainFailure(failure, globals),
     },
@@ -61,8 +65,8 @@ async function showStatus(context: CommandContext): Promise<void> {
   if (failure !== undefined) throw failure;
 }
 
-/** A broken file matters only where its key is needed, and then that has been noticed. */
-function readable(read: () => DefaultKey | undefined): DefaultKey | undefined {
+/** A broken file matters only if its key is needed, and then it was already reported. */
+function readable(read: () => StoredCredential | undefined): StoredCredential | undefined {
   try {
     return read();
   } catch {
@@ -71,9 +75,9 @@ function readable(read: () => DefaultKey | undefined): DefaultKey | undefined {
 }
 
 const IDENTITY_COLUMNS: readonly Column<Identity>[] = [
-  { header: "Email", name: "email", value: ({ email }) => email },
-  { header: "User", name: "userUrn", value: ({ userUrn }) => userUrn },
-  { header: "Organization", name: "orgUrn", value: ({ orgUrn }) => orgUrn },
+  { header: "Email", name: "email" },
+  { header: "User", name: "userUrn" },
+  { header: "Organization", name: "orgUrn" },
 ];
 
 export const whoami: CommandModule = {

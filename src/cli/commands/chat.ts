@@ -1,7 +1,8 @@
 import { createInterface } from "node:readline";
+import { CHAT_OPTIONS } from "../../cookbook/chat/chat.js";
 import { APIUserAbortError, isUserError } from "../../errors.js";
-import { knownRenderers } from "../../renderers/index.js";
-import { type Answer, Conversation } from "../chat/conversation.js";
+import { rendererNames } from "../../renderers/index.js";
+import { type Answer, ChatConversation } from "../chat/conversation.js";
 import {
   type ChatState,
   isSlashCommand,
@@ -10,22 +11,24 @@ import {
 } from "../chat/slash-commands.js";
 import { TerminalInput } from "../chat/terminal-input.js";
 import type { CommandContext, CommandModule } from "../context.js";
-import { printableLines } from "../output/index.js";
+import { addDeviceOptions, type DeviceOptions } from "../device-options.js";
+import { openService } from "../local-service.js";
+import { namedModel } from "../named-model.js";
+import { printableJson, printableLines } from "../output/index.js";
 import { whileWaiting } from "../output/waiting.js";
 import {
   addModelOptions,
   addSamplingOptions,
-  modelName,
   openSampler,
   type SamplingOptions,
-  samplingParams,
+  samplingParamsFrom,
 } from "../sampling-options.js";
 
-interface ChatOptions extends SamplingOptions {
+interface ChatOptions extends SamplingOptions, DeviceOptions {
   readonly system?: string;
 }
 
-/** Where messages come from, and what may stop an answer. */
+/** Source of messages, which can also interrupt an answer. */
 interface Input {
   read(): Promise<string | undefined>;
   during<T>(work: (signal: AbortSignal) => Promise<T>): Promise<T>;
@@ -34,22 +37,28 @@ interface Input {
 
 export const define: CommandModule["define"] = (command, context) => {
   addModelOptions(command).option("--system <text>", "the system message");
-  addSamplingOptions(command, {}).action((options: ChatOptions) => chat(options, context));
+  addSamplingOptions(command, CHAT_OPTIONS);
+  addDeviceOptions(command).action((options: ChatOptions) => chat(options, context));
 };
 
 async function chat(options: ChatOptions, context: CommandContext): Promise<void> {
   const { stdin, stderr } = context;
-  const model = modelName(options);
   const interrupted = context.interruption();
-  const service = await context.serviceClient();
-  const sampler = await whileWaiting(stderr, `opening ${model}`, openSampler(service, options, interrupted));
+  await using opened = await openService(context, await namedModel(options.model), options);
+  const { name: model } = opened.model;
+  const opening = openSampler(opened.service, opened.model, interrupted);
+  const sampler = await whileWaiting(stderr, `opening ${model}`, opening);
   const baseModel = await sampler.sampling.getBaseModel({ signal: interrupted });
-  if (!sampler.tokenizer.hasChatTemplate && knownRenderers(baseModel) === undefined) {
+  if (!sampler.tokenizer.hasChatTemplate && rendererNames(baseModel).length === 0) {
     throw new Error(
       `${model} has no chat template, so it cannot take part in a conversation: let it continue a text with tinkerts sample`,
     );
   }
-  const conversation = new Conversation(sampler, samplingParams(options), options.system);
+  const conversation = new ChatConversation(
+    sampler,
+    samplingParamsFrom(options, CHAT_OPTIONS),
+    options.system,
+  );
   const state: ChatState = { model, conversation, saved: new Set() };
   const isTerminal = stdin.isTTY === true && stderr.isTTY === true;
   const input = isTerminal
@@ -103,7 +112,7 @@ async function show(
     }
     answer = next.value;
     const { text: content, tokens, stopReason } = answer;
-    if (isJson) stdout.write(JSON.stringify({ role: "assistant", content, tokens, stopReason }));
+    if (isJson) stdout.write(printableJson({ role: "assistant", content, tokens, stopReason }));
     isLineOpen = true;
   } finally {
     if (isLineOpen) stdout.write("\n");

@@ -2,7 +2,7 @@ import { type CommandModule, UsageError } from "../context.js";
 import { explainNotFound } from "../failure.js";
 import { duration } from "../option-values.js";
 import { printDone, relativeTime } from "../output/index.js";
-import { PATH_ADVICE, PATH_ARGUMENT } from "./checkpoint-common.js";
+import { PATH_ARGUMENT } from "./checkpoint-common.js";
 
 export const publish = visibility(true);
 export const unpublish = visibility(false);
@@ -13,8 +13,8 @@ function visibility(isPublic: boolean): CommandModule {
       command.argument(...PATH_ARGUMENT).action(async (path: string) => {
         const rest = await context.restClient();
         const answer = isPublic ? rest.publishCheckpoint(path) : rest.unpublishCheckpoint(path);
-        await explainNotFound(context, answer, `checkpoint ${path}`, PATH_ADVICE);
-        const sentence = isPublic ? `everybody can read ${path} now` : `${path} is private again`;
+        await explainNotFound(context, answer, "checkpoint", path);
+        const sentence = isPublic ? `anyone can read ${path} now` : `${path} is private again`;
         printDone(context, sentence, { tinkerPath: path, public: isPublic });
       });
     },
@@ -22,7 +22,7 @@ function visibility(isPublic: boolean): CommandModule {
 }
 
 interface SetTtlOptions {
-  /** Milliseconds. */
+  /** Lifetime in milliseconds. */
   readonly ttl?: number;
   readonly remove?: true;
 }
@@ -41,12 +41,7 @@ export const setTtl: CommandModule = {
         }
         const ttlSeconds = ttl === undefined ? null : Math.ceil(ttl / 1000);
         const rest = await context.restClient();
-        await explainNotFound(
-          context,
-          rest.setCheckpointTtl(path, ttlSeconds),
-          `checkpoint ${path}`,
-          PATH_ADVICE,
-        );
+        await explainNotFound(context, rest.setCheckpointTtl(path, ttlSeconds), "checkpoint", path);
         const now = Date.now();
         const expires =
           ttl === undefined

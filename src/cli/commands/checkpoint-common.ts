@@ -12,10 +12,7 @@ export const PATH_ARGUMENT = [
   checkpointPath,
 ] as const;
 
-/** Where to find a path that exists. */
-export const PATH_ADVICE = "`tinkerts checkpoint list` shows those it has";
-
-/** Reads a path from the command line. */
+/** Reads a checkpoint path from the command line. */
 export function checkpointPath(text: string): string {
   try {
     return parseTinkerPath(text).path;
@@ -32,34 +29,15 @@ export async function checkpointsOfRun(
   rest: RestClient,
   runId: string,
 ): Promise<readonly Checkpoint[]> {
-  const answer = rest.listCheckpoints(runId);
-  const advice = "`tinkerts run list` shows those it has";
-  const { items } = await explainNotFound(context, answer, `training run ${runId}`, advice);
+  const { items } = await explainNotFound(context, rest.listCheckpoints(runId), "training run", runId);
   return items;
 }
 
-/** What can be seen of a checkpoint. */
+/** Columns of a checkpoint. */
 export const CHECKPOINT_COLUMNS = {
-  path: {
-    header: "Path",
-    name: "tinkerPath",
-    value: (checkpoint) => checkpoint.tinkerPath,
-    importance: 9,
-    takesOwnLine: true,
-  },
-  type: {
-    header: "Type",
-    name: "checkpointType",
-    value: (checkpoint) => checkpoint.checkpointType,
-    importance: 2,
-  },
-  size: {
-    header: "Size",
-    name: "sizeBytes",
-    value: (checkpoint) => checkpoint.sizeBytes,
-    kind: "bytes",
-    importance: 5,
-  },
+  path: { header: "Path", name: "tinkerPath", importance: 9, takesOwnLine: true },
+  type: { header: "Type", name: "checkpointType", importance: 2 },
+  size: { header: "Size", name: "sizeBytes", kind: "bytes", importance: 5 },
   public: {
     header: "Public",
     name: "public",
@@ -67,19 +45,6 @@ export const CHECKPOINT_COLUMNS = {
     kind: "flag",
     importance: 1,
   },
-  created: {
-    header: "Created",
-    name: "time",
-    value: (checkpoint) => checkpoint.time,
-    kind: "time",
-    importance: 4,
-  },
-  expires: {
-    header: "Expires",
-    name: "expiresAt",
-    value: (checkpoint) => checkpoint.expiresAt,
-    kind: "time",
-    none: "never",
-    importance: 3,
-  },
+  created: { header: "Created", name: "time", kind: "time", importance: 4 },
+  expires: { header: "Expires", name: "expiresAt", kind: "time", none: "never", importance: 3 },
 } as const satisfies Record<string, Column<Checkpoint>>;

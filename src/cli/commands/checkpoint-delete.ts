@@ -18,7 +18,7 @@ interface DeleteOptions {
   readonly yes?: true;
 }
 
-/** Only its path is sure: what was named on the command line may not exist. */
+/** Only its path is certain: a checkpoint named on the command line may not exist. */
 type Target = Pick<Checkpoint, "tinkerPath"> & Partial<Checkpoint>;
 
 interface Outcome {
@@ -27,7 +27,7 @@ interface Outcome {
   readonly error?: string;
 }
 
-/** By the folder in their paths, or by what they are. */
+/** Columns by the folder in the path, or by kind. */
 const TYPES = {
   weights: "training",
   sampler_weights: "sampler",
@@ -42,7 +42,7 @@ const PARALLEL = 16;
 export const define: CommandModule["define"] = (command, context) => {
   command
     .argument("[paths...]", "the checkpoints: tinker://<run>/<kind>/<name>", gathered(checkpointPath))
-    .option("--run-id <id>", "all checkpoints of this run, or those of them that the following options leave")
+    .option("--run-id <id>", "all checkpoints of this run; the next options select among them")
     .addOption(new Option("--type <type>", "with --run-id: only of this type").choices(Object.keys(TYPES)))
     .option("--before <time>", "with --run-id: only older ones, as in 2026-01-31 (UTC) or 7d", pastTime)
     .option("--after <time>", "with --run-id: only newer ones, as in 2026-01-31 (UTC) or 7d", pastTime)
@@ -91,7 +91,7 @@ function checkUsage(paths: readonly string[], { runId, type, before, after }: De
   }
 }
 
-/** What is known about the checkpoints, for those who are asked. */
+/** Lists the checkpoints before asking whether to delete them. */
 async function lookUp(
   rest: RestClient,
   paths: readonly string[],
@@ -137,7 +137,7 @@ async function mayDelete(context: CommandContext, targets: readonly Target[]): P
   });
   for (const line of lines) stderr.write(`${line}\n`);
   if (!canAsk(context)) {
-    throw new UsageError("there is no terminal to ask on: give -y to delete these without being asked");
+    throw new UsageError("there is no terminal for the question: give -y to delete without confirmation");
   }
   const bytes = targets.reduce((sum, { sizeBytes }) => sum + (sizeBytes ?? 0), 0);
   const total = bytes > 0 ? ` (${humanBytes(bytes)})` : "";
@@ -181,9 +181,9 @@ async function deleteAll(
 }
 
 const OUTCOME_COLUMNS: readonly Column<Outcome>[] = [
-  { header: "Path", name: "tinkerPath", value: ({ tinkerPath }) => tinkerPath },
-  { header: "Deleted", name: "deleted", value: ({ deleted }) => deleted, kind: "flag" },
-  { header: "Error", name: "error", value: ({ error }) => error },
+  { header: "Path", name: "tinkerPath" },
+  { header: "Deleted", name: "deleted", kind: "flag" },
+  { header: "Error", name: "error" },
 ];
 
 function report(context: CommandContext, outcomes: readonly Outcome[]): void {

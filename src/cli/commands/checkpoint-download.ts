@@ -18,16 +18,16 @@ interface Downloaded {
 }
 
 const COLUMNS: readonly Column<Downloaded>[] = [
-  { header: "Folder", name: "folder", value: ({ folder }) => folder },
-  { header: "Files", name: "files", value: ({ files }) => files },
-  { header: "Size", name: "bytes", value: ({ bytes }) => bytes, kind: "bytes" },
+  { header: "Folder", name: "folder" },
+  { header: "Files", name: "files" },
+  { header: "Size", name: "bytes", kind: "bytes" },
 ];
 
 export const define: CommandModule["define"] = (command, context) => {
   command
     .argument(...PATH_ARGUMENT)
-    .option("-o, --output <folder>", "where the checkpoint's own folder is made", ".")
-    .option("--force", "replace the checkpoint's folder if it is there already")
+    .option("-o, --output <folder>", "folder in which the checkpoint's folder is created", ".")
+    .option("--force", "replace the checkpoint's folder if it exists")
     .action(async (path: string, options: DownloadOptions) => {
       const downloaded = await download(context, path, options);
       printItem(context, { tinkerPath: path, ...downloaded }, COLUMNS);
@@ -50,7 +50,7 @@ async function download(context: CommandContext, path: string, { output, force }
   } catch (error) {
     if (signal.aborted) {
       bar.end();
-      context.notify("What has come is kept: the same command goes on from there.");
+      context.notify("What was downloaded is kept: run the same command to continue.");
     }
     if (error instanceof ValidationError && error.field === "outputDir") {
       const [folder] = error.message.split(" exists already");

@@ -10,7 +10,7 @@ import { type CommandContext, type CommandModule, UsageError } from "../context.
 import { printDone, progressBar } from "../output/index.js";
 import { checkpointPath } from "./checkpoint-common.js";
 import { withCheckpointSource } from "./checkpoint-source.js";
-import { findModel } from "./find-model.js";
+import { findOrDownloadModel } from "./find-model.js";
 
 interface MergeOptions {
   readonly base?: string;
@@ -23,7 +23,7 @@ export const define: CommandModule["define"] = (command, context) => {
       isTinkerPath(text) ? checkpointPath(text) : text,
     )
     .requiredOption("-o, --output <folder>", "the folder that is made for the merged model")
-    .option("--base <model>", "its base model: a folder or a Hugging Face id (default: as the adapter says)")
+    .option("--base <model>", "base model: a folder or a Hugging Face id (default: as named by the adapter)")
     .action(async (adapter: string, options: MergeOptions) => {
       if (!isTinkerPath(adapter)) return merge(context, adapter, options);
       const temporary = await mkdtemp(join(tmpdir(), "tinkerts-merge-"));
@@ -61,7 +61,7 @@ async function merge(
 ): Promise<void> {
   const baseModel = base ?? (await readAdapterSettings(adapter)).baseModel;
   if (!baseModel) throw new UsageError(`${adapter} does not say what its base model is: give --base`);
-  const { name, path } = await findModel(context, baseModel);
+  const { name, path } = await findOrDownloadModel(context, baseModel);
   try {
     await mergeAdapter(path, adapter, output, {
       baseModel: name,
@@ -69,8 +69,8 @@ async function merge(
       signal: context.interruption(),
     });
   } catch (error) {
-    if (!(error instanceof ValidationError) || error.field !== "outputFolder") throw error;
-    throw new Error(`${resolve(output)} exists already: give another --output`, { cause: error });
+    if (!(error instanceof ValidationError) || error.field !== "output") throw error;
+    throw new Error(`${resolve(output)} exists already: give another --output`);
   }
   const folder = resolve(output);
   printDone(context, `${folder} holds ${name} with the adapter in it`, { folder, baseModel: name });

@@ -20,30 +20,25 @@ interface PushOptions {
 type Pushed = Awaited<ReturnType<typeof pushToHub>> & { readonly tinkerPath: string };
 
 const COLUMNS: readonly Column<Pushed>[] = [
-  { header: "Repository", name: "repo", value: ({ repo }) => repo },
-  { header: "Revision", name: "revision", value: ({ revision }) => revision },
-  { header: "Address", name: "url", value: ({ url }) => url },
-  { header: "Commit", name: "commit", value: ({ commit }) => commit },
-  {
-    header: "Pull request",
-    name: "pullRequestUrl",
-    value: ({ pullRequestUrl }) => pullRequestUrl,
-    none: "none",
-  },
+  { header: "Repository", name: "repo" },
+  { header: "Revision", name: "revision" },
+  { header: "Address", name: "url" },
+  { header: "Commit", name: "commit" },
+  { header: "Pull request", name: "pullRequestUrl", none: "none" },
 ];
 
 export const define: CommandModule["define"] = (command, context) => {
   const pattern = gathered((text) => text);
   command
     .argument(...PATH_ARGUMENT)
-    .option("-r, --repo <name>", "where to: owner/name (default: made from base model and run)")
+    .option("-r, --repo <name>", "repository, as owner/name (default: from base model and run)")
     .option("--public", "make the repository public, or push to one that is (default: private)")
-    .option("--revision <branch>", "branch to push to; made if it is missing")
+    .option("--revision <branch>", "branch to push to; created if missing")
     .option("--commit-message <text>", "title of the commit")
     .option("--create-pr", "open a pull request instead of pushing")
-    .option("--allow-pattern <pattern>", "push only files that match; may be repeated", pattern)
-    .option("--ignore-pattern <pattern>", "push no files that match; may be repeated", pattern)
-    .option("--no-model-card", "write no README.md where the checkpoint has none")
+    .option("--allow-pattern <pattern>", "push only matching files (repeatable)", pattern)
+    .option("--ignore-pattern <pattern>", "leave out matching files (repeatable)", pattern)
+    .option("--no-model-card", "do not add a README.md")
     .action(async (path: string, options: PushOptions) => {
       const pushed = await push(context, path, options);
       printItem(context, { tinkerPath: path, ...pushed }, COLUMNS);
@@ -70,14 +65,11 @@ async function push(context: CommandContext, path: string, options: PushOptions)
     );
   } catch (error) {
     if (!(error instanceof ValidationError)) throw error;
-    if (error.field === "private") {
-      throw new Error("the repository is public: give --public to push to it all the same", { cause: error });
-    }
-    if (error.field === "token") {
-      throw new Error("a Hugging Face token is needed: set HF_TOKEN, or run `hf auth login`", {
-        cause: error,
-      });
-    }
+    // Without the cause, which repeats the message in the API's words.
+    if (error.field === "private")
+      throw new Error("the repository is public: give --public to push to it all the same");
+    if (error.field === "token")
+      throw new Error("a Hugging Face token is needed: set HF_TOKEN, or run `hf auth login`");
     throw error;
   } finally {
     bar.end();

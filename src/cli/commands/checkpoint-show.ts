@@ -3,22 +3,14 @@ import { Page } from "../../clients/index.js";
 import type { CommandModule } from "../context.js";
 import { explainNotFound } from "../failure.js";
 import { type Column, metadataColumn, printItem, printList } from "../output/index.js";
-import { CHECKPOINT_COLUMNS, checkpointsOfRun, PATH_ADVICE, PATH_ARGUMENT } from "./checkpoint-common.js";
-import { DEFAULT_LIMIT, limitValue, offsetValue, pageSize, takeItems } from "./take-items.js";
-
-interface CheckpointListOptions {
-  readonly runId?: string;
-  readonly limit: number;
-  readonly offset: number;
-}
+import { CHECKPOINT_COLUMNS, checkpointsOfRun, PATH_ARGUMENT } from "./checkpoint-common.js";
+import { addLimitFlag, addOffsetFlag, type ListPart, pageSize, takeItems } from "./take-items.js";
 
 export const list: CommandModule = {
   define: (command, context) => {
-    command
-      .option("--run-id <id>", "only the checkpoints of this run")
-      .option("--limit <number>", "how many at most; 0 for all", limitValue, DEFAULT_LIMIT)
-      .option("--offset <number>", "how many of the latest to leave out", offsetValue, 0)
-      .action(async ({ runId, limit, offset }: CheckpointListOptions) => {
+    command.option("--run-id <id>", "only the checkpoints of this run");
+    addOffsetFlag(addLimitFlag(command)).action(
+      async ({ runId, limit, offset }: ListPart & { readonly runId?: string }) => {
         const rest = await context.restClient();
         const pages =
           runId === undefined
@@ -29,7 +21,8 @@ export const list: CommandModule = {
         const checkpoints = await takeItems(context, pages, { limit, offset });
         const empty = runId === undefined ? "no checkpoints" : `run ${runId} has no checkpoints`;
         printList(context, checkpoints, { columns: Object.values(CHECKPOINT_COLUMNS), empty });
-      });
+      },
+    );
   },
 };
 
@@ -37,9 +30,9 @@ type CheckpointDetails = Checkpoint & WeightsInfo & { trainingRunId: string };
 
 const INFO_COLUMNS: readonly Column<CheckpointDetails>[] = [
   ...Object.values(CHECKPOINT_COLUMNS),
-  { header: "Run", name: "trainingRunId", value: ({ trainingRunId }) => trainingRunId },
-  { header: "Base model", name: "baseModel", value: ({ baseModel }) => baseModel },
-  { header: "LoRA rank", name: "loraRank", value: ({ loraRank }) => loraRank },
+  { header: "Run", name: "trainingRunId" },
+  { header: "Base model", name: "baseModel" },
+  { header: "LoRA rank", name: "loraRank" },
   { header: "Trained parts", name: "trainedParts", value: trainedParts },
   metadataColumn(),
 ];
@@ -50,8 +43,8 @@ export const info: CommandModule = {
       const rest = await context.restClient();
       const { trainingRunId, checkpointType, checkpointId } = parseTinkerPath(path);
       const [weights, listed] = await Promise.all([
-        explainNotFound(context, rest.getWeightsInfo(path), `checkpoint ${path}`, PATH_ADVICE),
-        // A published checkpoint of somebody else is in no list.
+        explainNotFound(context, rest.getWeightsInfo(path), "checkpoint", path),
+        // Lists do not contain checkpoints that other owners published.
         rest.listCheckpoints(trainingRunId).then(
           ({ items }) => items.find(({ tinkerPath }) => tinkerPath === path),
           (error: unknown) => {

@@ -5,14 +5,13 @@ import { parseTinkerPath } from "../../wire/records/tinker-path.js";
 import { CREATED_BY } from "../clients.js";
 import type { CommandContext } from "../context.js";
 import { explainNotFound } from "../failure.js";
-import { PATH_ADVICE } from "./checkpoint-common.js";
 
-/** Of an export that nobody deletes the server is rid after this time; asking for its URLs begins it anew. */
+/** Exports are deleted after this time; asking for their URLs again restarts it. */
 const EXPORT_TTL_SECONDS = 3600;
 
 /**
- * Fetches a checkpoint with `fetchFrom`. A server that makes no archives, as the hosted one, gives training
- * checkpoints away as exports only: then one is made for this purpose, and deleted afterwards.
+ * Downloads a checkpoint with `fetchFrom`. A server that makes no archives, like the hosted one, offers training
+ * checkpoints only as exports: then this makes an export and deletes it afterwards.
  */
 export async function withCheckpointSource<T>(
   context: CommandContext,
@@ -24,7 +23,7 @@ export async function withCheckpointSource<T>(
     return await fetchFrom(rest, { fileByFile: false });
   } catch (error) {
     if (!(error instanceof NotFoundError)) throw error;
-    await explainNotFound(context, rest.getWeightsInfo(path), `checkpoint ${path}`, PATH_ADVICE);
+    await explainNotFound(context, rest.getWeightsInfo(path), "checkpoint", path);
     const { checkpointType } = parseTinkerPath(path);
     if (checkpointType === "sampler") {
       throw new Error(
@@ -65,7 +64,7 @@ async function withExport<T>(
       },
     });
   } finally {
-    // An interruption has closed the other client.
+    // The interruption has already closed the other client.
     await service
       .createRestClient()
       .deleteCheckpoint(exported)

@@ -9,32 +9,32 @@ import { findGpu, printGpu } from "../doctor/graphics-card.js";
 import { explainFailure } from "../failure.js";
 import { type Column, humanBytes, printable, printList, stylesFor, wrapText } from "../output/index.js";
 
-/** One thing that was looked at. */
+/** Result of one check. */
 export interface Check {
   readonly name: string;
-  /** "skipped" where it makes no sense because another one failed. */
+  /** "skipped" if it makes no sense because an earlier check failed. */
   readonly status: "ok" | "failed" | "skipped";
-  /** What was found, or what is wrong and what to do. */
+  /** The finding, or the problem and the next step. */
   readonly detail: string;
-  /** The same for programs, where it is more than that. */
+  /** The finding as JSON, if it contains more than the text. */
   readonly facts?: object;
 }
 
-/** As package.json says. */
+/** Oldest Node version, as in package.json. */
 export const MIN_NODE = "20.18.1";
-/** A server that knows the time of a token would refuse one from further away. */
+/** A server that checks token times would refuse tokens from a clock further off. */
 const MAX_SKEW_S = 60;
 const PATIENCE_MS = 10_000;
 
 const COLUMNS: readonly Column<Check>[] = [
-  { header: "Check", name: "name", value: ({ name }) => name },
-  { header: "Status", name: "status", value: ({ status }) => status },
-  { header: "Detail", name: "detail", value: ({ detail }) => detail },
+  { header: "Check", name: "name" },
+  { header: "Status", name: "status" },
+  { header: "Detail", name: "detail" },
 ];
 
 export const define: CommandModule["define"] = (command, context) => {
   command
-    // How it looks at the card in a process of its own.
+    // How `doctor` looks at the GPU from a separate process.
     .addOption(new Option("--gpu-alone").hideHelp())
     .action(({ gpuAlone }: { readonly gpuAlone?: true }) => (gpuAlone ? printGpu(context) : doctor(context)));
 };
@@ -62,7 +62,7 @@ function line({ name, status, detail }: Check, context: CommandContext): string 
   return `${style(status.padEnd(7))}  ${name.padEnd(7)}  ${lines}`;
 }
 
-/** Looks at everything a program with the SDK needs, one thing after the other; each is told as soon as it is known. */
+/** Checks everything that a program with the SDK needs, and prints each finding at once. */
 export async function* runChecks(context: CommandContext): AsyncGenerator<Check> {
   const globals = context.globals();
   const request = {
@@ -91,7 +91,7 @@ export async function* runChecks(context: CommandContext): AsyncGenerator<Check>
   yield key;
 
   let skew: Check | undefined;
-  // Whether a server is there can be told without a key.
+  // A server can be reached without a key.
   const http = new HttpClient({ baseURL: globals.baseURL, apiKey: () => "" });
   const server = await attempt("Server", async () => {
     const health = {
@@ -101,7 +101,7 @@ export async function* runChecks(context: CommandContext): AsyncGenerator<Check>
       pool: "session",
       auth: noAuth,
     } as const;
-    // The first exchange makes the connection; the second tells how far away the server is.
+    // The first request opens the connection; the second measures the latency.
     await http.exchange(health);
     const started = performance.now();
     const { headers } = await http.exchange(health);
@@ -132,7 +132,7 @@ export async function* runChecks(context: CommandContext): AsyncGenerator<Check>
     : await attempt("Session", () => checkSession(service, request));
 }
 
-/** Throws for a Node that is too old. */
+/** Throws if Node is too old. */
 export function checkNode(version: string): string {
   const order = (text: string) =>
     text.split(".").reduce((sum, part) => 1000 * sum + Number.parseInt(part, 10), 0);
@@ -142,7 +142,7 @@ export function checkNode(version: string): string {
   return version;
 }
 
-/** Never the key itself. */
+/** Source of the credential, never the key itself. */
 async function checkKey(context: CommandContext): Promise<string> {
   await context.restClient();
   const auth = credentialOf(context.globals());
@@ -152,15 +152,15 @@ async function checkKey(context: CommandContext): Promise<string> {
     : CREDENTIAL_PLACES[auth.source];
 }
 
-/** How far this clock is from the server's; throws where that is too far. */
+/** Difference between this clock and the server's; throws if it is too large. */
 export function describeSkew(date: string | null, nowMs: number): string {
-  if (date === null) return "the server does not tell the time";
-  // The header knows whole seconds only.
+  if (date === null) return "the server sends no time";
+  // The header has whole seconds only.
   const seconds = Math.round((nowMs - Date.parse(date)) / 1000 - 0.5);
   const distance = Math.abs(seconds);
   const text = `${distance} s ${seconds < 0 ? "behind" : "ahead of"} the server's`;
   if (distance > MAX_SKEW_S) {
-    throw new Error(`this machine's clock is ${text}: set it, or let the system do so (NTP)`);
+    throw new Error(`this machine's clock is ${text}: set it, or turn on NTP`);
   }
   return distance <= 2 ? "the same as the server's" : text;
 }
@@ -168,7 +168,7 @@ export function describeSkew(date: string | null, nowMs: number): string {
 const SHOWN_MODELS = 3;
 
 function describeModels(names: readonly string[]): string {
-  if (names.length === 0) throw new Error("the server offers none: ask whoever runs it");
+  if (names.length === 0) throw new Error("the server offers none: ask its operator");
   const rest = names.length - SHOWN_MODELS;
   const shown = names.slice(0, SHOWN_MODELS).join(", ");
   return rest > 0 ? `${shown} and ${rest} more (see tinkerts models)` : shown;

@@ -1,10 +1,14 @@
 import { basename } from "node:path";
-import { Option } from "commander";
 import type { SamplingClient } from "tinkerts";
 import { prepareChat } from "../../cookbook/chat/chat.js";
 import { rendererOf } from "../../cookbook/chat/index.js";
 import { needsAnswers } from "../../cookbook/evaluation/graders.js";
-import { type EvaluateOptions, evaluate } from "../../cookbook/evaluation/index.js";
+import {
+  CHOICE_LETTERS,
+  EVALUATE_OPTIONS,
+  type EvaluateOptions,
+  evaluate,
+} from "../../cookbook/evaluation/index.js";
 import { readTasks, type Task, withSystem } from "../../cookbook/evaluation/tasks.js";
 import type { Renderer } from "../../renderers/index.js";
 import { type CommandContext, type CommandModule, UsageError } from "../context.js";
@@ -12,13 +16,13 @@ import { addDeviceOptions, type DeviceOptions } from "../device-options.js";
 import { checkGrade, type GradeOptions, readGrade } from "../eval/grade-option.js";
 import { report, totalFailure } from "../eval/report.js";
 import { openService } from "../local-service.js";
+import { MODEL_HELP, namedModel, samplingSource } from "../named-model.js";
+import { flagOf, helpOf } from "../option-flags.js";
 import { duration, gathered, wholeNumber } from "../option-values.js";
 import { printableLines, printDone, progressBar } from "../output/index.js";
-import { addSamplingOptions, type SamplingOptions, samplingParams } from "../sampling-options.js";
+import { addSamplingOptions, type SamplingOptions, samplingParamsFrom } from "../sampling-options.js";
 
 interface EvalOptions extends GradeOptions, SamplingOptions, DeviceOptions {
-  readonly model?: string;
-  readonly checkpoint?: string;
   readonly system?: string;
   readonly renderer?: string;
   readonly samples: number;
@@ -31,54 +35,54 @@ interface EvalOptions extends GradeOptions, SamplingOptions, DeviceOptions {
 }
 
 const MAX_SAMPLES = 1024;
-const MAX_CONCURRENCY = 4096;
 const MAX_TASKS = 10_000_000;
-const TEMPERATURE = 0.6;
+const { fields: FIELDS } = EVALUATE_OPTIONS;
 
 export const define: CommandModule["define"] = (command, context) => {
   command
-    .argument("<tasks>", "a file with a task a line: .jsonl, .jsonl.gz or .parquet")
-    .option("--model <name>", "a model of the server; without a server also a Hugging Face id or a folder")
-    .addOption(
-      new Option("--checkpoint <tinker-path>", "weights saved for sampling, as tinker://...").conflicts(
-        "model",
-      ),
+    .argument("<tasks>", "a file with a task a row: .jsonl, .json, .csv, .tsv or .parquet")
+    .option("--model <model>", MODEL_HELP)
+    .option("--grade <way>", "exact, number, choice, judge, or your own module, such as ./my-grade.mjs")
+    .option("--letters <letters>", "allowed choices, for --grade choice", CHOICE_LETTERS)
+    .option("--judge-model <name>", "model that judges, for --grade judge: like --model")
+    .option("--rubric <text>", "what a correct answer is, for --grade judge")
+    .option(
+      "--samples <number>",
+      FIELDS.numSamples.notes.help,
+      wholeNumber(1, MAX_SAMPLES),
+      FIELDS.numSamples.fallback,
     )
-    .option("--grade <way>", "exact, number, choice, judge, or a module of your own such as ./my-grade.mjs")
-    .option("--letters <letters>", "what may be chosen, for --grade choice", "ABCD")
-    .option("--judge-model <name>", "the model or the tinker:// path that judges, for --grade judge")
-    .option("--rubric <text>", "what makes an answer right, for --grade judge")
-    .option("--samples <number>", "answers to each task", wholeNumber(1, MAX_SAMPLES), 1)
     .option(
       "--pass-at <number>",
-      "the k of pass@k; may be repeated (default: 1, 5, 10 and so on, where there are samples)",
+      `${helpOf(FIELDS.passAtK)}; repeatable`,
       gathered(wholeNumber(1, MAX_SAMPLES)),
     )
-    .option("--system <text>", "a system message for tasks that have none")
-    .option("--renderer <name>", "how conversations are written (default: what fits the model)")
+    .addOption(flagOf("system", FIELDS.system))
+    .option("--renderer <name>", helpOf(FIELDS.renderer))
     .option("--limit <number>", "only the first tasks of the file", wholeNumber(1, MAX_TASKS));
-  addSamplingOptions(command, { temperature: TEMPERATURE })
-    .option("--concurrency <number>", "tasks at a time (default: 64)", wholeNumber(1, MAX_CONCURRENCY))
-    .option("--task-time <time>", "longest time for a task, in s, m or h (default: 5m)", duration)
-    .option("--folder <folder>", "keep the results there; the same command goes on where it stopped")
-    .option("--dry-run", "check the tasks, and show how the first one is asked");
+  const minutes = FIELDS.exampleTimeoutMs.fallback! / 60_000;
+  addSamplingOptions(command, FIELDS)
+    .addOption(flagOf("concurrency", FIELDS.concurrency))
+    .option("--task-time <time>", `time limit per task, in s, m or h (default: ${minutes}m)`, duration)
+    .option("--folder <folder>", `${helpOf(FIELDS.folder)}; the same command resumes`)
+    .option("--dry-run", "check the tasks and show the first prompt, without sampling");
   addDeviceOptions(command).action((tasks: string, options: EvalOptions) =>
     evaluateTasks(tasks, options, context),
   );
 };
 
 async function evaluateTasks(file: string, options: EvalOptions, context: CommandContext): Promise<void> {
-  const { model, checkpoint, limit } = options;
+  const { limit } = options;
+  const model = await namedModel(options.model);
   checkOptions(options);
   await using server = await openService(context, model, options);
-  const { service, baseModel = "" } = server;
+  const { service } = server;
   const grading = await readGrade(options, service);
   const name = nameOf(file);
   const tasks = await readTasks(file, name, { needsAnswers: needsAnswers(grading.grade) });
   const wanted = tasks.slice(0, limit);
   const signal = context.interruption();
-  const source = checkpoint === undefined ? { baseModel } : { modelPath: checkpoint };
-  const sampler = await service.createSamplingClient({ ...source, signal });
+  const sampler = await service.createSamplingClient({ ...samplingSource(server.model), signal });
   const renderer = await rendererOf(sampler, options.renderer);
   if (options.dryRun) await showPlan(context, { sampler, renderer }, wanted, options);
   else {
@@ -89,10 +93,7 @@ async function evaluateTasks(file: string, options: EvalOptions, context: Comman
 }
 
 function checkOptions(options: EvalOptions): void {
-  const { model, checkpoint, passAt = [], samples } = options;
-  if (model === undefined && checkpoint === undefined) {
-    throw new UsageError("which model? Give --model NAME (see tinkerts models) or --checkpoint tinker://...");
-  }
+  const { passAt = [], samples } = options;
   const tooMany = passAt.find((k) => k > samples);
   if (tooMany !== undefined) throw new UsageError(`--pass-at ${tooMany} needs --samples ${tooMany} or more`);
   checkGrade(options);
@@ -101,7 +102,7 @@ function checkOptions(options: EvalOptions): void {
 function evaluateOptions(options: EvalOptions) {
   const { system, folder, samples, passAt, concurrency, taskTime } = options;
   return {
-    ...samplingParams(options),
+    ...samplingParamsFrom(options, FIELDS),
     system,
     folder,
     concurrency,
@@ -142,13 +143,13 @@ async function runTasks(context: CommandContext, tasks: readonly Task[], options
 
 function whatIsKept(folder: string | undefined, done: number, total: number): string {
   return folder === undefined
-    ? `${done} of ${total} tasks were done, and nothing is kept: with --folder the same command goes on from there.`
-    : `${done} of ${total} tasks are done: the same command goes on from there.`;
+    ? `${done} of ${total} tasks were done, and nothing is kept: with --folder run the same command to continue.`
+    : `${done} of ${total} tasks are done: run the same command to continue.`;
 }
 
-/** The results are known by the name of the file. */
+/** Results are identified by the file's name. */
 function nameOf(file: string): string {
-  const name = basename(file).replace(/\.(?:jsonl|json|parquet)(?:\.gz)?$/i, "");
+  const name = basename(file).replace(/\.(?:jsonl?|csv|tsv|parquet)(?:\.gz)?$/i, "");
   return name.replaceAll(/[^\w.-]+/g, "-").replace(/^\W+$/, "tasks") || "tasks";
 }
 

@@ -1,11 +1,11 @@
+import type { HubModelOptions } from "../../checkpoints/hub-model.node.js";
 import type { LocalModel } from "../../local/default-model.js";
-import type { HubModelOptions } from "../../local/hub-model.js";
 import { type ModelSource, resolveModel } from "../../local/model-source.js";
 import type { CommandContext } from "../context.js";
 import { humanBytes, progressBar } from "../output/index.js";
 
-/** Finds a base model on disk, or downloads it from the hub while the person at the terminal sees how far it is. */
-export async function findModel(
+/** Finds a base model on disk, or downloads it from the hub with a progress bar. */
+export async function findOrDownloadModel(
   context: CommandContext,
   source: ModelSource,
   check?: HubModelOptions["check"],
@@ -28,7 +28,7 @@ export async function findModel(
     });
   } catch (error) {
     if (signal.aborted && isDownloading) {
-      context.notify("\nWhat has come is kept: the same command goes on from there.");
+      context.notify("\nWhat was downloaded is kept: run the same command to continue.");
     }
     throw error;
   } finally {

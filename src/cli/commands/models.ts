@@ -3,10 +3,10 @@ import type { CommandModule } from "../context.js";
 import { type Column, printList } from "../output/index.js";
 
 const COLUMNS: readonly Column<SupportedModel>[] = [
-  { header: "Model", name: "modelName", value: (model) => model.modelName, importance: 3, leastWidth: 20 },
-  { header: "Context", name: "maxContextLength", value: (model) => model.maxContextLength, kind: "number" },
-  { header: "Trainable", name: "trainable", value: (model) => model.trainable, kind: "flag" },
-  { header: "Sampleable", name: "sampleable", value: (model) => model.sampleable, kind: "flag" },
+  { header: "Model", name: "modelName", importance: 3, leastWidth: 20 },
+  { header: "Context", name: "maxContextLength", kind: "number" },
+  { header: "Trainable", name: "trainable", kind: "flag" },
+  { header: "Sampleable", name: "sampleable", kind: "flag" },
 ];
 
 export const define: CommandModule["define"] = (command, context) => {

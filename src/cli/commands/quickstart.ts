@@ -1,31 +1,25 @@
 import { once } from "node:events";
 import { relative } from "node:path";
-import { fileURLToPath } from "node:url";
 import type { CommandContext, CommandModule } from "../context.js";
 import { showRun } from "../dashboard.js";
 import { addDeviceOptions, type DeviceOptions } from "../device-options.js";
-import { printItem, wrapCommand, wrapText } from "../output/index.js";
+import { plainColumns, printableJson, printItem, wrapCommand, wrapText } from "../output/index.js";
+import { programSource } from "../program-source.js";
 import { createDisplay } from "../quickstart/display.js";
 
 interface QuickstartOptions extends DeviceOptions {
   readonly rl?: true;
-  /** Undefined: the dashboard is there, and no browser is opened. */
+  /** Undefined: the dashboard starts, but no browser is opened. */
   readonly dashboard?: boolean;
 }
 
-const COLUMNS = (
-  ["accuracyBefore", "accuracyAfter", "seconds", "tokensPerSecond", "checkpoint"] as const
-).map((name) => ({
-  header: name,
-  name,
-  value: (result: Record<typeof name, string | number>) => result[name],
-}));
+const FIELDS = ["accuracyBefore", "accuracyAfter", "seconds", "tokensPerSecond", "checkpoint"] as const;
 
 export const define: CommandModule["define"] = (command, context) => {
   addDeviceOptions(command)
     .option("--rl", "reinforcement learning on addition instead of fine-tuning on Pig Latin")
-    .option("--dashboard", "open the dashboard in a browser, and keep it there until Ctrl-C")
-    .option("--no-dashboard", "start none")
+    .option("--dashboard", "open the dashboard in the browser, until Ctrl-C")
+    .option("--no-dashboard", "do not start the dashboard")
     .action((options: QuickstartOptions) => quickstart(options, context));
 };
 
@@ -47,24 +41,17 @@ async function quickstart(options: QuickstartOptions, context: CommandContext): 
   const result = await run({ folder, display, signal, computing: { device, precision } });
   if (isForPeople)
     display.say(whatNext(options, result.checkpoint, stdout.isTTY ? stdout.columns || 80 : 120));
-  // The last line alone says it all, whatever a program read before it.
-  else if (format === "json") stdout.write(`${JSON.stringify(result)}\n`);
-  else printItem(context, result, COLUMNS);
+  // Only the last line is printed, whatever a program read before it.
+  else if (format === "json") stdout.write(`${printableJson(result)}\n`);
+  else printItem(context, result, plainColumns(...FIELDS));
   if (options.dashboard === true && !signal.aborted) await once(signal, "abort");
-}
-
-/** Where the program lies, in the repository as in an installed package, seen from here. */
-function sourceOf(program: string): string {
-  const manifest = import.meta.resolve("tinkerts/package.json");
-  const file = new URL(`src/cli/quickstart/${program}.ts`, manifest);
-  return relative(process.cwd(), fileURLToPath(file));
 }
 
 function whatNext({ rl }: QuickstartOptions, checkpoint: string, width: number): string {
   const prompt = rl ? "47+38=" : "English: smile\\nPig Latin:";
   const ask =
     `printf '${prompt}' | npx tinkerts sample --base-url localhost:8642 ` +
-    `--model-path ${checkpoint} --temperature 0 --stop '\\n'`;
+    `--model ${checkpoint} --temperature 0 --stop '\\n'`;
   const steps = [
     [
       "Ask it yourself. Run `npx tinkerts serve` in this folder, and in another terminal:",
@@ -76,7 +63,7 @@ function whatNext({ rl }: QuickstartOptions, checkpoint: string, width: number):
     ["Look at its curves:", "npx tinkerts dashboard"],
     [
       "Make it your own. Copy this program with the files beside it, change it, and run it with `npx tsx`:",
-      sourceOf(rl ? "addition" : "pig-latin"),
+      relative(process.cwd(), programSource(`quickstart/${rl ? "addition" : "pig-latin"}`)),
     ],
   ] as const;
   return [

@@ -1,14 +1,14 @@
 import { readFileSync } from "node:fs";
 import { relative } from "node:path";
-import { fileURLToPath } from "node:url";
 import { consoleLogger } from "../../cookbook/runs/index.js";
 import { defaultModel } from "../../local/default-model.js";
 import { type CommandContext, type CommandModule, UsageError } from "../context.js";
 import { addDeviceOptions, type DeviceOptions } from "../device-options.js";
 import { hasServer, openService } from "../local-service.js";
-import { printJson, printList } from "../output/index.js";
+import { wholeNumber } from "../option-values.js";
+import { plainColumns, printJson, printList } from "../output/index.js";
+import { programSource } from "../program-source.js";
 import { RECIPES, type Recipe } from "../recipes/index.js";
-import { count } from "../train/run-options.js";
 
 interface RecipeOptions extends DeviceOptions {
   readonly source?: true;
@@ -18,14 +18,20 @@ interface RecipeOptions extends DeviceOptions {
   readonly folder?: string;
 }
 
+const MAX_COUNT = 1_000_000_000;
+
 export const define: CommandModule["define"] = (command, context) => {
   addDeviceOptions(command)
     .argument("[name]", "a recipe; without one, all are listed")
     .option("--source", "print the program instead of running it")
-    .option("--model <name>", `the model that learns (default: ${defaultModel.name})`)
-    .option("--steps <number>", "how long it learns (default: what the built-in model needs)", count())
-    .option("--seed <number>", "another one gives another run", count(0))
-    .option("--folder <folder>", "where runs are kept; the same command goes on where it stopped")
+    .option("--model <name>", `model to train (default: ${defaultModel.name})`)
+    .option(
+      "--steps <number>",
+      "training steps (default: what the built-in model needs)",
+      wholeNumber(1, MAX_COUNT),
+    )
+    .option("--seed <number>", "random seed", wholeNumber(0, MAX_COUNT))
+    .option("--folder <folder>", "folder for the runs; the same command resumes")
     .action((name: string | undefined, options: RecipeOptions) => recipe(name, options, context));
 };
 
@@ -36,21 +42,31 @@ async function recipe(
 ): Promise<void> {
   if (name === undefined) {
     const recipes = Object.entries(RECIPES).map(([recipe, { summary }]) => ({ name: recipe, summary }));
-    const columns = (["name", "summary"] as const).map((column) => ({
-      header: column,
-      name: column,
-      value: (item: (typeof recipes)[number]) => item[column],
-    }));
-    printList(context, recipes, { columns, empty: "no recipes" });
+    printList(context, recipes, { columns: plainColumns("name", "summary"), empty: "no recipes" });
     return;
   }
   const entry = Object.hasOwn(RECIPES, name) ? RECIPES[name] : undefined;
   if (entry === undefined) {
     throw new UsageError(`there is no recipe ${name}; there are ${Object.keys(RECIPES).join(", ")}`);
   }
-  const source = sourceOf(name);
+  const source = programSource(`recipes/${name}`);
   if (options.source) context.stdout.write(readFileSync(source, "utf8"));
-  else await cook(name, await entry.load(), source, options, context);
+  else {
+    const { packages = [] } = entry;
+    const missing = packages.filter((needed) => !isInstalled(needed));
+    if (missing.length > 0)
+      throw new UsageError(`${name} needs packages that are not installed: npm install ${missing.join(" ")}`);
+    await cook(name, await entry.load(), source, options, context);
+  }
+}
+
+function isInstalled(name: string): boolean {
+  try {
+    import.meta.resolve(name);
+    return true;
+  } catch {
+    return false;
+  }
 }
 
 async function cook(
@@ -64,8 +80,9 @@ async function cook(
     throw new UsageError("which model? Give --model NAME (see tinkerts models)");
   }
   const started = performance.now();
-  await using server = await openService(context, given ?? defaultModel.name, device);
-  const model = server.baseModel ?? defaultModel.name;
+  const wanted = given ?? defaultModel.name;
+  await using server = await openService(context, { name: wanted, baseModel: wanted }, device);
+  const model = server.model.baseModel ?? wanted;
   const results = await run({
     service: server.service,
     model,
@@ -76,7 +93,7 @@ async function cook(
     signal: context.interruption(),
   });
   const seconds = Math.round((performance.now() - started) / 100) / 10;
-  // What the bar says is known of the built-in model alone, and of no other number of steps.
+  // The bar applies only to the built-in model and its default number of steps.
   const isJudged = model === defaultModel.name && steps === undefined;
   const missed = isJudged ? missedOf(bar, results) : [];
   if (context.globals().format === "json") printJson(context, { name, ...results, seconds, bar, missed });
@@ -91,10 +108,10 @@ async function cook(
       `\nMake it your own: copy ${relative(process.cwd(), source)}, change it, and run it with \`npx tsx\`.`,
     );
   }
-  if (missed.length > 0) throw new Error(`${name} has not learnt what it should: ${missed.join(", ")}`);
+  if (missed.length > 0) throw new Error(`${name} missed its expected results: ${missed.join(", ")}`);
 }
 
-/** What of the results is not as good as the bar, in words. */
+/** Describes each result that is below its bar. */
 function missedOf(bar: Recipe["bar"], results: Awaited<ReturnType<Recipe["run"]>>): string[] {
   return Object.entries(bar).flatMap(([name, limit]) => {
     const value = Number(results[name]);
@@ -105,10 +122,4 @@ function missedOf(bar: Recipe["bar"], results: Awaited<ReturnType<Recipe["run"]>
 
 function wantedOf(limit: Recipe["bar"][string]): string {
   return "atLeast" in limit ? `at least ${limit.atLeast}` : `at most ${limit.atMost}`;
-}
-
-/** Where the program lies, in the repository as in an installed package. */
-function sourceOf(name: string): string {
-  const manifest = import.meta.resolve("tinkerts/package.json");
-  return fileURLToPath(new URL(`src/cli/recipes/${name}.ts`, manifest));
 }

@@ -3,53 +3,36 @@ import type { RestClient, TrainingRun } from "tinkerts";
 import type { CommandContext, CommandModule } from "../context.js";
 import { explainNotFound } from "../failure.js";
 import { type Column, metadataColumn, printItem, printList } from "../output/index.js";
-import { DEFAULT_LIMIT, limitValue, offsetValue, pageSize, takeItems } from "./take-items.js";
+import {
+  accessScopeFlag,
+  addLimitFlag,
+  addOffsetFlag,
+  type ListPart,
+  pageSize,
+  takeItems,
+} from "./take-items.js";
 
-interface RunListOptions {
-  readonly limit: number;
-  readonly offset: number;
+interface RunListOptions extends ListPart {
   readonly columns: readonly ColumnName[];
   readonly accessScope: "owned" | "accessible";
+  readonly prices?: string;
 }
 
 interface NamedRun extends TrainingRun {
-  /** What its owner calls it in its metadata, else the name of its session. */
+  /** The name in its metadata, else the name of its session. */
   readonly name: string | null;
+  /** What the sessions of the last two weeks cost, by the service, else by the price list. */
+  readonly costUsd?: number | null;
 }
 
-/** What can be seen of a run in a list, by the names that --columns takes. */
+/** Columns of a list of runs, by the names that --columns takes. */
 const COLUMNS = {
-  id: {
-    header: "Run",
-    name: "trainingRunId",
-    value: (run) => run.trainingRunId,
-    importance: 9,
-    takesOwnLine: true,
-  },
-  name: {
-    header: "Name",
-    name: "name",
-    value: (run) => run.name,
-    importance: 6,
-    leastWidth: 8,
-    isOptional: true,
-  },
-  model: {
-    header: "Base model",
-    name: "baseModel",
-    value: (run) => run.baseModel,
-    importance: 5,
-    leastWidth: 12,
-  },
-  owner: { header: "Owner", name: "modelOwner", value: (run) => run.modelOwner, leastWidth: 8 },
+  id: { header: "Run", name: "trainingRunId", importance: 9, takesOwnLine: true },
+  name: { header: "Name", name: "name", importance: 6, leastWidth: 8, isOptional: true },
+  model: { header: "Base model", name: "baseModel", importance: 5, leastWidth: 12 },
+  owner: { header: "Owner", name: "modelOwner", leastWidth: 8 },
   lora: { header: "LoRA", name: "lora", value: loraText, importance: 2 },
-  updated: {
-    header: "Last request",
-    name: "lastRequestTime",
-    value: (run) => run.lastRequestTime,
-    kind: "time",
-    importance: 4,
-  },
+  updated: { header: "Last request", name: "lastRequestTime", kind: "time", importance: 4 },
   status: {
     header: "Status",
     name: "status",
@@ -62,6 +45,13 @@ const COLUMNS = {
     value: (run) => run.lastCheckpoint?.checkpointId,
     importance: 1,
     leastWidth: 12,
+  },
+  cost: {
+    header: "Cost",
+    name: "costUsd",
+    value: (run) => run.costUsd,
+    kind: "dollars",
+    importance: 4,
   },
   "checkpoint-time": {
     header: "Checkpoint saved",
@@ -76,37 +66,33 @@ type ColumnName = keyof typeof COLUMNS;
 
 const COLUMN_NAMES = Object.keys(COLUMNS) as ColumnName[];
 const DEFAULT_COLUMNS: readonly ColumnName[] = ["id", "name", "model", "lora", "updated", "status"];
-/** Names are looked for in at most so many of the latest sessions. */
+/** Names are searched in this many of the latest sessions. */
 const MAX_SEARCHED_SESSIONS = 600;
 
 export const list: CommandModule = {
   define: (command, context) => {
-    command
-      .option("--limit <number>", "how many at most; 0 for all", limitValue, DEFAULT_LIMIT)
-      .option("--offset <number>", "how many of the latest to leave out", offsetValue, 0)
+    addOffsetFlag(addLimitFlag(command))
       .addOption(
         new Option("-c, --columns <names>", `what tables and CSV show: of ${COLUMN_NAMES.join(", ")}`)
           .argParser(readColumns)
           .default(DEFAULT_COLUMNS, DEFAULT_COLUMNS.join(",")),
       )
-      .addOption(
-        new Option("--access-scope <scope>", "your own runs, or all you may see")
-          .choices(["owned", "accessible"])
-          .default("owned"),
-      )
+      .addOption(accessScopeFlag("your own runs, or all you may see"))
+      .option("--prices <file>", "JSON file of prices for the column cost (default: the published ones)")
       .action((options: RunListOptions) => listRuns(context, options));
   },
 };
 
 async function listRuns(
   context: CommandContext,
-  { limit, offset, columns, accessScope }: RunListOptions,
+  { limit, offset, columns, accessScope, prices }: RunListOptions,
 ): Promise<void> {
   const rest = await context.restClient();
   const { format, project } = context.globals();
   const pages = rest.listTrainingRuns({ limit: pageSize(limit), offset, accessScope, projectId: project });
   const runs: TrainingRun[] = await takeItems(context, pages, { limit, offset });
-  const shown = format === "json" || columns.includes("name") ? await withNames(context, rest, runs) : runs;
+  const named = format === "json" || columns.includes("name") ? await withNames(context, rest, runs) : runs;
+  const shown = columns.includes("cost") ? await withCosts(rest, named, prices) : named;
   printList(context, shown as NamedRun[], {
     columns: columns.map((name) => COLUMNS[name]),
     empty: "no runs",
@@ -127,12 +113,7 @@ const INFO_COLUMNS: readonly Column<NamedRun>[] = [
     value: (run) => run.lastCheckpoint?.tinkerPath,
     none: "none",
   },
-  {
-    header: "  saved",
-    name: "lastCheckpointTime",
-    value: (run) => run.lastCheckpoint?.time,
-    kind: "time",
-  },
+  { header: "  saved", name: "lastCheckpointTime", value: (run) => run.lastCheckpoint?.time, kind: "time" },
   {
     header: "Last for sampling",
     name: "lastSamplerCheckpoint",
@@ -154,12 +135,8 @@ export const info: CommandModule = {
       .argument("<id>", "the run's id, as `tinkerts run list` shows it")
       .action(async (runId: string) => {
         const rest = await context.restClient();
-        const run = await explainNotFound(
-          context,
-          rest.getTrainingRun(runId, { accessScope: "accessible" }),
-          `training run ${runId}`,
-          "`tinkerts run list` shows those it has",
-        );
+        const found = rest.getTrainingRun(runId, { accessScope: "accessible" });
+        const run = await explainNotFound(context, found, "training run", runId);
         const [named] = await withNames(context, rest, [run]);
         printItem(context, named!, INFO_COLUMNS);
       });
@@ -176,12 +153,37 @@ async function withNames(
   return runs.map((run) => ({ ...run, name: ownName(run) ?? names.get(sessionIdOf(run)) ?? null }));
 }
 
+/** Billing reaches back this far in one request. */
+const BILLING_DAYS = 14;
+const DAY_MS = 86_400_000;
+const HOUR_MS = 3_600_000;
+
+/** Adds what the session of each run has cost in the last two weeks; a session may have several runs. */
+async function withCosts(
+  rest: RestClient,
+  runs: readonly TrainingRun[],
+  priceFile: string | undefined,
+): Promise<readonly TrainingRun[]> {
+  const { priceList } = await import("../../cookbook/costs/index.js");
+  const { listedUsd } = await import("./billing.js");
+  const end = (Math.floor(Date.now() / HOUR_MS) + 1) * HOUR_MS;
+  const window = { startingOn: new Date(end - BILLING_DAYS * DAY_MS), endingBefore: new Date(end) };
+  const [{ data }, prices] = await Promise.all([rest.getBillingUsage(window), priceList(rest, priceFile)]);
+  const costs = new Map<string, number>();
+  for (const event of data) {
+    const usd = event.estimatedCostUsd ?? listedUsd(event, prices);
+    if (event.sessionId && usd !== undefined)
+      costs.set(event.sessionId, (costs.get(event.sessionId) ?? 0) + usd);
+  }
+  return runs.map((run) => ({ ...run, costUsd: costs.get(sessionIdOf(run)) ?? null }));
+}
+
 const ownName = ({ userMetadata }: TrainingRun): string | null => userMetadata?.["name"] || null;
 
-/** A run's id begins with that of its session. */
+/** A run's id begins with its session's id. */
 const sessionIdOf = ({ trainingRunId }: TrainingRun): string => trainingRunId.split(":", 1)[0]!;
 
-/** The display names of sessions, where they have one; none from a server that cannot search for sessions. */
+/** The display names of sessions that have one; empty if the server cannot search for sessions. */
 async function sessionNames(
   context: CommandContext,
   rest: RestClient,

@@ -3,22 +3,26 @@ import { addAbortSignal } from "node:stream";
 import { text as readAll } from "node:stream/consumers";
 import { Option } from "commander";
 import type { SampledSequence, SampleStream } from "tinkerts";
+import { CHAT_OPTIONS } from "../../cookbook/chat/chat.js";
 import type { Tokenizer } from "../../tokenizers/index.js";
+import { defaulting, option } from "../../wire/index.js";
 import { type CommandContext, type CommandModule, UsageError } from "../context.js";
+import { addDeviceOptions, type DeviceOptions } from "../device-options.js";
 import type { Format } from "../global-options.js";
+import { openService } from "../local-service.js";
+import { namedModel } from "../named-model.js";
 import { wholeNumber } from "../option-values.js";
 import { type Column, printableLines, printJson, printList } from "../output/index.js";
 import { whileWaiting } from "../output/waiting.js";
 import {
   addModelOptions,
   addSamplingOptions,
-  modelName,
   openSampler,
   type SamplingOptions,
-  samplingParams,
+  samplingParamsFrom,
 } from "../sampling-options.js";
 
-interface SampleOptions extends SamplingOptions {
+interface SampleOptions extends SamplingOptions, DeviceOptions {
   readonly prompt?: string;
   readonly promptFile?: string;
   readonly numSamples: number;
@@ -32,39 +36,55 @@ interface Sample {
   readonly stopReason: string;
 }
 
-const DEFAULT_MAX_TOKENS = 128;
+/** How `sample` draws tokens: like `chat`, except for the number of tokens and the stop texts. */
+const SAMPLE_OPTIONS = {
+  ...CHAT_OPTIONS,
+  maxTokens: defaulting(CHAT_OPTIONS.maxTokens, 128),
+  stop: option(CHAT_OPTIONS.stop, CHAT_OPTIONS.stop.notes.help, { otherwise: "the model's own end" }),
+};
 const MAX_SAMPLES = 1024;
 const STDIN = "-";
 
 export const define: CommandModule["define"] = (command, context) => {
   addModelOptions(command)
-    .option("--prompt <text>", "what the model goes on from")
+    .option("--prompt <text>", "text to continue")
     .addOption(
       new Option(
         "--prompt-file <file>",
-        "a file with the prompt; - or neither of the two: the standard input",
+        "file with the prompt; - (and the default): standard input",
       ).conflicts("prompt"),
     );
-  addSamplingOptions(command, { maxTokens: DEFAULT_MAX_TOKENS })
-    .option("--num-samples <number>", "how many answers", wholeNumber(1, MAX_SAMPLES), 1)
-    .option("--logprobs", "show each token with its logprob, instead of the text; JSON always has both")
-    .action((options: SampleOptions) => sample(options, context));
+  addSamplingOptions(command, SAMPLE_OPTIONS)
+    .option(
+      "--num-samples <number>",
+      CHAT_OPTIONS.numSamples.notes.help,
+      wholeNumber(1, MAX_SAMPLES),
+      CHAT_OPTIONS.numSamples.fallback,
+    )
+    .option("--logprobs", "show each token with its logprob, instead of the text; JSON always has both");
+  addDeviceOptions(command).action((options: SampleOptions) => sample(options, context));
 };
 
 async function sample(options: SampleOptions, context: CommandContext): Promise<void> {
-  const model = modelName(options);
+  const named = await namedModel(options.model);
+  const { name: model } = named;
   const signal = context.interruption();
   const prompt = await readPrompt(options, context, signal);
   const { format } = context.globals();
-  const service = await context.serviceClient();
+  await using opened = await openService(context, named, options);
   const { stderr } = context;
   const waiting = `waiting for ${model}`;
-  const { sampling, tokenizer } = await whileWaiting(stderr, waiting, openSampler(service, options, signal));
+  const opening = openSampler(opened.service, opened.model, signal);
+  const { sampling, tokenizer } = await whileWaiting(stderr, waiting, opening);
   const promptTokens = tokenizer.encode(prompt);
   const { numSamples } = options;
-  const request = { prompt: promptTokens, numSamples, samplingParams: samplingParams(options) };
+  const request = {
+    prompt: promptTokens,
+    numSamples,
+    samplingParams: samplingParamsFrom(options, SAMPLE_OPTIONS),
+  };
   if (numSamples === 1 && format === "table" && !options.logprobs)
-    return printAsItComes(context, waiting, textOf(sampling.stream(request, { signal }), tokenizer));
+    return await printAsItComes(context, waiting, textOf(sampling.stream(request, { signal }), tokenizer));
   const { sequences } = await whileWaiting(stderr, waiting, sampling.sample(request, { signal }));
   const samples = sequences.map((sequence) => readSample(sequence, tokenizer));
   if (format === "json") printJson(context, { model, prompt, promptTokens, samples });
@@ -86,12 +106,12 @@ async function readPrompt(
   }
   const text =
     prompt ??
-    // Editors and `echo` end a text with a new line that is not meant for the model.
+    // Editors and `echo` end a text with a line break that is not meant for the model.
     (promptFile === undefined || promptFile === STDIN
       ? await readAll(addAbortSignal(signal, stdin))
       : await readPromptFile(promptFile)
     ).replace(/\r?\n$/, "");
-  if (text === "") throw new UsageError("the prompt is empty: a model needs something to go on from");
+  if (text === "") throw new UsageError("the prompt is empty: give the model some text to continue");
   return text;
 }
 
@@ -144,9 +164,9 @@ function printTexts({ stdout }: CommandContext, samples: readonly Sample[]): voi
 }
 
 const SAMPLE_COLUMNS: readonly Column<Sample>[] = [
-  { header: "Text", name: "text", value: ({ text }) => text },
+  { header: "Text", name: "text" },
   { header: "Tokens", name: "tokens", value: ({ tokens }) => tokens.length },
-  { header: "Stop reason", name: "stopReason", value: ({ stopReason }) => stopReason },
+  { header: "Stop reason", name: "stopReason" },
 ];
 
 interface TokenRow {
@@ -170,15 +190,11 @@ function tokenRows(samples: readonly Sample[], tokenizer: Tokenizer): TokenRow[]
 function tokenView(samples: number, format: Format) {
   const isTable = format === "table";
   const columns: readonly Column<TokenRow>[] = [
-    { header: "Sample", name: "sample", value: ({ sample }) => sample, kind: "number" },
-    { header: "Token", name: "token", value: ({ token }) => token, kind: "number" },
-    // Many a token is a space or a new line, which quotes make visible.
+    { header: "Sample", name: "sample", kind: "number" },
+    { header: "Token", name: "token", kind: "number" },
+    // Many tokens are a space or a line break; quotes make them visible.
     { header: "Text", name: "text", value: ({ text }) => (isTable ? JSON.stringify(text) : text) },
-    {
-      header: "Logprob",
-      name: "logprob",
-      value: ({ logprob }) => (isTable ? logprob?.toFixed(4) : logprob),
-    },
+    { header: "Logprob", name: "logprob", value: ({ logprob }) => (isTable ? logprob?.toFixed(4) : logprob) },
   ];
   return { columns: samples > 1 ? columns : columns.slice(1), empty: "no tokens" };
 }

@@ -3,60 +3,64 @@ import type { ServiceClient } from "tinkerts";
 import type { Dashboard } from "../../dashboard/index.js";
 import { defaultModel, type LocalModel } from "../../local/default-model.js";
 import type { ModelSource } from "../../local/model-source.js";
-import type { LocalBackend, LocalBackendOptions } from "../../local/start.js";
+import { BACKEND_OPTIONS, type LocalBackendOptions } from "../../local/options.js";
+import type { LocalBackend } from "../../local/start.js";
+import { isLoopbackHost } from "../../transport/request-encoding.js";
+import { defaulting, message } from "../../wire/index.js";
 import { CREATED_BY } from "../clients.js";
 import { type CommandContext, type CommandModule, UsageError } from "../context.js";
-import { builtInServer } from "../dashboard.js";
-import { addDeviceOptions, type DeviceOptions, describeDevice } from "../device-options.js";
+import { builtInServer, showCommand } from "../dashboard.js";
+import { describeDevice } from "../device-options.js";
+import { addFlags, optionsFromFlags } from "../option-flags.js";
 import { gathered, wholeNumber } from "../option-values.js";
+import { checkReach, explainListening, whenAborted } from "../serve/listening.js";
+import { announceAddress } from "../serve/served-address.js";
+import { KEYS_VARIABLE, serverKeys } from "../serve/server-keys.js";
 
 const DASHBOARD_PATH = "/dashboard";
 
-interface ServeOptions extends DeviceOptions {
-  readonly port: number;
-  readonly host: string;
-  readonly dataDir: string;
+const { fields: BACKEND } = BACKEND_OPTIONS;
+/** The options of `startLocalBackend` that are flags of this command. */
+const FLAGS = {
+  ...BACKEND,
+  port: defaulting(BACKEND.port, 8642),
+  dataDir: defaulting(BACKEND.dataDir, ".tinkerts"),
+};
+
+interface ServeOptions {
   readonly model?: readonly ModelSource[];
   readonly nano: boolean;
   readonly apiKey?: readonly string[];
-  readonly tokens?: boolean;
-  readonly threads?: number;
+  readonly apiKeyFile?: string;
+  readonly maxDisk?: number;
   readonly cors?: readonly string[];
   readonly runs?: readonly string[];
   readonly quiet?: boolean;
 }
 
 export const define: CommandModule["define"] = (command, context) => {
-  command
-    .option("--port <number>", "where to listen; 0 takes a free port", wholeNumber(0, 65_535), 8642)
-    .option("--host <address>", "who may connect: an address of this machine", "127.0.0.1")
-    .option("--data-dir <folder>", "where runs and checkpoints are kept", ".tinkerts")
+  addFlags(command, FLAGS)
     .option(
       "--model <model>",
-      `a Hugging Face id, a folder, or NAME=FOLDER, besides ${defaultModel.name}; may be repeated`,
+      `a Hugging Face id, a folder, or NAME=FOLDER, besides ${defaultModel.name} (repeatable)`,
       gathered(readModel),
     )
     .option("--no-nano", `without ${defaultModel.name}`)
     .option(
       "--api-key <key>",
-      "a key (tml-...) that clients must send; may be repeated",
+      `${BACKEND.apiKeys.notes.help} (repeatable); other users of this machine can see them`,
       gathered((key) => key),
     )
-    .option("--tokens", "let clients exchange their key for tokens that end after an hour");
-  addDeviceOptions(command)
+    .option("--api-key-file <file>", "file with one API key per line")
+    .option("--cors <origin>", `${BACKEND.corsOrigins.notes.help} (repeatable)`, gathered(readOrigin))
     .option(
-      "--threads <number>",
-      "threads for computing on the CPU (default: one per core, at most 8)",
-      wholeNumber(1, 64),
-    )
-    .option(
-      "--cors <origin>",
-      "let pages of this web origin in, besides those of this machine; may be repeated",
-      gathered(readOrigin),
+      "--max-disk <GB>",
+      "disk for checkpoints, shared by the keys (default: all of the disk)",
+      wholeNumber(1, 1_000_000),
     )
     .option(
       "--runs <folder>",
-      "where the dashboard looks for runs (default: this folder); may be repeated",
+      "folder in which the dashboard looks for runs (repeatable; default: this folder)",
       gathered(String),
     )
     .option("--quiet", "print nothing but the address")
@@ -65,43 +69,37 @@ export const define: CommandModule["define"] = (command, context) => {
 
 async function serve(
   {
-    port,
-    host,
-    dataDir,
     model: given = [],
     nano,
-    apiKey: apiKeys = [],
-    tokens = false,
-    device,
-    precision,
-    threads,
+    apiKey,
+    apiKeyFile,
+    maxDisk,
     cors: corsOrigins = [],
     runs = ["."],
     quiet = false,
+    ...flags
   }: ServeOptions,
   context: CommandContext,
 ): Promise<void> {
+  const { host, ...options } = message(FLAGS).check(optionsFromFlags(FLAGS, flags), "");
   const { stdout } = context;
-  const { isLoopback } = await import("../../local/start.js");
   const { modelCheck } = await import("../../local/engine/start-engine.node.js");
   const { createDashboard } = await import("../../dashboard/index.js");
-  if (apiKeys.length === 0 && !isLoopback(host)) {
-    throw new UsageError(
-      `listening on ${host} lets other machines in, which needs an API key: give --api-key, or leave --host out to stay on this machine`,
-    );
-  }
+  const apiKeys = await serverKeys({ apiKey, apiKeyFile }, context);
+  checkReach(host, apiKeys, KEYS_VARIABLE);
   const sources = modelSources(given, nano);
   const interrupted = context.interruption();
-  const { findModel } = await import("./find-model.js");
+  const { findOrDownloadModel } = await import("./find-model.js");
   const models: LocalModel[] = [];
-  // One after the other: there is one line to show a download in.
-  for (const source of sources) models.push(await findModel(context, source, modelCheck(device)));
-  const where = { port, host, dataDir, corsOrigins };
+  // One after the other: only one line shows downloads.
+  for (const source of sources)
+    models.push(await findOrDownloadModel(context, source, modelCheck(options.device)));
   let dashboard: Dashboard | undefined;
   const beside = (request: Request) => (isAtDashboard(request) ? dashboard?.fetch(request) : undefined);
-  const computing = { device, precision, ...(threads && { threads }) };
-  const backend = await start({ ...where, ...computing, models, apiKeys, tokens, beside });
+  const limits = maxDisk === undefined ? {} : { diskBytes: maxDisk * 1e9 };
+  const backend = await start({ ...options, host, corsOrigins, models, apiKeys, limits, beside });
   let endShow = () => {};
+  const takeBackAddress = await announceAddress(backend.dataDir, backend.baseURL);
   let service: ServiceClient | undefined;
   const server = builtInServer(backend, async () => {
     const { ServiceClient } = await import("tinkerts");
@@ -109,30 +107,38 @@ async function serve(
     return service;
   });
   try {
-    // Nothing of it is for other machines.
-    if (isLoopback(host)) dashboard = createDashboard({ folders: runs, server, basePath: DASHBOARD_PATH });
+    // Not shown to other machines.
+    if (isLoopbackHost(host))
+      dashboard = createDashboard({
+        folders: runs,
+        server,
+        basePath: DASHBOARD_PATH,
+        showAgain: showCommand(runs),
+      });
     if (!quiet) {
       context.notify(`Serving ${models.map(({ name }) => name).join(", ")} at ${backend.baseURL}`);
       context.notify(describeDevice(backend.device));
       context.notify(`Runs and checkpoints are kept in ${backend.dataDir}. Ctrl-C ends the server.`);
+      if (apiKeys.length === 0)
+        context.notify(
+          "It takes requests without a key: every user of this machine can use it and sees all in it. --api-key-file ends that.",
+        );
       if (dashboard !== undefined)
         context.notify(`The dashboard is at ${backend.baseURL}${DASHBOARD_PATH}/#token=${dashboard.token}`);
       context.notify("To use it from another terminal:\n");
     }
     stdout.write(`export TINKER_BASE_URL=${backend.baseURL}\n`);
-    // A server with keys of its own does not show them.
+    // A server with keys of its own does not print them.
     stdout.write(`export TINKER_API_KEY=${apiKeys.length === 0 ? backend.apiKey : "'one of your keys'"}\n`);
     if (!quiet) {
       const { showActivity } = await import("../serve/show-activity.js");
       if (context.stderr.isTTY) context.stderr.write("\n");
       endShow = showActivity(backend.activity, context.stderr);
     }
-    await new Promise<void>((resolve) => {
-      if (interrupted.aborted) resolve();
-      interrupted.addEventListener("abort", () => resolve(), { once: true });
-    });
+    await whenAborted(interrupted);
   } finally {
     endShow();
+    await takeBackAddress();
     dashboard?.close();
     await service?.close();
     await backend.close();
@@ -143,7 +149,7 @@ function isAtDashboard(request: Request): boolean {
   return `${new URL(request.url).pathname}/`.startsWith(`${DASHBOARD_PATH}/`);
 }
 
-/** The model of the package is there unless it is declined, or given in another shape. */
+/** The built-in model is included unless `--no-nano` or another shape of it is given. */
 function modelSources(given: readonly ModelSource[], nano: boolean): readonly ModelSource[] {
   const isGiven = given.some(
     (source) => defaultModel.name === (typeof source === "string" ? source : source.name),
@@ -155,20 +161,7 @@ function modelSources(given: readonly ModelSource[], nano: boolean): readonly Mo
 
 async function start(options: LocalBackendOptions): Promise<LocalBackend> {
   const { startLocalBackend } = await import("../../local/start.js");
-  try {
-    return await startLocalBackend(options);
-  } catch (error) {
-    const { code } = error as NodeJS.ErrnoException;
-    if (code === "EADDRINUSE") {
-      throw new Error(`port ${options.port} is taken: give another with --port, or 0 for any free one`);
-    }
-    if (code === "EADDRNOTAVAIL" || code === "ENOTFOUND") {
-      throw new Error(
-        `${options.host} is not an address of this machine: give another --host, or leave it out`,
-      );
-    }
-    throw error;
-  }
+  return explainListening(options, () => startLocalBackend(options));
 }
 
 function readModel(text: string): ModelSource {

@@ -4,7 +4,7 @@ import { dirname, resolve } from "node:path";
 import { pipeline } from "node:stream/promises";
 import type { CommandContext, CommandModule } from "../context.js";
 import { explainNotFound } from "../failure.js";
-import { humanBytes, printDone, progressBar } from "../output/index.js";
+import { humanBytes, printable, printDone, progressBar } from "../output/index.js";
 
 interface ExportOptions {
   readonly output?: string;
@@ -14,19 +14,15 @@ interface ExportOptions {
 export const define: CommandModule["define"] = (command, context) => {
   command
     .argument("<id>", "the session's id")
-    .option("-o, --output <file>", "where the trace is written (default: <id>.pftrace)")
-    .option("--url-only", "print a URL that gives the trace away for about an hour, and download nothing")
+    .option("-o, --output <file>", "file for the trace (default: <id>.pftrace)")
+    .option("--url-only", "print a URL that anyone can download the trace from for about an hour")
     .action(async (sessionId: string, { output, urlOnly }: ExportOptions) => {
       const rest = await context.restClient();
       if (context.stderr.isTTY) context.notify("The server builds the trace; this may take a while.");
-      const url = await explainNotFound(
-        context,
-        rest.exportSessionTrace(sessionId),
-        `session ${sessionId}`,
-        "`tinkerts session list` shows those it has",
-      );
+      const exported = rest.exportSessionTrace(sessionId);
+      const url = await explainNotFound(context, exported, "session", sessionId);
       if (urlOnly) {
-        if (context.globals().format === "table") context.stdout.write(`${url}\n`);
+        if (context.globals().format === "table") context.stdout.write(`${printable(url)}\n`);
         else printDone(context, "", { sessionId, url });
         return;
       }
@@ -35,11 +31,7 @@ export const define: CommandModule["define"] = (command, context) => {
       printDone(
         context,
         `${file} holds the trace (${humanBytes(bytes)}): open it at https://ui.perfetto.dev`,
-        {
-          sessionId,
-          file,
-          bytes,
-        },
+        { sessionId, file, bytes },
       );
     });
 };

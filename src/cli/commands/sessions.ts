@@ -1,45 +1,23 @@
-import { Option } from "commander";
 import { NotFoundError, type SessionInfo, type SessionStatus, type SessionSummary } from "tinkerts";
 import { CREATED_BY } from "../clients.js";
 import type { CommandContext, CommandModule } from "../context.js";
 import { explainNotFound } from "../failure.js";
 import { type Column, metadataColumn, printItem, printList } from "../output/index.js";
-import { DEFAULT_LIMIT, limitValue, pageSize, takeItems } from "./take-items.js";
+import { accessScopeFlag, addLimitFlag, type ListPart, pageSize, takeItems } from "./take-items.js";
 
-interface SessionListOptions {
-  readonly limit: number;
+interface SessionListOptions extends ListPart {
   readonly accessScope: "owned" | "accessible";
   readonly name?: string;
   readonly all?: true;
 }
 
-/** A server without the search knows the ids alone. */
+/** A server that cannot search for sessions lists only ids. */
 type Listed = Pick<SessionSummary, "sessionId"> & Partial<SessionSummary>;
 
 const COLUMNS: readonly Column<Listed>[] = [
-  {
-    header: "Session",
-    name: "sessionId",
-    value: ({ sessionId }) => sessionId,
-    importance: 9,
-    takesOwnLine: true,
-  },
-  {
-    header: "Name",
-    name: "displayName",
-    value: ({ displayName }) => displayName,
-    importance: 5,
-    leastWidth: 8,
-    isOptional: true,
-  },
-  {
-    header: "Created",
-    name: "createdAt",
-    value: ({ createdAt }) => createdAt,
-    kind: "time",
-    importance: 6,
-    isOptional: true,
-  },
+  { header: "Session", name: "sessionId", importance: 9, takesOwnLine: true },
+  { header: "Name", name: "displayName", importance: 5, leastWidth: 8, isOptional: true },
+  { header: "Created", name: "createdAt", kind: "time", importance: 6, isOptional: true },
   {
     header: "Status",
     name: "status",
@@ -47,51 +25,18 @@ const COLUMNS: readonly Column<Listed>[] = [
     importance: 7,
     isOptional: true,
   },
-  {
-    header: "Checkpoints",
-    name: "checkpointsCount",
-    value: ({ checkpointsCount }) => checkpointsCount,
-    kind: "number",
-    importance: 3,
-    isOptional: true,
-  },
-  {
-    header: "Stored",
-    name: "checkpointStorageBytes",
-    value: ({ checkpointStorageBytes }) => checkpointStorageBytes,
-    kind: "bytes",
-    importance: 4,
-    isOptional: true,
-  },
-  {
-    header: "Project",
-    name: "projectId",
-    value: ({ projectId }) => projectId,
-    importance: 2,
-    leastWidth: 8,
-    isOptional: true,
-  },
-  {
-    header: "Owner",
-    name: "owner",
-    value: ({ owner }) => owner,
-    importance: 1,
-    leastWidth: 8,
-    isOptional: true,
-  },
+  { header: "Checkpoints", name: "checkpointsCount", kind: "number", importance: 3, isOptional: true },
+  { header: "Stored", name: "checkpointStorageBytes", kind: "bytes", importance: 4, isOptional: true },
+  { header: "Project", name: "projectId", importance: 2, leastWidth: 8, isOptional: true },
+  { header: "Owner", name: "owner", importance: 1, leastWidth: 8, isOptional: true },
 ];
 
 export const list: CommandModule = {
   define: (command, context) => {
-    command
-      .option("--limit <number>", "how many at most; 0 for all", limitValue, DEFAULT_LIMIT)
-      .option("--name <text>", "only sessions whose name contains these words, in any case")
+    addLimitFlag(command)
+      .option("--name <text>", "only sessions whose name contains this text (ignoring case)")
       .option("--all", "also the sessions of single commands, such as sample, chat and doctor")
-      .addOption(
-        new Option("--access-scope <scope>", "your own sessions, or all you may see")
-          .choices(["owned", "accessible"])
-          .default("owned"),
-      )
+      .addOption(accessScopeFlag("your own sessions, or all that you may see"))
       .action((options: SessionListOptions) => listSessions(context, options));
   },
 };
@@ -122,7 +67,7 @@ async function listSessions(
       return (await takeItems(context, ids, { limit })).map((sessionId) => ({ sessionId }));
     },
   );
-  printList(context, sessions, { columns: COLUMNS, empty: "no sessions" });
+  printList<Listed>(context, sessions, { columns: COLUMNS, empty: "no sessions" });
   if (hidden > 0) {
     const left =
       hidden === 1 ? "1 session of a single command is" : `${hidden} sessions of single commands are`;
@@ -130,7 +75,7 @@ async function listSessions(
   }
 }
 
-/** Opened by a command such as `tinkerts sample`, over when it ended, and nothing is left of it. */
+/** A session that a command such as `tinkerts sample` opened and closed, with nothing left of it. */
 function isOfSingleCommand({ userMetadata, checkpointsCount }: Listed): boolean {
   return userMetadata?.[CREATED_BY]?.startsWith("tinkerts ") === true && !checkpointsCount;
 }
@@ -154,10 +99,10 @@ function statusText(status: SessionStatus | null | undefined): string | undefine
 type SessionDetails = SessionInfo & { readonly sessionId: string };
 
 const INFO_COLUMNS: readonly Column<SessionDetails>[] = [
-  { header: "Session", name: "sessionId", value: ({ sessionId }) => sessionId },
-  { header: "Name", name: "displayName", value: ({ displayName }) => displayName },
-  { header: "Runs", name: "trainingRunIds", value: ({ trainingRunIds }) => trainingRunIds, none: "none" },
-  { header: "Samplers", name: "samplerIds", value: ({ samplerIds }) => samplerIds, none: "none" },
+  { header: "Session", name: "sessionId" },
+  { header: "Name", name: "displayName" },
+  { header: "Runs", name: "trainingRunIds", none: "none" },
+  { header: "Samplers", name: "samplerIds", none: "none" },
   metadataColumn(),
 ];
 
@@ -165,12 +110,8 @@ export const info: CommandModule = {
   define: (command, context) => {
     command.argument("<id>", "the session's id").action(async (sessionId: string) => {
       const rest = await context.restClient();
-      const session = await explainNotFound(
-        context,
-        rest.getSession(sessionId, { accessScope: "accessible" }),
-        `session ${sessionId}`,
-        "`tinkerts session list` shows those it has",
-      );
+      const found = rest.getSession(sessionId, { accessScope: "accessible" });
+      const session = await explainNotFound(context, found, "session", sessionId);
       printItem(context, { sessionId, ...session }, INFO_COLUMNS);
     });
   },

@@ -1,41 +1,50 @@
-import { conversations, questions } from "../../cookbook/data/index.js";
+import { type ConversationSource, conversations, questions } from "../../cookbook/data/index.js";
 import {
   planOffPolicyDistillation,
   planOnPolicyDistillation,
   trainOffPolicyDistillation,
   trainOnPolicyDistillation,
 } from "../../cookbook/distillation/index.js";
+import { OFF_POLICY_OPTIONS } from "../../cookbook/distillation/off-policy.js";
+import { ON_POLICY_OPTIONS } from "../../cookbook/distillation/on-policy.js";
+import type { PlanSampling } from "../../cookbook/reinforcement/index.js";
+import type { Shape } from "../../wire/index.js";
 import { type CommandContext, type CommandModule, UsageError } from "../context.js";
-import { type ActingCommandOptions, actingOptions, addActingOptions } from "../train/acting-options.js";
+import { addDataFlags, type DataFlags, FILES_HELP, rowNames } from "../data-flags.js";
+import { MODEL_HELP, namedModel, samplingSource } from "../named-model.js";
+import { flagNames } from "../option-flags.js";
 import { runTrainingCommand, type TrainingKind } from "../train/run-command.js";
 import {
-  addRunOptions,
-  count,
+  addTrainingFlags,
   modelOption,
   type RunCommandOptions,
-  runOptions,
+  sampleGroupsOption,
+  trainingOptions,
 } from "../train/run-options.js";
 import { showingRollouts } from "../train/show-rollouts.js";
 
-interface TrainOptions extends RunCommandOptions, ActingCommandOptions {
-  readonly teacher?: string;
+interface TrainOptions extends RunCommandOptions, DataFlags {
   readonly offPolicy?: true;
-  readonly epochs?: number;
-  readonly batchSize?: number;
-  readonly topk?: number;
 }
+
+/** Both kinds of distillation share most options; options of one kind are refused for the other. */
+const FIELDS: Shape = {
+  ...Object.fromEntries(
+    Object.entries(OFF_POLICY_OPTIONS.fields).map(([name, field]) => [
+      name,
+      { ...field, notes: { ...field.notes, help: `off-policy: ${field.notes.help}` } },
+    ]),
+  ),
+  ...ON_POLICY_OPTIONS.fields,
+};
 
 export const define: CommandModule["define"] = (command, context) => {
   command
-    .argument("<files...>", "prompts or conversations, one a line: .jsonl, .jsonl.gz or .parquet")
+    .argument("<files...>", `prompts or conversations: ${FILES_HELP}`)
     .addOption(modelOption())
-    .option("--teacher <name>", "who teaches: a model of the server, or tinker://RUN/sampler_weights/NAME")
-    .option("--off-policy", "learn what the teacher would say in these conversations")
-    .option("--epochs <number>", "off-policy: how often each row is learnt (default: 1)", count())
-    .option("--batch-size <number>", "off-policy: rows in a step (default: 64)", count())
-    .option("--topk <number>", "off-policy: likeliest tokens that are learnt (default: 20)", count());
-  addActingOptions(command, { groupSize: 4 });
-  addRunOptions(command, { schedule: "constant" }).action((files: readonly string[], options: TrainOptions) =>
+    .option("--off-policy", "train on the teacher's likeliest tokens in these conversations")
+    .addOption(sampleGroupsOption());
+  addTrainingFlags(addDataFlags(command), FIELDS).action((files: readonly string[], options: TrainOptions) =>
     train(files, options, context),
   );
 };
@@ -45,54 +54,50 @@ async function train(
   options: TrainOptions,
   context: CommandContext,
 ): Promise<void> {
-  const { teacher } = options;
-  if (teacher === undefined) {
-    throw new UsageError("who teaches? Give --teacher NAME: a model of the server, or saved weights");
+  const { fields } = options.offPolicy ? OFF_POLICY_OPTIONS : ON_POLICY_OPTIONS;
+  const settings = trainingOptions(FIELDS, options);
+  const foreign = Object.keys(settings).find((name) => !(name in fields));
+  if (foreign !== undefined) {
+    const which = options.offPolicy ? "does not go with" : "needs";
+    throw new UsageError(`--${flagNames(FIELDS).get(foreign)} ${which} --off-policy`);
   }
-  const kind = options.offPolicy ? offPolicy(files, teacher, options) : onPolicy(files, teacher, options);
-  await runTrainingCommand({ file: files[0]!, ...kind }, options, context);
+  if (typeof settings["teacher"] !== "string")
+    throw new UsageError(`which model teaches? Give --teacher: ${MODEL_HELP}`);
+  const { modelPath, baseModel } = samplingSource(await namedModel(settings["teacher"]));
+  const teacher = modelPath ?? baseModel!;
+  const { sampleGroups } = options;
+  if (options.offPolicy && sampleGroups !== undefined)
+    throw new UsageError("--sample-groups does not go with --off-policy: its tokens are counted exactly");
+  const names = rowNames(options);
+  const kind = options.offPolicy
+    ? offPolicy(conversations(files, names), teacher, settings)
+    : onPolicy(questions(files, names), teacher, settings, { sampleGroups });
+  await runTrainingCommand({ file: files[0]!, teacher, ...kind }, options, context);
 }
 
+type Settings = Readonly<Record<string, unknown>>;
+
 function onPolicy(
-  files: readonly string[],
+  prompts: ConversationSource,
   teacher: string,
-  options: TrainOptions,
+  settings: Settings,
+  sampling: PlanSampling,
 ): Omit<TrainingKind, "file"> {
-  const { epochs, batchSize, topk } = options;
-  refuse({ epochs, batchSize, topk }, "is for --off-policy");
-  const settings = {
-    ...runOptions(options),
-    ...actingOptions(options),
-    teacher,
-    prompts: questions(files),
-  };
+  const all = { ...settings, teacher, prompts };
   return {
-    plan: (place) => planOnPolicyDistillation({ ...settings, ...place }),
-    train: (place) => trainOnPolicyDistillation({ ...settings, ...showingRollouts(place) }),
+    plan: (place) => planOnPolicyDistillation({ ...all, ...place }, sampling),
+    train: (place) => trainOnPolicyDistillation({ ...all, ...showingRollouts(place) }),
   };
 }
 
 function offPolicy(
-  files: readonly string[],
+  data: ConversationSource,
   teacher: string,
-  options: TrainOptions,
+  settings: Settings,
 ): Omit<TrainingKind, "file"> {
-  const { steps: maxSteps, ...acting } = actingOptions(options);
-  refuse(acting, "is for what the model says itself, and not for --off-policy");
-  const { epochs, batchSize, topk } = options;
-  const data = conversations(files);
-  const settings = { ...runOptions(options), teacher, data, epochs, batchSize, maxSteps, topk };
+  const all = { ...settings, teacher, data };
   return {
-    plan: (place) => planOffPolicyDistillation({ ...settings, ...place }),
-    train: (place) => trainOffPolicyDistillation({ ...settings, ...place }),
+    plan: (place) => planOffPolicyDistillation({ ...all, ...place }),
+    train: (place) => trainOffPolicyDistillation({ ...all, ...place }),
   };
-}
-
-/** Refuses options that would be ignored. */
-function refuse(options: Readonly<Record<string, unknown>>, why: string): void {
-  for (const [name, value] of Object.entries(options)) {
-    if (value === undefined) continue;
-    const flag = name.replaceAll(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`);
-    throw new UsageError(`--${flag} ${why}`);
-  }
 }

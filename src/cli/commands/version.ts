@@ -8,7 +8,6 @@ export const define: CommandModule["define"] = (command, context) => {
       return;
     }
     const { printItem } = await import("../output/index.js");
-    const columns = [{ header: "Version", name: "version", value: () => SDK_VERSION }];
-    printItem(context, { version: SDK_VERSION }, columns);
+    printItem(context, { version: SDK_VERSION }, [{ name: "version" }]);
   });
 };

@@ -1,14 +1,15 @@
 // biome-ignore-all lint/suspicious/noTemplateCurlyInString: these are variables of the shell.
+
+import { quoted } from "../../checkpoints/shell-word.js";
 import {
   type DescribedCommand,
   type Expected,
   flagsWithValue,
   flagValues,
-  quoted,
   subcommandPaths,
 } from "./describe.js";
 
-/** For bash from 3.2 on, which is the one macOS has. */
+/** Works with bash 3.2, which macOS has, and newer. */
 export function bashCompletion(commands: readonly DescribedCommand[]): string {
   return [
     "# Completion of tinkerts for bash. In ~/.bashrc: source <(tinkerts completion bash)",
@@ -59,7 +60,7 @@ export function bashCompletion(commands: readonly DescribedCommand[]): string {
 
 function offer(expected: Expected): string {
   if (expected === "anything") return "COMPREPLY=()";
-  // Names with spaces are quoted where the shell knows that they are names of files.
+  // Names with spaces are quoted only where the shell knows that they are file names.
   if (expected === "file") return 'compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current"))';
   if (expected === "folder")
     return 'compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -d -- "$current"))';

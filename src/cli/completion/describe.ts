@@ -1,30 +1,31 @@
 import type { Command, Option } from "commander";
+import { quoted } from "../../checkpoints/shell-word.js";
 
-/** What may stand in a place: one of some words, a name in the file system, or anything. */
+/** Values that an argument accepts: some words, a path, or anything. */
 export type Expected = readonly string[] | "file" | "folder" | "anything";
 
-/** An option, as a shell needs to know it. */
+/** An option, as shell completion describes it. */
 export interface DescribedOption {
   /** The long flag, `--verbose`. */
   readonly name: string;
   /** `-v`. */
   readonly short?: string;
   readonly summary: string;
-  /** Absent for options without a value. */
+  /** Absent if the option takes no value. */
   readonly value?: Expected;
 }
 
-/** A command, as a shell needs to know it. */
+/** A command, as shell completion describes it. */
 export interface DescribedCommand {
-  /** The words after `tinkerts`, joined by a space: `""` for the program itself, or `"run list"`. */
+  /** The words after `tinkerts`, joined by spaces: `""` for the program itself, or `"run list"`. */
   readonly path: string;
   readonly commands: readonly { readonly name: string; readonly summary: string }[];
   readonly options: readonly DescribedOption[];
-  /** What its next word may be, where that is known: a command or an argument. */
+  /** Values of its next word, if known: commands or arguments. */
   readonly words?: Exclude<Expected, "anything">;
 }
 
-/** A command line as a shell needs to know it, from the definitions that `--help` shows. */
+/** The whole command line for shell completion, from the definitions that `--help` shows. */
 export function describeProgram(program: Command): DescribedCommand[] {
   const describe = (command: Command, path: string): DescribedCommand[] => {
     const commands = command.commands.map((child) => ({ name: child.name(), summary: child.description() }));
@@ -53,7 +54,7 @@ function describeOption(option: Option): DescribedOption {
 }
 
 function expectedWords(command: Command, program: Command): Expected {
-  // `help` is followed by what the program itself is followed by.
+  // After `help`, the same words may follow as after the program itself.
   const { commands } = command.parent === program && command.name() === "help" ? program : command;
   if (commands.length > 0) return commands.map((child) => child.name());
   const [argument] = command.registeredArguments;
@@ -66,13 +67,13 @@ function expected(choices: readonly string[] | undefined, name: string | undefin
 
 const flagsOf = ({ name, short }: DescribedOption) => (short === undefined ? [name] : [name, short]);
 
-/** Every flag that takes a value in some command: the word after it is no command. */
+/** Flags that take a value in some command: the word after one of them is not a command. */
 export function flagsWithValue(commands: readonly DescribedCommand[]): string[] {
   const options = commands.flatMap((command) => command.options);
   return [...new Set(options.filter(({ value }) => value !== undefined).flatMap(flagsOf))];
 }
 
-/** Patterns for the path of a command, a space and a flag, with what may follow the flag there. */
+/** Patterns of "command path, space, flag", with what may follow the flag. */
 export function flagValues(
   commands: readonly DescribedCommand[],
 ): { readonly patterns: readonly string[]; readonly value: Expected }[] {
@@ -100,12 +101,7 @@ export function flagValues(
   );
 }
 
-/** Each command as the words before it, a space and its name: what a shell compares as it goes along the line. */
+/** Each command as the words before it, a space and its name, to compare word by word. */
 export function subcommandPaths(commands: readonly DescribedCommand[]): string[] {
   return commands.flatMap(({ path, commands: children }) => children.map(({ name }) => `${path} ${name}`));
-}
-
-/** A word for any of the shells, whatever is in it. */
-export function quoted(text: string): string {
-  return `'${text.replaceAll("'", "'\\''")}'`;
 }

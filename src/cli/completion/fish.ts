@@ -41,14 +41,14 @@ export function fishCompletion(commands: readonly DescribedCommand[]): string {
 }
 
 function offer(expected: Expected): string {
-  // No names of files, which fish would offer after -r.
+  // `-f`: fish would offer file names after -r.
   if (expected === "anything") return "-f";
   if (expected === "file") return "-F";
   if (expected === "folder") return "-f -a '(__fish_complete_directories)'";
   return `-f -a ${quoted(expected.join(" "))}`;
 }
 
-/** In fish a backslash before a quote stands inside the quotes. */
+/** In fish quotes, a backslash escapes a quote. */
 function quoted(text: string): string {
   return `'${text.replaceAll(/['\\]/g, "\\$&")}'`;
 }

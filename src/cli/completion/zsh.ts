@@ -1,14 +1,15 @@
 // biome-ignore-all lint/suspicious/noTemplateCurlyInString: these are variables of the shell.
+
+import { quoted } from "../../checkpoints/shell-word.js";
 import {
   type DescribedCommand,
   type Expected,
   flagsWithValue,
   flagValues,
-  quoted,
   subcommandPaths,
 } from "./describe.js";
 
-/** To be sourced, or to be a file named `_tinkerts` in a folder of `$fpath`. */
+/** A zsh script: source it, or save it as `_tinkerts` in a folder of `$fpath`. */
 export function zshCompletion(commands: readonly DescribedCommand[]): string {
   return [
     "#compdef tinkerts",

@@ -15,10 +15,10 @@ interface ShowOptions {
   readonly count: number;
 }
 
-/** Of a long text the beginning and the end are shown. */
+/** Long texts are shortened to their beginning and end. */
 const MAX_SHOWN_CHARACTERS = 600;
 
-/** Prints some rows as the model reads them, with what is learnt in green, or in brackets where there are no colours. */
+/** Prints rows as the model reads them: trained tokens are green, or in brackets without colours. */
 export async function showRows(
   context: CommandContext,
   rows: Rows<ReadRow>,
@@ -42,7 +42,7 @@ function examplesOf({ row }: ReadRow, renderer: Renderer, trainOn: TrainOn): rea
   try {
     return toExamples(row, renderer, trainOn);
   } catch (error) {
-    // It stands among the problems.
+    // The row is listed with the problems.
     if (error instanceof TinkerError) return [];
     throw error;
   }
@@ -54,7 +54,7 @@ function marked(
   maxLength = Number.POSITIVE_INFINITY,
   { green, dim, red }: Styles,
 ): string {
-  const learnt = green("") === "" ? (text: string) => `⟦${text}⟧` : green;
+  const trained = green("") === "" ? (text: string) => `⟦${text}⟧` : green;
   const pieces: string[] = [];
   let position = 0;
   for (const chunk of input.chunks) {
@@ -67,14 +67,14 @@ function marked(
     for (const [from, to] of evenRuns(weights, start, Math.min(position, maxLength))) {
       const tokens = chunk.tokens.subarray(from - start, to - start);
       const text = printableLines(shortened(tokenizer.decode(tokens)));
-      pieces.push(weights[from]! > 0 ? learnt(text) : text);
+      pieces.push(weights[from]! > 0 ? trained(text) : text);
     }
   }
   if (position > maxLength) pieces.push(red(` (${position - maxLength} tokens cut)`));
   return pieces.join("");
 }
 
-/** Neighbours that are all learnt, or all not: where each run begins and ends. */
+/** Runs of neighbouring tokens that are all trained or all untrained: their beginnings and ends. */
 function* evenRuns(weights: Float32Array, start: number, end: number): Generator<[number, number]> {
   let from = start;
   for (let position = start + 1; position <= end; position += 1) {

@@ -5,13 +5,13 @@ import type { Check } from "../commands/doctor.js";
 import type { CommandContext } from "../context.js";
 import { humanBytes, printJson } from "../output/index.js";
 
-/** What a look at the card comes to. */
+/** Result of looking for a GPU. */
 type Seen = (GpuInfo & { memoryBytes: number }) | { missing: string };
 
-/** A driver that takes longer is not one to work with. */
+/** A driver that takes longer than this is treated as broken. */
 const PATIENCE_MS = 30_000;
 
-/** Looks at the card from a process of its own, since a broken driver may end it, or never answer. */
+/** Looks at the GPU from a separate process, since a broken driver may crash or hang. */
 export async function findGpu(signal: AbortSignal): Promise<Check> {
   const name = "GPU";
   const [command, ...args] = [process.execPath, process.argv[1]!, "doctor", "--gpu-alone"];
@@ -27,7 +27,7 @@ export async function findGpu(signal: AbortSignal): Promise<Check> {
   });
   signal.throwIfAborted();
   if (failure !== undefined) {
-    const detail = `the driver of the graphics card ${failure}: install a newer one, or compute with --device cpu`;
+    const detail = `the GPU driver ${failure}: install a newer one, or compute with --device cpu`;
     return { name, status: "failed", detail };
   }
   const seen = JSON.parse(stdout) as Seen;
@@ -36,7 +36,7 @@ export async function findGpu(signal: AbortSignal): Promise<Check> {
   return { name, status: seen.isSoftware ? "skipped" : "ok", detail: describe(seen), facts };
 }
 
-/** What the process of its own does. */
+/** Runs in the separate process: opens the GPU and prints its properties. */
 export async function printGpu(context: CommandContext): Promise<void> {
   const { inspectMachineGpu } = await import("../../local/engine/kernels/webgpu/dawn.node.js");
   const seen = await inspectMachineGpu().catch((error: Error): Seen => ({ missing: error.message }));
@@ -45,7 +45,7 @@ export async function printGpu(context: CommandContext): Promise<void> {
 
 function describe(card: GpuInfo & { memoryBytes: number }): string {
   if (card.isSoftware) {
-    return `only ${card.name}, which computes on the CPU, slowly: it is used with --device gpu alone. Is a driver missing?`;
+    return `only ${card.name}, which computes on the CPU and is slow; it is used only with --device gpu. Is a driver missing?`;
   }
   const abilities = [
     card.subgroupSize === undefined ? "no subgroups of a fixed size" : `subgroups of ${card.subgroupSize}`,

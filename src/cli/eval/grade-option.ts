@@ -4,9 +4,10 @@ import type { ServiceClient } from "tinkerts";
 import { choiceMatch, exactMatch, type Grade, judge, numberMatch } from "../../cookbook/evaluation/index.js";
 import { messageOf } from "../../errors.js";
 import { UsageError } from "../context.js";
+import { namedModel, samplingSource } from "../named-model.js";
 import { defaultExportOf } from "../own-module.js";
 
-/** What says how answers are graded. */
+/** Options that choose how answers are graded. */
 export interface GradeOptions {
   readonly grade?: string;
   readonly letters: string;
@@ -22,7 +23,7 @@ interface Grading {
 const NAMED_WAYS = ["exact", "number", "choice", "judge"];
 const WAYS = `${NAMED_WAYS.join(", ")}, or a module of your own such as ./my-grade.mjs`;
 
-/** Refuses what cannot be right, before anything is opened. */
+/** Refuses impossible combinations before anything is opened. */
 export function checkGrade({ grade: way, judgeModel, rubric }: GradeOptions): void {
   if (way === undefined) throw new UsageError(`how are answers graded? Give --grade ${WAYS}`);
   if (!NAMED_WAYS.includes(way) && !/[./\\]/.test(way)) {
@@ -38,7 +39,7 @@ export function checkGrade({ grade: way, judgeModel, rubric }: GradeOptions): vo
   }
 }
 
-/** The grader that the options name, and what of them the results depend on. */
+/** The grader that the options choose, and the settings that its results depend on. */
 export async function readGrade(
   { grade: way, letters, judgeModel, rubric }: GradeOptions,
   service: ServiceClient,
@@ -51,9 +52,7 @@ export async function readGrade(
     case "choice":
       return { grade: choiceMatch(letters), settings: {} };
     case "judge": {
-      const name = judgeModel!;
-      const source = name.startsWith("tinker://") ? { modelPath: name } : { baseModel: name };
-      const sampler = await service.createSamplingClient(source);
+      const sampler = await service.createSamplingClient(samplingSource(await namedModel(judgeModel)));
       return { grade: judge({ sampler, rubric }), settings: { judgeModel, rubric } };
     }
     default:
@@ -61,7 +60,7 @@ export async function readGrade(
   }
 }
 
-/** A module whose default export is the grader. */
+/** Loads a module whose default export is the grader. */
 async function readModule(file: string): Promise<Grading> {
   const source = await readFile(file, "utf8").catch((error: unknown) => {
     throw new UsageError(`--grade cannot be read: ${messageOf(error)}`);
@@ -72,7 +71,7 @@ async function readModule(file: string): Promise<Grading> {
       `${file} must export a grader as its default: export default ({ text, task }) => text.includes(task.answer)`,
     );
   }
-  // Another content of the file is another grader.
+  // A file with other content is another grader.
   const version = createHash("sha256").update(source).digest("hex").slice(0, 12);
   return { grade: grade as Grade, settings: { grade: file, gradeVersion: version } };
 }

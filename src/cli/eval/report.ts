@@ -2,24 +2,24 @@ import type { EvaluationResult, ExampleResult } from "../../cookbook/evaluation/
 import type { Task } from "../../cookbook/evaluation/tasks.js";
 import { textOf } from "../../renderers/index.js";
 import type { CommandContext } from "../context.js";
-import { cutText, printable, printItem, printJson } from "../output/index.js";
+import { cutText, plainColumns, printable, printableLines, printItem, printJson } from "../output/index.js";
 
 const MAX_WRONG_SHOWN = 3;
 
-/** Prints what came out: to people in sentences, to programs with every example. */
+/** Prints results: sentences for people, every example for programs. */
 export function report(context: CommandContext, result: EvaluationResult, tasks: readonly Task[]): void {
   const { format } = context.globals();
   if (format === "json") printJson(context, result);
   else if (format === "csv") printItem(context, result, COLUMNS);
-  else for (const line of sentences(result, tasks, widthOf(context))) context.stdout.write(`${line}\n`);
+  else
+    for (const line of sentences(result, tasks, widthOf(context)))
+      context.stdout.write(`${printableLines(line)}\n`);
 }
 
-const COLUMNS = (
-  [
-    ...["name", "score", "scoreCompleted", "standardError", "numExamples", "numCorrect"],
-    ...["numErrors", "numUngraded", "numTruncated", "seconds"],
-  ] as ("name" | "score" | "numCorrect")[]
-).map((name) => ({ header: name, name, value: (result: EvaluationResult) => result[name] }));
+const COLUMNS = [
+  ...plainColumns<EvaluationResult>("name", "score", "scoreCompleted", "standardError", "numExamples"),
+  ...plainColumns<EvaluationResult>("numCorrect", "numErrors", "numUngraded", "numTruncated", "seconds"),
+];
 
 const percent = (share: number) => `${(100 * share).toFixed(1)}%`;
 
@@ -44,13 +44,13 @@ function sentences(result: EvaluationResult, tasks: readonly Task[], width: numb
   return [...lines, ...wrongAnswers(result.examples, tasks, width)];
 }
 
-/** Why something could not be done, where that is so; what has only been cut off could. */
+/** Why an answer failed, if it did; one that was only cut off did not fail. */
 function firstFailure({ examples }: EvaluationResult): string | undefined {
   const reasons = examples.map(reasonOf);
   return reasons.find((reason) => reason !== undefined);
 }
 
-/** The reason, where nothing at all could be done. */
+/** The reason, if nothing succeeded. */
 export function totalFailure({ examples }: EvaluationResult): string | undefined {
   const reasons = examples.map(reasonOf);
   return reasons.includes(undefined) ? undefined : reasons[0];
@@ -64,7 +64,7 @@ function reasonOf({ outcome, error, logs }: ExampleResult): string | undefined {
 
 function wrongAnswers(examples: readonly ExampleResult[], tasks: readonly Task[], width: number): string[] {
   const byId = new Map(tasks.map((task) => [task.id, task]));
-  // One answer a task.
+  // One answer per task.
   const wrong = new Map(
     examples.filter(({ outcome, reward }) => outcome === "graded" && reward < 1).map((one) => [one.id, one]),
   );

@@ -1,33 +1,56 @@
-/** Of several values a table of things shows all in one line, and that of one thing each on its own. */
+/** Value of a column. In a table, several values share a line; in the view of one item, each has its own. */
 export type Cell = string | number | boolean | null | undefined | readonly string[];
 
-/** What a value is decides how a table shows it; JSON and CSV have it as it is. */
+/** Kind of a value: decides how a table shows it. JSON and CSV contain it unchanged. */
 export type ColumnKind = "text" | "number" | "bytes" | "time" | "dollars" | "flag";
 
-/** One property of the things that are printed. */
-export interface Column<T> {
-  /** Its name for people. */
-  readonly header: string;
-  /** Its name for programs: the heading in CSV, and the field's name in JSON where there is one. */
+/** Fields of an item that a column can show unchanged. */
+type CellField<T> = { [K in keyof T]-?: T[K] extends Cell ? K & string : never }[keyof T];
+
+/** A property of the printed items: a field, or the result of `value`. */
+export type Column<T> = ColumnView &
+  (
+    | { readonly name: CellField<T>; readonly value?: undefined }
+    | { readonly name: string; readonly value: (item: T) => Cell }
+  );
+
+interface ColumnView {
+  /** Heading for people; `name` when absent. */
+  readonly header?: string;
+  /** Heading in CSV and field name in JSON. */
   readonly name: string;
-  readonly value: (item: T) => Cell;
-  /** "text" when absent. */
+  /** Kind of the values; "text" when absent. */
   readonly kind?: ColumnKind;
-  /** What a table shows for null and undefined; a dash when absent. */
+  /** Shown in tables for null and undefined. Default: a dash. */
   readonly none?: string;
-  /** Left out of a table in which nothing has a value for it. */
+  /** Leaves the column out of a table without any values for it. */
   readonly isOptional?: true;
-  /** Where a narrow terminal cuts it; at the end when absent. */
+  /** Side at which a narrow terminal cuts the value; the end when absent. */
   readonly cutAt?: "middle" | "end";
-  /** How much of it must be seen before a narrow terminal goes without the column; all of it when absent. */
+  /** Least visible width before a narrow terminal leaves the column out; all of it when absent. */
   readonly leastWidth?: number;
-  /** In a narrow terminal the least important columns are cut, then left out, first. 0 when absent. */
+  /** A narrow terminal first cuts, then leaves out, the columns of lowest importance. 0 when absent. */
   readonly importance?: number;
-  /** In a narrow terminal it stands whole on a line above the others, for what people copy: paths, for example. */
+  /**
+   * In a narrow terminal, puts the value uncut on a line above the others, for text that people copy, such as paths.
+   */
   readonly takesOwnLine?: true;
 }
 
-/** Whether there is nothing to show. */
+/** Columns that show fields unchanged, under their own names. */
+export function plainColumns<T>(...names: readonly CellField<T>[]): Column<T>[] {
+  return names.map((name) => ({ name }));
+}
+
+/** The value of a column in JSON and CSV. */
+export function cellOf<T>({ name, value }: Column<T>, item: T): Cell {
+  return value === undefined ? (item[name as keyof T] as Cell) : value(item);
+}
+
+/** The heading of a column for people. */
+export const headerOf = ({ header, name }: ColumnView): string => header ?? name;
+
+/** Whether a value is empty. */
 export function isMissing(value: Cell): value is null | undefined {
   return (
     value === null || value === undefined || value === "" || (typeof value === "object" && value.length === 0)
@@ -36,7 +59,7 @@ export function isMissing(value: Cell): value is null | undefined {
 
 /** How a table shows the value of a column. */
 export function shownCell<T>(column: Column<T>, item: T, nowMs: number): string {
-  const value = column.value(item);
+  const value = cellOf(column, item);
   if (isMissing(value)) return column.none ?? "-";
   if (typeof value === "object") return value.join(", ");
   switch (column.kind) {
@@ -58,12 +81,12 @@ export function shownCell<T>(column: Column<T>, item: T, nowMs: number): string 
   }
 }
 
-/** Amounts stand at the right of their column. */
-export function isRightAligned({ kind }: Column<never>): boolean {
+/** Amounts are aligned right. */
+export function isRightAligned({ kind }: ColumnView): boolean {
   return kind === "bytes" || kind === "number" || kind === "dollars";
 }
 
-/** The owner's own key-value pairs, as one line. */
+/** User metadata as one line of key-value pairs. */
 export function metadataColumn<
   T extends { userMetadata?: Readonly<Record<string, string>> | null },
 >(): Column<T> {
@@ -79,11 +102,11 @@ export function metadataColumn<
 
 const SIZES = ["B", "kB", "MB", "GB", "TB", "PB"];
 
-/** 12 B, 3.4 kB, 560 MB. */
+/** Bytes with a unit: 12 B, 3.4 kB, 560 MB. */
 export function humanBytes(bytes: number): string {
   let value = bytes;
   let size = 0;
-  // Rounded, 999,950 would be "1000 kB".
+  // Without this check, 999,950 would round to "1000 kB".
   while (value >= 999.5 && size < SIZES.length - 1) {
     value /= 1000;
     size += 1;
@@ -100,12 +123,12 @@ const STEPS: readonly (readonly [unit: string, seconds: number])[] = [
   ["year", 31_557_600],
 ];
 
-/** 5 minutes ago, in 3 days; what is no time stays as it is. */
+/** A time as "5 minutes ago" or "in 3 days"; other text is unchanged. */
 export function relativeTime(time: string, nowMs: number): string {
   const seconds = (Date.parse(time) - nowMs) / 1000;
   if (Number.isNaN(seconds)) return time;
   const distance = Math.abs(seconds);
-  // A clock that is a little off must not put the present into the future.
+  // A clock that is slightly off must not put the present into the future.
   if (distance < 5) return "just now";
   const [unit, length] = STEPS.findLast(([, from]) => distance >= from)!;
   const count = Math.floor(distance / length);

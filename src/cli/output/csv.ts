@@ -1,19 +1,21 @@
 import { writeFile } from "node:fs/promises";
 import type { CommandContext } from "../context.js";
-import type { Cell, Column } from "./columns.js";
+import { type Cell, type Column, cellOf } from "./columns.js";
+import { printableLines } from "./text.js";
 
-/** RFC 4180, but for the line ends: those of this world. */
+/** RFC 4180, but with the line ends of this platform. */
 export function renderCsv<T>(items: readonly T[], columns: readonly Column<T>[]): string {
   const rows = [
     columns.map(({ name }) => name),
-    ...items.map((item) => columns.map(({ value }) => value(item))),
+    ...items.map((item) => columns.map((column) => cellOf(column, item))),
   ];
   return rows.map((row) => `${row.map(quote).join(",")}\n`).join("");
 }
 
 function quote(cell: Cell): string {
-  const text =
-    cell === null || cell === undefined ? "" : typeof cell === "object" ? cell.join(";") : String(cell);
+  const text = printableLines(
+    cell === null || cell === undefined ? "" : typeof cell === "object" ? cell.join(";") : String(cell),
+  );
   return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
 }
 

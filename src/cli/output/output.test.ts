@@ -103,6 +103,9 @@ describe("a table", () => {
 
 describe("CSV", () => {
   it("has plain values, and quotes what needs it", () => {
+    expect(renderCsv([{ name: "\u001b[2J\u009b1m \u202ex" }], columns.slice(0, 1))).toBe(
+      "name\n\ufffd[2J\ufffd1m \ufffdx\n",
+    );
     const text = renderCsv([{ name: 'say "hi", twice\nor so', size: 1_234_567, parts: ["x", "y"] }], columns);
     expect(text).toBe('name,sizeBytes,note,parts\n"say ""hi"", twice\nor so",1234567,,x;y\n');
   });
@@ -135,7 +138,7 @@ describe("values", () => {
     expect(relativeTime(new Date(now + 1000 * seconds).toISOString(), now)).toBe(text);
   });
 
-  it("leaves what is no time as it is", () => expect(relativeTime("soon", 0)).toBe("soon"));
+  it("leaves other text than a time unchanged", () => expect(relativeTime("soon", 0)).toBe("soon"));
 });
 
 describe("a progress bar", () => {

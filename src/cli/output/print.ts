@@ -3,19 +3,20 @@ import type { Cell, Column } from "./columns.js";
 import { renderCsv } from "./csv.js";
 import { stylesFor } from "./styles.js";
 import { renderItem, renderTable, type TableOptions } from "./table.js";
+import { printableJson } from "./text.js";
 
-/** How a list is shown. */
+/** Options of a printed list. */
 export interface ListView<T> {
   readonly columns: readonly Column<T>[];
-  /** What CSV has, where that is not the same. */
+  /** Rows for CSV, if different from the table's. */
   readonly csvColumns?: readonly Column<T>[];
-  /** What is said where there is nothing to show, as in "no runs". */
+  /** Printed instead of an empty table: "no runs". */
   readonly empty: string;
-  /** What JSON has in place of the items. */
+  /** Value printed as JSON instead of the items. */
   readonly json?: unknown;
 }
 
-/** Prints things of one kind as --format says: in a table one line each, in JSON a list. */
+/** Prints a list as --format says: a table with one line per item, or JSON, or CSV. */
 export function printList<T>(context: CommandContext, items: readonly T[], view: ListView<T>): void {
   const { stdout } = context;
   const { format } = context.globals();
@@ -43,7 +44,7 @@ function printTable<T>(context: CommandContext, items: readonly T[], columns: re
   }
 }
 
-/** Prints one thing as --format says: in a table one line for each property, in JSON the thing itself. */
+/** Prints one item as --format says: a table with one line per property, or JSON. */
 export function printItem<T>(context: CommandContext, item: T, columns: readonly Column<T>[]): void {
   const { stdout } = context;
   const { format } = context.globals();
@@ -62,19 +63,19 @@ export function printItem<T>(context: CommandContext, item: T, columns: readonly
   }
 }
 
-/** Says that something was done: to people in a sentence, to programs with the facts. */
+/** Reports what was done: a sentence for people, facts for programs. */
 export function printDone<T extends object>(context: CommandContext, sentence: string, facts: T): void {
   if (context.globals().format === "table") context.notify(sentence);
   else {
     const names = Object.keys(facts) as (keyof T & string)[];
-    const columns = names.map((name) => ({ header: name, name, value: () => facts[name] as Cell }));
+    const columns = names.map((name) => ({ name, value: () => facts[name] as Cell }));
     printItem(context, facts, columns);
   }
 }
 
 /** Prints a value as indented JSON, whatever --format says. */
 export function printJson({ stdout }: CommandContext, value: unknown): void {
-  stdout.write(`${JSON.stringify(value, null, 2)}\n`);
+  stdout.write(`${printableJson(value, 2)}\n`);
 }
 
 function tableOptions(context: CommandContext): TableOptions {

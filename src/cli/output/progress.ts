@@ -2,18 +2,18 @@ import type { CommandContext } from "../context.js";
 import { humanBytes } from "./columns.js";
 import { cutText } from "./text.js";
 
-/** A line that says how far something is. */
+/** A line that shows progress. */
 export interface ProgressBar {
-  /** `total` is undefined where nobody knows. */
+  /** `total` is undefined if it is not known. */
   update(done: number, total: number | undefined): void;
-  /** Takes the bar away. */
+  /** Removes the progress line. */
   end(): void;
 }
 
 const BAR_WIDTH = 24;
 const REDRAW_MS = 80;
 
-/** A line that says how far something is; nothing at all where standard error is not a terminal. */
+/** Makes a line that shows progress; it does nothing if standard error is not a terminal. */
 export function progressBar({ stderr }: CommandContext, label: string, unit: "bytes" | "items"): ProgressBar {
   if (!stderr.isTTY) return { update: () => {}, end: () => {} };
   const amount = (value: number) => (unit === "bytes" ? humanBytes(value) : String(value));
@@ -22,7 +22,7 @@ export function progressBar({ stderr }: CommandContext, label: string, unit: "by
   return {
     update: (done, total) => {
       const now = performance.now();
-      // What an earlier attempt left is not to this one's credit.
+      // Bytes of an earlier attempt do not count towards this one's speed.
       started ??= { at: now, done };
       if (now < drawnAt + REDRAW_MS && done !== total) return;
       drawnAt = now;

@@ -1,12 +1,12 @@
 import { styleText } from "node:util";
 import type { CommandContext } from "../context.js";
 
-/** Functions that put a text into a colour or weight. */
+/** Functions that add a colour or weight to a text. */
 export type Styles = Readonly<
   Record<"bold" | "dim" | "red" | "green" | "yellow" | "cyan", (text: string) => string>
 >;
 
-/** Colours and weights for a stream, which leave text alone where nobody can see or wants them. */
+/** Colours and weights for a stream; text stays plain if it is not a terminal or colours are off. */
 export function stylesFor(context: CommandContext, stream: NodeJS.WriteStream): Styles {
   const isOn =
     stream.isTTY === true &&

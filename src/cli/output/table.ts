@@ -1,4 +1,4 @@
-import { type Column, isMissing, isRightAligned, shownCell } from "./columns.js";
+import { type Column, cellOf, headerOf, isMissing, isRightAligned, shownCell } from "./columns.js";
 import type { Styles } from "./styles.js";
 import { cutText, displayWidth, padText, printable } from "./text.js";
 
@@ -7,7 +7,7 @@ const INDENT = "  ";
 
 /** Where a table is shown. */
 export interface TableOptions {
-  /** Columns of the terminal; Infinity where there is none. */
+  /** Width of the terminal; Infinity if there is none. */
   readonly width: number;
   readonly nowMs: number;
   readonly styles: Styles;
@@ -27,26 +27,30 @@ interface TextColumn {
 /** A table as lines of text. */
 export interface Table {
   readonly lines: readonly string[];
-  /** Headers of the columns there was no room for. */
+  /** Headers of the columns that did not fit. */
   readonly leftOut: readonly string[];
 }
 
-/** Things below each other, one line each; two where the terminal is too narrow and a column takes a line of its own. */
+/**
+ * Lays out items below each other, one line each; two lines if the terminal is too narrow and a column takes its own
+ * line.
+ */
 export function renderTable<T>(
   items: readonly T[],
   columns: readonly Column<T>[],
   options: TableOptions,
 ): Table {
   const used = columns.filter(
-    ({ isOptional, value }) => !isOptional || !items.every((item) => isMissing(value(item))),
+    (column) => !column.isOptional || !items.every((item) => isMissing(cellOf(column, item))),
   );
   const texts = used.map((column): TextColumn => {
     const cells = items.map((item) => printable(shownCell(column, item, options.nowMs)));
-    const fullWidth = Math.max(displayWidth(column.header), ...cells.map(displayWidth));
+    const header = headerOf(column);
+    const fullWidth = Math.max(displayWidth(header), ...cells.map(displayWidth));
     return {
-      header: column.header,
+      header,
       cells,
-      align: isRightAligned(column as Column<never>) ? "right" : "left",
+      align: isRightAligned(column) ? "right" : "left",
       cutAt: column.cutAt ?? "end",
       importance: column.importance ?? 0,
       fullWidth,
@@ -72,7 +76,7 @@ export function renderTable<T>(
   };
 }
 
-/** Which columns stand in one line, and which one above the others where that line would be too long. */
+/** Decides which columns share a line, and which one moves above if that line is too long. */
 function layOut(
   columns: readonly TextColumn[],
   terminalWidth: number,
@@ -85,15 +89,15 @@ function layOut(
   return { above, below: fitColumns(others, terminalWidth - INDENT.length) };
 }
 
-/** One thing, one property on each line. */
+/** Lays out one item, one property per line. */
 export function renderItem<T>(item: T, columns: readonly Column<T>[], options: TableOptions): string[] {
-  const headerWidth = Math.max(...columns.map(({ header }) => displayWidth(header)));
+  const headerWidth = Math.max(...columns.map((column) => displayWidth(headerOf(column))));
   return columns.flatMap((column) => {
-    const value = column.value(item);
+    const value = cellOf(column, item);
     const lines =
       typeof value === "object" && !isMissing(value) ? value : [shownCell(column, item, options.nowMs)];
     return lines.map((line, index) => {
-      const header = padText(index === 0 ? column.header : "", headerWidth, "left");
+      const header = padText(index === 0 ? headerOf(column) : "", headerWidth, "left");
       return `${options.styles.bold(header)}${GAP}${printable(line)}`;
     });
   });
@@ -108,7 +112,7 @@ function widthOf(columns: readonly TextColumn[]): number {
   return columns.reduce((sum, column) => sum + column.fullWidth, GAP.length * (columns.length - 1));
 }
 
-/** The columns there is room for, in their order: the least important ones give way first, and entirely if need be. */
+/** The columns that fit, in order: columns of low importance are cut first, then left out. */
 function fitColumns(columns: readonly TextColumn[], terminalWidth: number): Fitting[] {
   const excess = Math.max(0, widthOf(columns) - terminalWidth);
   const least = columns.reduce((a, b) => (b.importance <= a.importance ? b : a));

@@ -1,20 +1,27 @@
 const WIDE =
   /[\u1100-\u115f\u2e80-\u303e\u3041-\u33ff\u3400-\u4dbf\u4e00-\u9fff\ua000-\ua4cf\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe4f\uff00-\uff60\uffe0-\uffe6]|\p{Emoji_Presentation}/u;
 const NO_WIDTH = /^[\p{Mn}\p{Me}\p{Cf}]$/u;
-// biome-ignore lint/suspicious/noControlCharactersInRegex: these are the characters a terminal would obey.
-const CONTROL = /[\u0000-\u001f\u007f-\u009f]/g;
+/** Characters that control a terminal: control characters and marks of text direction. */
+const COMMANDS = /[\p{Cc}\p{Bidi_Control}]/gu;
 
-/** Names come from servers and other people: none of them moves the cursor or adds a line. */
+/** Text from a server or from other people on one line, without characters that move the cursor or reorder text. */
 export function printable(text: string): string {
-  return text.replace(CONTROL, (character) => (/\s/.test(character) ? " " : "\ufffd"));
+  return text.replace(COMMANDS, (character) => (/\s/.test(character) ? " " : "\ufffd"));
 }
 
-/** The same for texts of a model, which have lines. */
+/** Text of several lines, without other characters that control a terminal. */
 export function printableLines(text: string): string {
-  return text.replace(CONTROL, (character) => (/[\n\t]/.test(character) ? character : "\ufffd"));
+  return text.replace(COMMANDS, (character) => (/[\n\t]/.test(character) ? character : "\ufffd"));
 }
 
-/** How many columns a text takes. */
+/** JSON in which characters that control a terminal are escaped: a program reads the same value from it. */
+export function printableJson(value: unknown, indent?: number): string {
+  return JSON.stringify(value, null, indent).replace(COMMANDS, (character) =>
+    character === "\n" ? character : `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`,
+  );
+}
+
+/** Width of a text in columns. */
 export function displayWidth(text: string): number {
   let width = 0;
   for (const character of text) width += widthOf(character);
@@ -26,7 +33,7 @@ function widthOf(character: string): number {
   return WIDE.test(character) ? 2 : 1;
 }
 
-/** At most so many columns of a text, with an ellipsis where something was left out. */
+/** Cuts a text to a number of columns, with an ellipsis for the part left out. */
 export function cutText(text: string, width: number, at: "middle" | "end" = "end"): string {
   if (displayWidth(text) <= width) return text;
   const characters = [...text];
@@ -47,7 +54,9 @@ function takeWidth(characters: readonly string[], width: number): string[] {
   return taken;
 }
 
-/** Breaks lines between words, and indents what follows as the line began. Only a word that is wider stands out. */
+/**
+ * Breaks lines between words, and indents continued lines like the first. Only a longer single word exceeds the width.
+ */
 export function wrapText(text: string, width: number): string {
   return text
     .split("\n")
@@ -61,13 +70,16 @@ export function wrapText(text: string, width: number): string {
     .join("\n");
 }
 
-/** Breaks a command line between its words so that it can still be copied: \\ stands at the end of all lines but the last. */
+/** Breaks a command between words so that it can still be copied: all lines but the last end with \\. */
 export function wrapCommand(command: string, width: number): string {
   if (displayWidth(command) <= width) return command;
-  // An option stays with its value, quotes with what is in them.
-  const words = command.match(/(?:--?[\w-]+ (?!-))?(?:'[^']*'|"[^"]*"|[^\s'"])+/g) ?? [];
-  // Room for the backslash, and for the indent of all lines but the first.
-  const lines = wrapWords(words, width - 4);
+  // Space for the backslash, and for the indent of all lines but the first.
+  const room = width - 4;
+  // An option stays with its value where both fit, and a quoted text stays whole.
+  const words = (command.match(/(?:--?[\w-]+ (?!-))?(?:'[^']*'|"[^"]*"|[^\s'"])+/g) ?? []).flatMap((word) =>
+    displayWidth(word) <= room ? word : word.split(/(?<=^--?[\w-]+) /),
+  );
+  const lines = wrapWords(words, room);
   return lines.map((line, index) => `${index > 0 ? "  " : ""}${line.join(" ")}`).join(" \\\n");
 }
 
@@ -88,7 +100,7 @@ function wrapWords(words: readonly string[], width: number): string[][] {
   return lines;
 }
 
-/** Fills a text with spaces up to a width. */
+/** Pads a text with spaces up to a width. */
 export function padText(text: string, width: number, align: "left" | "right"): string {
   const padding = " ".repeat(Math.max(0, width - displayWidth(text)));
   return align === "left" ? text + padding : padding + text;

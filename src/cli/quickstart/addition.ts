@@ -33,12 +33,12 @@ function allProblems(): { training: Problem[]; heldOut: Problem[] } {
   return { training, heldOut };
 }
 
-/** 1 for the right number, 0 for anything else. */
+/** Reward: 1 for the right number, 0 for anything else. */
 function reward({ solution }: Problem, { tokens }: SampledSequence): number {
   return tokenizer.decode(tokens) === `${solution}\n` ? 1 : 0;
 }
 
-/** Several answers to each problem, as the model really gives them: at temperature 1. */
+/** Samples several answers to each problem at temperature 1. */
 function attempt(sampler: SamplingClient, problems: readonly Problem[], numSamples: number, step: number) {
   return Promise.all(
     problems.map(async (problem, index) => {
@@ -54,10 +54,10 @@ type Attempts = Awaited<ReturnType<typeof attempt>>[number];
 
 const mean = (values: readonly number[]) => values.reduce((sum, value) => sum + value, 0) / values.length;
 
-/** What a group of answers teaches: more of those better than the group's mean, less of the others. */
+/** Training data of a group: answers better than the group's mean become likelier, the others less likely. */
 function lessons({ problem, sequences, rewards }: Attempts): Datum[] {
   const baseline = mean(rewards);
-  // All right or all wrong: none is better than the others, and there is nothing to learn.
+  // All right or all wrong: there is nothing to learn from.
   if (rewards.every((value) => value === baseline)) return [];
   return sequences.map((sequence, index) =>
     datumFromSample(problem.prompt, sequence, rewards[index]! - baseline),
@@ -115,8 +115,8 @@ export async function runAddition({
   for (let step = 1; step <= steps; step += 1) {
     signal.throwIfAborted();
     const groups = await attempts;
-    // The next answers are sampled while these are learnt. Their sampler is then one step old, which the loss allows
-    // for: it weighs each token by how much likelier the model finds it now.
+    // The next answers are sampled while these are trained on, so their sampler is one step old. The loss corrects for
+    // that: it weights each token by its probability now over its probability then.
     if (step < steps) attempts = attempt(sampler, draw(), samplesPerProblem, step + 1);
     const batch = groups.flatMap(lessons);
     if (batch.length > 0) {
@@ -148,5 +148,5 @@ export async function runAddition({
   return { accuracyBefore, accuracyAfter, seconds, tokensPerSecond, checkpoint };
 }
 
-// Started by itself, as a copy of this folder is: `npx tsx addition.ts`.
+// Runs only when started directly: `npx tsx addition.ts`.
 if (process.argv[1] === import.meta.filename) await runAddition();

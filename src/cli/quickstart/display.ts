@@ -1,4 +1,4 @@
-/** What the quickstart programs show: lines of text, a progress bar and a curve. */
+/** Display of the quickstart programs: lines of text, a progress bar and a curve. */
 
 export interface Display {
   say(text?: string): void;
@@ -6,7 +6,7 @@ export interface Display {
 }
 
 export interface Progress {
-  /** `details` stand beside the count of steps, as in "loss 0.52". */
+  /** `details` are shown beside the step count, such as "loss 0.52". */
   update(step: number, details: string): void;
   end(): void;
 }
@@ -15,7 +15,7 @@ type Stream = Pick<NodeJS.WriteStream, "write"> & Partial<Pick<NodeJS.WriteStrea
 
 const BAR_WIDTH = 24;
 const MIN_BAR_WIDTH = 4;
-/** Where there is no terminal, so many lines stand for the bar. */
+/** Number of lines that replace the bar if the output is not a terminal. */
 const PLAIN_LINES = 10;
 
 export function createDisplay(text: Stream = process.stdout, bar: Stream = process.stderr): Display {
@@ -33,7 +33,7 @@ function liveBar(stream: Stream, steps: number): Progress {
     update: (step, details) => {
       const columns = (stream.columns || 80) - 1;
       const text = ` ${count(step, steps)}  ${details}  ${timeLeft(started, step, steps)}`;
-      // The bar gives way to the text.
+      // Clears the bar before printing.
       const width = Math.max(MIN_BAR_WIDTH, Math.min(BAR_WIDTH, columns - 2 - text.length));
       const filled = Math.round((width * step) / steps);
       const line = `  ${"━".repeat(filled)}${"╌".repeat(width - filled)}${text}`;
@@ -68,7 +68,7 @@ export const percent = (share: number) => `${Math.round(100 * share)}%`;
 
 const EIGHTHS = [" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"];
 
-/** A chart of values between 0 and 1, each column the mean of its share of the values. */
+/** A chart of values between 0 and 1; each column is the mean of its part of the values. */
 export function drawCurve(values: readonly number[], { width = 60, height = 8 } = {}): string {
   const columns = Array.from(
     { length: Math.min(width, values.length) },

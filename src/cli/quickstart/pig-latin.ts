@@ -12,12 +12,12 @@ const tokenizer = await loadTokenizer(baseModel);
 
 const question = (word: string) => `English: ${word}\nPig Latin:`;
 
-/** One example. The model reads all of it and learns the answer only: the question's tokens weigh nothing. */
+/** One example. The model reads all of it and is trained only on the answer: the question's tokens have weight 0. */
 function example(word: string) {
   return datumFromAnswer(tokenizer.encode(question(word)), tokenizer.encode(` ${pigLatin(word)}\n`));
 }
 
-/** The likeliest answer for each word. All are asked for at once, so that the server samples them together. */
+/** The likeliest answer for each word. All requests are sent at once, so that the server samples them together. */
 async function translate(sampler: SamplingClient, words: readonly string[]): Promise<string[]> {
   const samplingParams = { maxTokens: 20, temperature: 0, stop: "\n" };
   const responses = await Promise.all(
@@ -42,7 +42,7 @@ export async function runPigLatin({
   await using service = new ServiceClient(backend);
   await using log = await RunLog.open(folder, { config: { model_name: baseModel, steps, learningRate } });
 
-  /** The share of right answers for words that are not trained on. */
+  /** The share of right answers for held-out words. */
   async function accuracyOf(sampler: SamplingClient): Promise<number> {
     const answers = await translate(sampler, heldOutWords);
     const right = heldOutWords.filter((word, index) => answers[index] === pigLatin(word)).length;
@@ -65,7 +65,7 @@ export async function runPigLatin({
   const random = seededRandom(1);
   let words: string[] = [];
 
-  /** Sends one training step without waiting for it; the server runs what it gets in order. */
+  /** Sends one training step without waiting; the server executes steps in order. */
   function submit(step: number) {
     if (words.length < batchSize) words = shuffled(trainingWords, random);
     const batch = words.splice(0, batchSize).map(example);
@@ -84,7 +84,7 @@ export async function runPigLatin({
   for (let step = 1; step <= steps; step += 1) {
     signal.throwIfAborted();
     const { pass, update, tokens } = next;
-    // One step ahead of the answers: the server never has to wait for us.
+    // Always one step ahead, so that the server never waits.
     if (step < steps) next = submit(step);
     const { metrics } = await pass;
     await update;
@@ -109,5 +109,5 @@ export async function runPigLatin({
   return { accuracyBefore, accuracyAfter, seconds, trainingSeconds, tokensPerSecond, checkpoint };
 }
 
-// Started by itself, as a copy of this folder is: `npx tsx pig-latin.ts`.
+// Runs only when started directly: `npx tsx pig-latin.ts`.
 if (process.argv[1] === import.meta.filename) await runPigLatin();

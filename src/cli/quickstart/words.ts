@@ -13,7 +13,7 @@ export function pigLatin(word: string): string {
   return `${word.slice(start.length)}-${start || "w"}ay`;
 }
 
-/** For the test: they are not among the words to train on. */
+/** Test words, which are not among the training words. */
 export const heldOutWords: readonly string[] = list(`
   accurate aid alarm along barrel beast birthday bite bizarre book boot boredom break built call carrier
   char choice chord cinema comedy con confirm coverage curry dear doe dose drivel even exchange exclude

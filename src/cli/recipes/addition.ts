@@ -1,9 +1,9 @@
-/** Addition by reward: a model that often forgets the carry learns to add, told nothing but right or wrong. */
+/** Addition by reward: a model that often forgets the carry learns to add from right or wrong alone. */
 import { type SamplingClient, ServiceClient } from "tinkerts";
 import { evaluate, exactMatch, type RunOptions, trainReinforcement } from "tinkerts/cookbook";
 import { startLocalBackend } from "tinkerts/local";
 
-/** What it reaches with tinkerts/nano. */
+/** Results that it must reach with tinkerts/nano. */
 export const bar = { before: { atMost: 0.7 }, after: { atLeast: 0.95 } };
 
 /** All sums of two numbers below 100; one in seven, the same in both orders, is kept for the test. */
@@ -21,7 +21,7 @@ function sums() {
 export async function run({ steps = 60, ...options }: RunOptions & { steps?: number | undefined }) {
   const { service, model, signal } = options;
   const { training, heldOut } = sums();
-  // Every fifth of them: enough to tell 90% from 95%.
+  // Every fifth problem: enough to tell 90% from 95%.
   const tasks = heldOut.filter((_, index) => index % 5 === 0);
   const accuracy = async (sampler: SamplingClient) =>
     (await evaluate({ sampler, tasks, grade: exactMatch(), temperature: 0, maxTokens: 16, signal })).score;

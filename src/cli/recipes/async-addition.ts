@@ -1,9 +1,9 @@
-/** Asynchronous reinforcement beside the synchronous one: the same sums, one sampled while the other ones are learnt. */
+/** Asynchronous beside synchronous reinforcement: the same sums, sampled while others are trained on. */
 import { type SamplingClient, ServiceClient } from "tinkerts";
 import { evaluate, exactMatch, type RunOptions, trainReinforcement } from "tinkerts/cookbook";
 import { startLocalBackend } from "tinkerts/local";
 
-/** What it reaches with tinkerts/nano. */
+/** Results that it must reach with tinkerts/nano. */
 export const bar = { synchronousAfter: { atLeast: 0.9 }, asynchronousAfter: { atLeast: 0.9 } };
 
 /** All sums of two numbers below 100; one in seven, the same in both orders, is kept for the test. */

@@ -1,4 +1,4 @@
-/** On-policy distillation: a student answers, and a teacher that adds well says of each token what it would have said. */
+/** On-policy distillation: a student answers, and a teacher that adds well scores each token of the answer. */
 import { type SamplingClient, ServiceClient } from "tinkerts";
 import {
   conversations,
@@ -10,7 +10,7 @@ import {
 } from "tinkerts/cookbook";
 import { startLocalBackend } from "tinkerts/local";
 
-/** What it reaches with tinkerts/nano. */
+/** Results that it must reach with tinkerts/nano. */
 export const bar = { before: { atMost: 0.7 }, teacher: { atLeast: 0.95 }, after: { atLeast: 0.9 } };
 
 /** All sums of two numbers below 100; one in seven, the same in both orders, is kept for the test. */
@@ -31,7 +31,7 @@ export async function run({ steps = 40, ...options }: RunOptions & { steps?: num
   const accuracy = async (sampler: SamplingClient) =>
     (await evaluate({ sampler, tasks, grade: exactMatch(), temperature: 0, maxTokens: 16, signal })).score;
 
-  // The teacher: a checkpoint that was shown right answers. Any checkpoint with the student's tokenizer will do.
+  // The teacher: a checkpoint trained on right answers. Any checkpoint with the student's tokenizer will do.
   const taught = await trainSupervised({
     ...options,
     folder: folder && `${folder}/teacher`,
@@ -49,7 +49,7 @@ export async function run({ steps = 40, ...options }: RunOptions & { steps?: num
   });
   const teacher = await accuracy(await service.createSamplingClient({ modelPath: taught.samplerPath }));
 
-  // The student never sees an answer: it gives its own, and is corrected.
+  // The student never sees a right answer: it samples its own, and the teacher scores them.
   const before = await accuracy(await service.createSamplingClient({ baseModel: model }));
   const { samplerPath } = await trainOnPolicyDistillation({
     ...options,

@@ -1,17 +1,17 @@
 /** Preferences: from pairs of a right and a wrong sum, a model that forgets the carry learns to prefer the right ones (DPO). */
 import { type SamplingClient, ServiceClient } from "tinkerts";
-import { comparisons, evaluate, exactMatch, type RunOptions, rendererOf, trainDpo } from "tinkerts/cookbook";
+import { comparisons, evaluate, exactMatch, type RunOptions, trainDpo } from "tinkerts/cookbook";
 import { startLocalBackend } from "tinkerts/local";
-import type { Renderer } from "tinkerts/renderers";
+import { getRenderer, type Renderer } from "tinkerts/renderers";
 
-/** What it reaches with tinkerts/nano: pairs whose right answer it finds likelier, and sums that it then gets right. */
+/** Results that it must reach with tinkerts/nano: pairs whose right answer is likelier, and sums answered correctly. */
 export const bar = {
   preferredBefore: { atMost: 0.25 },
   preferredAfter: { atLeast: 0.95 },
   rightAfter: { atLeast: 0.8 },
 };
 
-/** Sums with a carry; what is rejected has lost it: 47 + 38 = 75. One in seven is kept for the test. */
+/** Sums with a carry; the rejected answer lost it: 47 + 38 = 75. One in seven is kept for the test. */
 function pairs() {
   const [training, heldOut]: { prompt: string; chosen: string; rejected: string }[][] = [[], []];
   for (let a = 0; a < 100; a += 1) {
@@ -24,7 +24,7 @@ function pairs() {
   return { training: training!, heldOut: heldOut!.filter((_, index) => index % 3 === 0) };
 }
 
-/** How likely a model finds an answer. */
+/** The logprob of an answer under a model. */
 async function logprob(sampler: SamplingClient, renderer: Renderer, prompt: string, answer: string) {
   const { input, weights } = renderer.buildSupervisedExample([
     { role: "user", content: prompt },
@@ -39,7 +39,7 @@ export async function run({ steps = 60, ...options }: RunOptions & { steps?: num
   const { training, heldOut } = pairs();
   const tasks = heldOut.map(({ prompt, chosen }) => ({ prompt, answer: chosen }));
   const measure = async (sampler: SamplingClient) => {
-    const renderer = await rendererOf(sampler);
+    const renderer = getRenderer({ model: await sampler.getBaseModel() }, await sampler.getTokenizer());
     const isPreferred = await Promise.all(
       heldOut.map(async ({ prompt, chosen, rejected }) => {
         const [better, worse] = [chosen, rejected].map((answer) =>
@@ -61,7 +61,7 @@ export async function run({ steps = 60, ...options }: RunOptions & { steps?: num
     maxSteps: steps,
     batchSize: 32,
     testSize: 0,
-    // High, so that the model stays near to what it was: there are many more wrong numbers than the rejected one.
+    // High, so that the model stays close to its start: there are many more wrong numbers than the rejected one.
     beta: 2,
   });
   const after = await measure(await service.createSamplingClient({ modelPath: samplerPath }));

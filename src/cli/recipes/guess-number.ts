@@ -1,4 +1,4 @@
-/** Several turns: a model that guesses numbers at random learns to halve what is left, told only whether it won. */
+/** Several turns: a model that guesses numbers at random learns to halve the range, rewarded only for winning. */
 import { type SamplingClient, ServiceClient } from "tinkerts";
 import {
   conversations,
@@ -6,16 +6,15 @@ import {
   type MessageEnvironment,
   messageEnvironment,
   type RunOptions,
-  rendererOf,
   runRollout,
   samplerPolicy,
   trainReinforcement,
   trainSupervised,
 } from "tinkerts/cookbook";
 import { startLocalBackend } from "tinkerts/local";
-import { textOf } from "tinkerts/renderers";
+import { getRenderer, textOf } from "tinkerts/renderers";
 
-/** What it reaches with tinkerts/nano: games won in three guesses, which the best player always does. */
+/** Results that it must reach with tinkerts/nano: games won in three guesses. The best player wins all. */
 export const bar = { before: { atMost: 0.7 }, after: { atLeast: 0.9 } };
 
 const HIGHEST = 7;
@@ -28,7 +27,7 @@ const hint = (guess: number, secret: number) => ({
   content: guess < secret ? "Higher." : "Lower.",
 });
 
-/** A player who remembers the hints and else guesses at random. This is where the model learns the rules from. */
+/** A player who uses the hints but guesses at random. The model learns the rules from such games. */
 function randomGame(secret: number, random: () => number) {
   let [low, high] = [1, HIGHEST];
   const messages = [OPENING];
@@ -41,7 +40,7 @@ function randomGame(secret: number, random: () => number) {
   }
 }
 
-/** The game as the model plays it. */
+/** The game as an environment. */
 function game(secret: number): MessageEnvironment {
   let guesses = 0;
   return {
@@ -61,7 +60,7 @@ export async function run({ steps = 55, ...options }: RunOptions & { steps?: num
   const player = async (modelPath: string) => service.createSamplingClient({ modelPath });
   /** The share of games won, each number several times. */
   const won = async (sampler: SamplingClient) => {
-    const renderer = await rendererOf(sampler);
+    const renderer = getRenderer({ model: await sampler.getBaseModel() }, await sampler.getTokenizer());
     const policy = samplerPolicy(sampler, { maxTokens: 8 });
     const games = Array.from({ length: 20 }, (_, round) =>
       NUMBERS.map((secret) => ({ secret, round })),
@@ -103,7 +102,7 @@ export async function run({ steps = 55, ...options }: RunOptions & { steps?: num
   return { before, after, samplerPath };
 }
 
-/** The same numbers for the same seed. */
+/** Random numbers that depend only on the seed. */
 function seededRandom(seed: number): () => number {
   let state = seed;
   return () => {

@@ -1,10 +1,13 @@
-/** Prompt distillation: a model that reads instructions and examples answers, and learns to answer so without them. */
+/**
+ * Prompt distillation: a model that reads instructions and examples answers, and a model learns to answer like that
+ * without them.
+ */
 import { type SamplingClient, ServiceClient } from "tinkerts";
 import { evaluate, exactMatch, type RunOptions, trainPromptDistillation } from "tinkerts/cookbook";
 import { startLocalBackend } from "tinkerts/local";
 import { type Message, textOf } from "tinkerts/renderers";
 
-/** What it reaches with tinkerts/nano. The teacher itself is right for about 98 words of 100. */
+/** Results that it must reach with tinkerts/nano. The teacher itself is right for about 98 words of 100. */
 export const bar = { before: { atMost: 0.05 }, after: { atLeast: 0.95 } };
 
 const STARTS =
@@ -15,7 +18,7 @@ const WORDS = STARTS.split(" ").flatMap((start) => ENDS.split(" ").map((end) => 
 
 const spelt = (word: string) => [...word].join(" ");
 
-/** What the teacher reads in place of a bare word. */
+/** The teacher's prompt for a word. */
 function instructions(messages: readonly Message[]): readonly Message[] {
   const ask = (word: string) => ({ role: "user", content: `Spell ${word}.` });
   const examples = ["green", "house", "pilot"];

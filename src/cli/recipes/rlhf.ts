@@ -1,4 +1,7 @@
-/** RLHF in three stages: a model learns to answer, a preference model learns from comparisons, and its judgement rewards. */
+/**
+ * RLHF in three stages: a model learns to answer, a preference model learns from comparisons, and its judgement is the
+ * reward.
+ */
 import { type SamplingClient, ServiceClient } from "tinkerts";
 import {
   chat,
@@ -13,7 +16,7 @@ import {
 } from "tinkerts/cookbook";
 import { startLocalBackend } from "tinkerts/local";
 
-/** What it reaches with tinkerts/nano: comparisons judged rightly, and the share of friendly answers. */
+/** Results that it must reach with tinkerts/nano: comparisons judged correctly, and the share of friendly answers. */
 export const bar = {
   judgedRight: { atLeast: 0.9 },
   friendlyBefore: { atMost: 0.65 },
@@ -23,7 +26,7 @@ export const bar = {
 const THINGS =
   "ball book kite hat boat cake drum lamp box bell map cup flower stone shell pen bed spoon broom car phone brush shovel clock needle ruler chair coat shirt bus";
 const things = THINGS.split(" ");
-/** These are never compared: the preference model shall judge them, too. */
+/** Held out from the comparisons, to see whether the preference model generalizes. */
 const heldOut = things.filter((_, index) => index % 5 === 0);
 const compared = things.filter((_, index) => index % 5 !== 0);
 
@@ -49,7 +52,7 @@ export async function run({ steps = 20, ...options }: RunOptions & { steps?: num
     return texts.filter(isFriendly).length / texts.length;
   };
 
-  // 1. The model learns to answer at all: one time friendly, one time not.
+  // 1. The model learns to answer, friendly half of the time.
   const answering = await trainSupervised({
     ...options,
     folder: folder && `${folder}/answers`,
@@ -69,7 +72,7 @@ export async function run({ steps = 20, ...options }: RunOptions & { steps?: num
   });
   const friendlyBefore = await friendliness(await sampler(answering.samplerPath));
 
-  // 2. Another one learns what people prefer. Nobody tells it that this is friendliness.
+  // 2. Another model learns which answers people prefer. It is never given the reason, friendliness.
   const pairOf = (thing: string) => ({
     prompt: question(thing),
     chosen: friendly(thing),

@@ -1,10 +1,10 @@
-/** Shorter answers: no reward for any one answer, only a tournament among several that the shorter one wins. */
+/** Shorter answers: no single answer has a reward; in a tournament among several, the shorter one wins. */
 import { type SamplingClient, ServiceClient } from "tinkerts";
 import { type Compare, chat, type RunOptions, tournament, trainReinforcement } from "tinkerts/cookbook";
 import { startLocalBackend } from "tinkerts/local";
 import { type Message, textOf } from "tinkerts/renderers";
 
-/** What it reaches with tinkerts/nano: the mean number of characters of an answer, and the share of empty ones. */
+/** Results that it must reach with tinkerts/nano: mean characters of an answer, and the share of empty ones. */
 export const bar = { lengthBefore: { atLeast: 15 }, lengthAfter: { atMost: 5 }, emptyAfter: { atMost: 0.1 } };
 
 const THINGS =
@@ -13,7 +13,7 @@ const question = (thing: string) => `Tell me about ${thing}.`;
 
 const lengthOf = (messages: readonly Message[]) => textOf(messages.at(-1)!).trim().length;
 
-/** Says which of two answers wins: -1 for the first, 1 for the second. One that says nothing loses. */
+/** Compares two answers: -1 if the first wins, 1 if the second does. An empty answer loses. */
 const shorterWins: Compare = ({ completionA, completionB }) => {
   const [a, b] = [completionA, completionB].map((answer) => lengthOf(answer) || Number.POSITIVE_INFINITY);
   return a === b ? 0 : a! < b! ? -1 : 1;

@@ -1,10 +1,12 @@
-/** Tool use: a model that was shown a tool, and how to give up, finds out that calling the tool is what pays. */
+/**
+ * Tool use: a model saw examples of calling a tool and of giving up, and learns from rewards that calling the tool
+ * pays.
+ */
 import { type SamplingClient, ServiceClient } from "tinkerts";
 import {
   conversations,
   environmentGroups,
   type RunOptions,
-  rendererOf,
   runRollout,
   samplerPolicy,
   tool,
@@ -13,9 +15,12 @@ import {
   trainSupervised,
 } from "tinkerts/cookbook";
 import { startLocalBackend } from "tinkerts/local";
-import type { Renderer } from "tinkerts/renderers";
+import { getRenderer, type Renderer } from "tinkerts/renderers";
 
-/** What it reaches with tinkerts/nano: words written backwards by itself, after the examples, after practice. */
+/**
+ * Results that it must reach with tinkerts/nano: words reversed correctly at the start, after the examples, and after
+ * practice.
+ */
 export const bar = { base: { atMost: 0.2 }, before: { atMost: 0.5 }, after: { atLeast: 0.8 } };
 
 const STARTS =
@@ -36,7 +41,7 @@ const reverse = tool({
   execute: ({ word }) => backwards(String(word)),
 });
 
-/** How one does it who calls the tool, and one who does not think of it. */
+/** Two players to learn from: one calls the tool, one gives up. */
 const called = (word: string) => ({
   messages: [
     question(word),
@@ -49,13 +54,13 @@ const gaveUp = (word: string) => ({
   messages: [question(word), { role: "assistant", content: "I cannot do that." }],
 });
 
-/** One try. Right is the word backwards at the end, however the model came to it. */
+/** One attempt. It is right if the reversed word comes at the end, in whatever way the model found it. */
 const environment = (word: string, renderer: Renderer) =>
   toolEnvironment({
     renderer,
     messages: [question(word)],
     tools: [reverse],
-    // The declaration of a tool alone is longer than what a tiny model reads; it knows the tool from the examples.
+    // The declaration of a tool is longer than a tiny model's context; the model knows the tool from the examples.
     declaresTools: false,
     maxTurns: 2,
     reward: ({ text }) => (text.trim() === backwards(word) ? 1 : 0),
@@ -65,7 +70,7 @@ export async function run({ steps = 10, ...options }: RunOptions & { steps?: num
   const { service, model, folder, signal } = options;
   /** The share of held-out words that are right. */
   const accuracy = async (sampler: SamplingClient) => {
-    const renderer = await rendererOf(sampler);
+    const renderer = getRenderer({ model: await sampler.getBaseModel() }, await sampler.getTokenizer());
     const policy = samplerPolicy(sampler, { maxTokens: 80 });
     const tries = heldOut.map((word, seed) =>
       runRollout(policy, environment(word, renderer), { seed, signal }),

@@ -1,9 +1,11 @@
-/** Supervised chat: a model learns Pig Latin ("stick" becomes "ick-stay") from conversations, and says words it never saw. */
+/**
+ * Supervised chat: a model learns Pig Latin ("stick" becomes "ick-stay") from conversations, and translates new words.
+ */
 import { type SamplingClient, ServiceClient } from "tinkerts";
 import { conversations, evaluate, exactMatch, type RunOptions, trainSupervised } from "tinkerts/cookbook";
 import { startLocalBackend } from "tinkerts/local";
 
-/** What it reaches with tinkerts/nano. */
+/** Results that it must reach with tinkerts/nano. */
 export const bar = { before: { atMost: 0.05 }, after: { atLeast: 0.95 } };
 
 const STARTS =

@@ -1,15 +1,15 @@
-import type { RunEvent, RunStatus, ServerStatus } from "../../local/server/index.js";
+import type { RunActivity, RunStatus, ServerStatus } from "../../local/server/index.js";
 import { cutText, printable } from "../output/index.js";
 
 const MAX_NAME_LENGTH = 40;
 
-/** What happened to a run, in a line. */
-export function eventLine(event: RunEvent): string {
+/** One line about an event of a run. */
+export function eventLine(event: RunActivity): string {
   const { run } = event;
   const name = shownName(run);
   switch (event.type) {
     case "created":
-      return `${name}: begun, rank ${run.rank} on ${printable(run.baseModel)}`;
+      return `${name}: started, rank ${run.rank} on ${printable(run.baseModel)}`;
     case "step":
       return `${name}: ${progressOf(run)}`;
     case "saved":
@@ -21,12 +21,12 @@ export function eventLine(event: RunEvent): string {
   }
 }
 
-/** How far a run is, in a line. */
+/** Progress of a run, in one line. */
 export function runLine(run: RunStatus): string {
   return `${shownName(run)}: ${run.steps === 0 ? "no step yet" : progressOf(run)}`;
 }
 
-/** What the server as a whole does, in a line. */
+/** One line about the server's whole activity. */
 export function statusLine(status: ServerStatus): string {
   if (!isBusy(status)) return "idle";
   const { trainingRequests, sequences, trainedTokensPerSecond, sampledTokensPerSecond } = status;
@@ -35,7 +35,7 @@ export function statusLine(status: ServerStatus): string {
   return `${training} · ${sampling}`;
 }
 
-/** Whether the server has anything to do, or had a moment ago. */
+/** Whether the server is working, or was a moment ago. */
 export function isBusy(status: ServerStatus): boolean {
   const { trainingRequests, sequences, trainedTokensPerSecond, sampledTokensPerSecond } = status;
   return trainingRequests + sequences + trainedTokensPerSecond + sampledTokensPerSecond > 0;
@@ -46,7 +46,7 @@ function progressOf({ steps, loss }: RunStatus, unit?: "steps"): string {
   return loss === undefined ? count : `${count}, loss ${loss.toPrecision(4)}`;
 }
 
-/** Names come from clients, who may write anything. */
+/** Names come from clients and may contain anything. */
 function shownName({ name }: RunStatus): string {
   return cutText(printable(name), MAX_NAME_LENGTH);
 }

@@ -1,4 +1,4 @@
-import type { RunEvent, ServerActivity } from "../../local/server/index.js";
+import type { RunActivity, ServerActivity } from "../../local/server/index.js";
 import { cutText } from "../output/index.js";
 import { eventLine, isBusy, runLine, statusLine } from "./activity-lines.js";
 
@@ -7,13 +7,13 @@ type Screen = Pick<NodeJS.WriteStream, "write" | "isTTY" | "columns">;
 
 const REDRAW_MS = 250;
 const MAX_SHOWN_RUNS = 8;
-/** Where nobody watches, steps and the whole are told this often. */
+/** Interval between lines of progress if the output is not a terminal. */
 const STEP_LINE_MS = 10_000;
 const STATUS_LINE_MS = 30_000;
 
 /**
- * Shows what a server does until the returned function is called. A terminal has a line for each run that is trained and
- * one for the whole, which change in place below what happened; elsewhere all are plain lines, now and then.
+ * Shows a server's activity until the returned function is called. On a terminal, each run and the server have a line
+ * that changes in place below the events; elsewhere all lines are printed at intervals.
  */
 export function showActivity(activity: ServerActivity, screen: Screen): () => void {
   return screen.isTTY === true ? showLive(activity, screen) : showPlain(activity, screen);
@@ -46,7 +46,7 @@ function showLive(activity: ServerActivity, screen: Screen): () => void {
   let drawn: readonly string[] = [];
   const draw = (lines: readonly string[], above = "") => {
     const up = drawn.length > 1 ? `\x1b[${drawn.length - 1}A` : "";
-    // A line that wraps cannot be taken back.
+    // A line that wraps cannot be erased.
     const room = (screen.columns || 80) - 1;
     drawn = lines.map((line) => cutText(line, room));
     screen.write(`${up}\r\x1b[J${above}${drawn.join("\n")}`);
@@ -57,7 +57,7 @@ function showLive(activity: ServerActivity, screen: Screen): () => void {
     const more = status.runs.length - shown.length;
     return [...(more > 0 ? [`  and ${more} more runs`] : []), ...shown, statusLine(status)];
   };
-  const unsubscribe = activity.subscribe((event: RunEvent) => {
+  const unsubscribe = activity.subscribe((event: RunActivity) => {
     if (event.type !== "step") draw(liveLines(), `${timeOfDay()}  ${eventLine(event)}\n`);
   });
   const timer = setInterval(() => {

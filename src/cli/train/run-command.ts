@@ -4,31 +4,37 @@ import {
   type FinishedRun,
   type RunOptions,
   type RunPlan,
+  type TrainingLogger,
   tensorBoardLogger,
 } from "../../cookbook/runs/index.js";
 import { defaultModel } from "../../local/default-model.js";
+import { isTinkerPath } from "../../wire/records/tinker-path.js";
 import { type CommandContext, UsageError } from "../context.js";
-import { showRun } from "../dashboard.js";
-import { hasServer, openService } from "../local-service.js";
-import { printJson } from "../output/index.js";
+import { showCommand, showRun } from "../dashboard.js";
+import { BUILT_IN, hasServer, openService } from "../local-service.js";
+import { namedModel } from "../named-model.js";
+import { printable, printableLines, printJson, shellWord } from "../output/index.js";
+import { askServer, baseModelOf, startOf } from "./ask-server.js";
 import { defaultFolder, type RunCommandOptions } from "./run-options.js";
 
-/** What a kind of training gets from the command line: where to train, and whom to tell. */
+/** Options of a training run that the command line fills in. */
 export type TrainingPlace = Required<Pick<RunOptions, "service" | "model" | "folder">> &
-  Pick<RunOptions, "signal" | "pauseSignal" | "loggers">;
+  Pick<RunOptions, "signal" | "pauseSignal" | "loggers" | "startFrom">;
 
 /** A kind of training. */
 export interface TrainingKind {
-  /** Names the folder, where the command line does not. */
+  /** Names the folder if the command line does not. */
   readonly file: string;
-  /** For `--dry-run`. */
+  /** The teacher, for kinds of training with one. */
+  readonly teacher?: string;
+  /** Makes the plan for `--dry-run`. */
   plan(place: TrainingPlace): Promise<RunPlan>;
   train(place: TrainingPlace): Promise<FinishedRun>;
 }
 
-/** Trains, or says what it would do; what comes of it is printed. */
+/** Trains, or prints the plan of a dry run; then prints the result. */
 export async function runTrainingCommand(
-  { file, plan, train }: TrainingKind,
+  { file, teacher, plan, train }: TrainingKind,
   options: RunCommandOptions,
   context: CommandContext,
 ): Promise<void> {
@@ -36,16 +42,24 @@ export async function runTrainingCommand(
   if (options.model === undefined && !isLocal) {
     throw new UsageError("which model? Give --model NAME (see tinkerts models)");
   }
-  await using server = await openService(context, options.model ?? defaultModel.name, options);
-  const model = server.baseModel ?? defaultModel.name;
-  const folder = options.folder ?? defaultFolder(file, model);
-  const place = { service: server.service, model, folder };
+  const named = await namedModel(options.model ?? defaultModel.name);
+  const startFrom = startOf(named, options);
+  await using server = await openService(
+    context,
+    { ...named, statePath: isTinkerPath(startFrom) ? startFrom : undefined },
+    { ...options, trains: true },
+  );
   const signal = context.interruption();
+  const model = server.model.baseModel ?? (await baseModelOf(server.service, startFrom!, signal));
+  const folder = options.folder ?? defaultFolder(file, model);
+  const place = { service: server.service, model, folder, ...(startFrom !== undefined && { startFrom }) };
   const isJson = context.globals().format === "json";
   if (options.dryRun) {
-    const { config, description } = await plan({ ...place, signal });
-    if (isJson) printJson(context, { ...config, folder });
-    else context.stdout.write(`${description}\n`);
+    const { config, description, estimate } = await plan({ ...place, signal });
+    const isBuiltIn = server.shown.address === BUILT_IN;
+    await askServer(server.service, { model, rank: options.rank, startFrom, teacher, isBuiltIn }, signal);
+    if (isJson) printJson(context, { ...config, folder, ...(estimate && { estimate }) });
+    else context.stdout.write(`${printableLines(description)}\n`);
     return;
   }
   const { dashboard } = options;
@@ -53,29 +67,48 @@ export async function runTrainingCommand(
     dashboard === false
       ? undefined
       : await showRun(context, { folder, server: server.shown, open: dashboard === true });
+  const screen = consoleLogger({ screen: context.stderr });
   const loggers = [
-    consoleLogger({ screen: context.stderr }),
+    screen,
+    interruptionHint(signal, () => screen.note?.("Ctrl-C again ends at once, without a checkpoint")),
     ...(options.tensorboard ? [tensorBoardLogger(join(folder, "tensorboard"))] : []),
   ];
   const run = await train({ ...place, loggers, pauseSignal: signal });
-  if (!run.isFinished)
-    throw new Error(`paused after ${run.steps} steps; the same command goes on from there`);
+  if (!run.isFinished) throw new Error(`paused after ${run.steps} steps; ${howToContinue(run)}`);
   const { samplerPath, statePath, steps, metrics, best } = run;
   if (isJson) printJson(context, { samplerPath, statePath, steps, metrics, best, folder });
   else {
-    context.notify(whatNext(run, folder, isLocal));
-    context.stdout.write(`${samplerPath}\n`);
+    // Not as a notice, which is broken between words to fit the terminal.
+    context.stderr.write(`${printableLines(whatNext(run, folder))}\n`);
+    context.stdout.write(`${printable(samplerPath)}\n`);
   }
 }
 
-function whatNext({ samplerPath, best }: FinishedRun, folder: string, isLocal: boolean): string {
-  const chat = `tinkerts chat --model-path ${best?.samplerPath ?? samplerPath}`;
+function howToContinue({ paused }: FinishedRun): string {
+  if (paused?.by === "divergence") return paused.reason;
+  if (paused?.by !== "budget") return "run the same command to continue";
+  return "the same command with a larger --budget or --budget-tokens continues";
+}
+
+/** Commands stand on lines of their own, which are not wrapped, so that they can be copied. */
+function whatNext({ best }: FinishedRun, folder: string): string {
   const lines = [
-    `Metrics and checkpoints are in ${folder}; \`tinkerts dashboard ${dirname(folder)}\` shows them.`,
-    ...(best === undefined ? [] : [`The best weights, after ${best.batch} steps: ${best.samplerPath}`]),
-    isLocal
-      ? `To talk to it, run \`tinkerts serve\` in this folder, and in another terminal: ${chat} --base-url localhost:8642`
-      : `To talk to it: ${chat}`,
+    ...(best === undefined ? [] : [`The best weights, after ${best.batch} steps:`, `  ${best.samplerPath}`]),
+    "To talk to it, and to see its metrics, samples and checkpoints:",
+    `  npx tinkerts chat --model ${shellWord(folder)}`,
+    `  ${showCommand([dirname(folder)])}`,
+    "Its weights:",
   ];
   return lines.join("\n");
+}
+
+/** At the first Ctrl-C of a run, says what a second one does. Before the run begins, the first one ends the process. */
+function interruptionHint(signal: AbortSignal, say: () => void): TrainingLogger {
+  // Printed after the line that says what the run waits for.
+  const sayNext = () => void setImmediate(say);
+  return {
+    config: () => signal.addEventListener("abort", sayNext, { once: true }),
+    metrics: () => {},
+    close: () => signal.removeEventListener("abort", sayNext),
+  };
 }

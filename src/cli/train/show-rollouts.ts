@@ -5,22 +5,22 @@ import { textOf } from "../../renderers/index.js";
 import { cutText, printable } from "../output/index.js";
 import type { TrainingPlace } from "./run-command.js";
 
-/** Of a whole run: more of them nobody reads. */
+/** Number of steps whose episodes are shown. */
 const STEPS_SHOWN = 20;
 const WIDTH = 100;
 
-/** The same, where what the model says is shown as it comes. */
+/** Adds a display of episodes to the loggers of a run. */
 export function showingRollouts({ loggers = [], ...place }: TrainingPlace) {
   const display = new RolloutDisplay(loggers[0]!);
   return { ...place, loggers: [display, ...loggers], onRollouts: display.show.bind(display) };
 }
 
-/** Shows what the model says as a run goes on: of some steps, the best and the worst try at a problem. */
+/** Shows what the model says during a run: at some steps, the best and the worst attempt at a problem. */
 class RolloutDisplay implements TrainingLogger {
   readonly #console: TrainingLogger;
   #steps = 0;
 
-  /** Lines are written by the logger that draws the progress, which knows where its own line stands. */
+  /** Lines go through the logger that draws the progress bar, which knows the cursor's position. */
   constructor(console: TrainingLogger) {
     this.#console = console;
   }
@@ -46,7 +46,7 @@ class RolloutDisplay implements TrainingLogger {
 
 type Group = StepRollouts["groups"][number]["group"];
 
-/** The tries of a group with their texts, the best first. */
+/** The attempts of a group with their texts, best first. */
 function rankedTries(group: Group): { readonly reward: number; readonly text: string }[] {
   const rewards = totalRewards(group);
   return group.trajectories
@@ -55,7 +55,7 @@ function rankedTries(group: Group): { readonly reward: number; readonly text: st
     .sort((one, two) => two.reward - one.reward);
 }
 
-/** On one line, without what the system says. */
+/** The conversation on one line, without system messages. */
 function conversationOf({ messages = [] }: Trajectory): string {
   const said = messages
     .filter(({ role }) => role !== "system")
