@@ -10,13 +10,15 @@ class FuzzFirst extends BaseSequencer {
   }
 }
 
+const { test, ...rest } = shared({ command: "serve", mode: "test" });
+const { projects: _, ...settings } = test!;
+
 /** Tests that need a GPU, or SwiftShader in place of one; `npm run test:gpu` installs what is missing. */
 export default defineConfig({
-  ...shared,
+  ...rest,
   test: {
-    ...shared.test,
+    ...settings,
     include: ["test/gpu/**/*.test.ts"],
-    exclude: [],
     testTimeout: 120_000,
     sequence: { sequencer: FuzzFirst },
   },

@@ -13,5 +13,5 @@ export const MAJORS: readonly (readonly [name: string, ai: Ai])[] = [
   ["ai 7", ai7 as unknown as Ai],
 ];
 
-// Warnings are what some tests are about; nobody needs them printed.
+// Some tests check warnings; they need not be printed.
 Object.assign(globalThis, { AI_SDK_LOG_WARNINGS: false });

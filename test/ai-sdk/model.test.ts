@@ -1,35 +1,20 @@
 import { cpSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from "vitest";
+import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
 import { z } from "zod";
 import { createTinkerts, readAnswerMetadata, tinkertsModel } from "../../src/ai-sdk/index.js";
-import { type SamplingClient, ServiceClient } from "../../src/index.js";
+import { chat } from "../../src/cookbook/index.js";
+import { ServiceClient } from "../../src/index.js";
 import { defaultModel } from "../../src/local/index.js";
-import { TalkingEngine, talkingServer } from "../cli/talking-engine.js";
+import { sampledServerForTests, TalkingEngine, talkingServer } from "../cli/talking-engine.js";
 import { MAJORS } from "./majors.js";
 
 const turn = (role: string, content: string) => `<|im_start|>${role}\n${content}<|im_end|>\n`;
 const asked = (...turns: string[]) => `${turns.join("")}<|im_start|>assistant\n`;
 const PNG = Uint8Array.of(0x89, 0x50, 0x4e, 0x47, 0x0d, 0x0a, 0x1a, 0x0a);
 
-let server: Awaited<ReturnType<typeof talkingServer>>;
-let service: ServiceClient;
-let sampler: SamplingClient;
-beforeAll(async () => {
-  server = await talkingServer();
-  service = new ServiceClient(server.backend);
-  sampler = await service.createSamplingClient({ baseModel: "tinkerts/nano" });
-});
-afterAll(async () => {
-  await service.close();
-  await server.backend.close();
-});
-beforeEach(() => {
-  server.engine.heard.length = 0;
-  server.engine.requests.length = 0;
-  server.engine.answers = [];
-});
+const { server, service, sampler } = await sampledServerForTests();
 
 const callText = (house: number) =>
   `<tool_call>\n{"name": "ask", "arguments": {"house": ${house}}}\n</tool_call>`;
@@ -171,7 +156,7 @@ describe.each(MAJORS)("%s", (_, { generateText, streamText, stepCountIs, tool, w
       const thinking = tinkertsModel(sampler, { renderer: "qwen3_5", declareTools: false });
       await expect(
         generateText({ model: thinking, prompt: "?", tools: { ask }, toolChoice: "required" }),
-      ).rejects.toThrow('toolChoice "required" is not possible here');
+      ).rejects.toThrow("toolChoice cannot be forced with a sampling client");
       expect(server.engine.requests).toEqual([]);
     });
 
@@ -213,7 +198,7 @@ describe.each(MAJORS)("%s", (_, { generateText, streamText, stepCountIs, tool, w
         "unknown field providerOptions.tinkerts.effort",
       );
       await expect(withOption({ reasoningEffort: "much" })).rejects.toThrow(
-        "providerOptions.tinkerts.reasoningEffort must be one of none, minimal, low",
+        'providerOptions.tinkerts.reasoningEffort must be "none", "minimal", "low"',
       );
       await expect(generateText({ model: model(), prompt: "?", maxOutputTokens: 5000 })).rejects.toThrow(
         "tinkerts/nano",
@@ -315,7 +300,7 @@ describe.each(MAJORS)("%s", (_, { generateText, streamText, stepCountIs, tool, w
       server.engine.open();
     });
 
-    it("ends the server's work where nobody reads on", async () => {
+    it("ends the server's work when its reader stops", async () => {
       server.engine.hold();
       const prompt = [{ role: "user" as const, content: [{ type: "text" as const, text: "?" }] }];
       const reader = (await model().doStream({ prompt })).stream.getReader();
@@ -417,6 +402,41 @@ describe("a model that can think", () => {
     expect(await ask(own("none"))).toBe(quiet);
     expect(await ask(own("high"))).toBe(thinking);
     if (name === "ai 7") expect(await ask({ reasoning: "none" })).toBe(quiet);
+  });
+
+  it("gets the same tokens of one conversation through every API", async () => {
+    const name = "Qwen/Qwen3-8B";
+    const messages = [
+      { role: "user" as const, content: "One?" },
+      { role: "assistant" as const, content: "Two." },
+      { role: "user" as const, content: "Three?" },
+    ];
+    const withSystem = [{ role: "system" as const, content: "Count." }, ...messages];
+    const { baseURL, fetch } = thinker.backend;
+    const post = async (path: string, body: object) => {
+      const headers = { "content-type": "application/json" };
+      const response = await fetch(baseURL + path, { method: "POST", headers, body: JSON.stringify(body) });
+      expect(response.status).toBe(200);
+    };
+    thinker.engine.heard.length = 0;
+    await post("/v1/chat/completions", { model: name, messages: withSystem, reasoning_effort: "none" });
+    const thinking = { type: "disabled" };
+    await post("/anthropic/v1/messages", {
+      model: name,
+      system: "Count.",
+      messages,
+      thinking,
+      max_tokens: 20,
+    });
+    for (const [, { generateText }] of MAJORS) {
+      const providerOptions = { tinkerts: { reasoningEffort: "none" } };
+      await generateText({ model, system: "Count.", messages, providerOptions });
+    }
+    const sampler = await ownService.createSamplingClient({ baseModel: name });
+    await chat(sampler, withSystem, { renderer: "qwen3_disable_thinking" });
+    const turns = withSystem.map(({ role, content }) => turn(role, content));
+    expect(new Set(thinker.engine.heard)).toEqual(new Set([`${asked(...turns)}<think>\n\n</think>\n\n`]));
+    expect(thinker.engine.heard).toHaveLength(3 + MAJORS.length);
   });
 
   it.each(MAJORS)("begins a call without thoughts with %s", async (_name, { generateText, tool }) => {

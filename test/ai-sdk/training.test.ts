@@ -47,7 +47,7 @@ beforeAll(async () => {
   }
   taught = (await training.saveState("taught")).path;
   sampler = await training.saveWeightsAndGetSamplingClient();
-}, 120_000);
+});
 afterAll(async () => {
   await service.close();
   await backend.close();

@@ -1,23 +1,14 @@
 import { execFileSync } from "node:child_process";
-import {
-  existsSync,
-  mkdirSync,
-  mkdtempSync,
-  readdirSync,
-  readFileSync,
-  rmSync,
-  writeFileSync,
-} from "node:fs";
-import { tmpdir } from "node:os";
+import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { gzipSync } from "node:zlib";
-import { afterAll, beforeEach, describe, expect, it } from "vitest";
+import { beforeEach, describe, expect, it } from "vitest";
 import { extractArchive } from "../../src/checkpoints/extract.node.js";
 import { ArchiveError } from "../../src/checkpoints/index.js";
+import { folderForTests } from "../support/folder-for-tests.js";
 import { pax, type TarMember, tar } from "./tar-writer.js";
 
-const root = mkdtempSync(join(tmpdir(), "extract-"));
-afterAll(() => rmSync(root, { recursive: true, force: true }));
+const root = folderForTests("extract");
 let folder = "";
 let cases = 0;
 beforeEach(() => {

@@ -1,18 +1,8 @@
 import { spawnSync } from "node:child_process";
-import {
-  cpSync,
-  existsSync,
-  mkdirSync,
-  mkdtempSync,
-  readdirSync,
-  readFileSync,
-  rmSync,
-  writeFileSync,
-} from "node:fs";
-import { tmpdir } from "node:os";
+import { cpSync, existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { basename, join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { afterAll, describe, expect, it } from "vitest";
+import { describe, expect, it } from "vitest";
 import {
   type Adapter,
   encodeSafetensors,
@@ -27,9 +17,9 @@ import { createWasmKernels } from "../../src/local/engine/kernels/wasm-kernels.n
 import { readAdapterFolder } from "../../src/local/store/adapter-files.js";
 import { randomTokens, sampleCall } from "../engine/engines.js";
 import { fixture, goldenModels, largestDifference } from "../engine/golden.js";
+import { folderForTests } from "../support/folder-for-tests.js";
 
-const folder = mkdtempSync(join(tmpdir(), "merge-"));
-afterAll(() => rmSync(folder, { recursive: true, force: true }));
+const folder = folderForTests("merge");
 let outputs = 0;
 const newFolder = () => join(folder, `out-${outputs++}`);
 
@@ -303,10 +293,14 @@ describe("mergeAdapter", () => {
     await expect(mergeAdapter(fixture("qwen3"), file, newFolder())).rejects.toThrow(
       `${file} is not a PEFT adapter`,
     );
+    const quantized = newFolder();
+    cpSync(fixture("qwen3"), quantized, { recursive: true });
+    const config = { quantization_config: { quant_method: "gptq", bits: 4 } };
+    writeFileSync(join(quantized, "config.json"), JSON.stringify(config));
+    await expect(mergeAdapter(quantized, adapter, newFolder())).rejects.toThrow("is quantized (gptq)");
     const base = newFolder();
     mkdirSync(base);
-    writeFileSync(join(base, "config.json"), JSON.stringify({ quantization_config: { bits: 4 } }));
-    await expect(mergeAdapter(base, adapter, newFolder())).rejects.toThrow("is quantized");
+    await expect(mergeAdapter(base, adapter, newFolder())).rejects.toThrow("it has no config.json");
     writeFileSync(join(base, "config.json"), "{}");
     await expect(mergeAdapter(base, adapter, newFolder())).rejects.toThrow("holds neither model.safetensors");
   });
@@ -316,7 +310,7 @@ describe("mergeAdapter", () => {
     const signal = AbortSignal.abort();
     await expect(
       mergeAdapter(fixture("qwen3"), await adapterFor("qwen3"), merged, { signal }),
-    ).rejects.toThrow("The merge was aborted");
+    ).rejects.toThrow("The export was aborted");
     expect(existsSync(merged)).toBe(false);
   });
 
@@ -367,20 +361,16 @@ describe("mergeAdapter", () => {
     console.log(
       "test/checkpoints/merge.test.ts: transformers skipped, TINKERTS_PYTHON names no Python with peft",
     );
-  it.runIf(python).each(goldenModels)(
-    "writes what transformers loads (%s)",
-    { timeout: 120_000 },
-    async (model) => {
-      const merged = newFolder();
-      await mergeAdapter(fixture(model), fixture(`${model}/adapter`), merged);
-      const script = fileURLToPath(new URL("../../scripts/golden/check_merge.py", import.meta.url));
-      const run = spawnSync(python!, [script, fixture(model), fixture(`${model}/adapter`), merged], {
-        encoding: "utf8",
-      });
-      expect(run.status, run.stdout + run.stderr).toBe(0);
-      expect(run.stdout).toContain("largest difference");
-    },
-  );
+  it.runIf(python).each(goldenModels)("writes what transformers loads (%s)", async (model) => {
+    const merged = newFolder();
+    await mergeAdapter(fixture(model), fixture(`${model}/adapter`), merged);
+    const script = fileURLToPath(new URL("../../scripts/golden/check_merge.py", import.meta.url));
+    const run = spawnSync(python!, [script, fixture(model), fixture(`${model}/adapter`), merged], {
+      encoding: "utf8",
+    });
+    expect(run.status, run.stdout + run.stderr).toBe(0);
+    expect(run.stdout).toContain("largest difference");
+  });
 });
 
 describe("readAdapter and writeAdapter", () => {

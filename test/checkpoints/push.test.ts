@@ -90,7 +90,7 @@ describe("pushToHub", () => {
     expect(readdirSync(temporary)).toEqual([]);
   });
 
-  it("names repository and branch for run and checkpoint when told nothing", async () => {
+  it("names repository and branch for run and checkpoint by default", async () => {
     const path = "tinker://run:train:0/weights/step 7";
     const result = await push({ repo: undefined }, path);
     expect(result).toMatchObject({ repo: "ada/tinker-Qwen3-8B-run-train-0", revision: "weights-step-7" });

@@ -4,12 +4,14 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
+import { describeKey } from "../../src/cli/auth/key-requests.js";
+import type { CommandContext } from "../../src/cli/context.js";
 import { hasPython, python } from "../conformance/judge.js";
-import { run } from "./command.js";
 import { type CliServer, startCliServer } from "./server.js";
 import { noTerminal, openTerminal } from "./terminal.js";
+import { runWarm as run } from "./warm-command.js";
 
-const KEY = "tml-very-secret";
+const KEY = "tml-very-secret-key-of-the-test";
 /** How the built-in backend names that key, and the id it gives it. */
 const NAME = expect.stringMatching(/^key-[0-9a-f]{16}$/);
 
@@ -55,15 +57,17 @@ describe("tinkerts auth login", () => {
     const { code, stdout, stderr } = await auth(["login"], ` ${KEY}\r\n`);
     expect({ code, stdout }).toEqual({ code: 0, stdout: "" });
     expect(stderr).toMatch(
-      /^logged in: key "key-\w+" \(key-\w+@localhost, local\) is stored in .*\/\.tinker\/credentials\.json\n$/,
+      /^logged in: key "key-\w+" \(key-\w+@localhost, local\) for http:\S+ is stored in .*\/\.tinker\/credentials\.json\n$/,
     );
-    const { default: keyId, keys, ...rest } = readFile();
+    const keyId = server.url;
+    const { keys, ...rest } = readFile();
+    // No default: the official package would send that to the hosted service.
     expect(rest).toEqual({ version: 1 });
-    expect(keyId).toMatch(/^\d+$/);
     expect(keys).toEqual({
       [keyId]: {
         type: "manual",
         key: KEY,
+        base_url: server.url,
         name: NAME,
         note: "a key of a tinkerts server",
         details: {
@@ -86,9 +90,37 @@ describe("tinkerts auth login", () => {
       server: server.url,
       path: path(),
     });
-    expect(readFile()).toMatchObject({ default: keyId, keys: { a: other, [keyId]: { key: KEY } }, later: 1 });
+    expect(readFile()).toMatchObject({ keys: { a: other, [keyId]: { key: KEY } }, later: 1 });
     expect(statSync(path()).mode & 0o777).toBe(0o600);
     expect(readdirSync(join(home, ".tinker"))).toEqual(["credentials.json"]);
+  });
+
+  it("stores a key for one server, beside the hosted service's, and each goes where it belongs", async () => {
+    store({ "7": record({ key: "tml-hosted" }) }, "7");
+    const sent: unknown[] = [];
+    server.intercept = (request) => {
+      sent.push(request.headers["x-api-key"]);
+      return false;
+    };
+    const without = await run(["run", "list"], { env: environment() });
+    expect(without).toMatchObject({ code: 1 });
+    expect(without.stderr).toBe(
+      `error: ${server.url} needs an API key: store one with \`tinkerts auth login --base-url ${server.url}\`, ` +
+        "set TINKER_API_KEY or give --api-key (the stored key for " +
+        "https://tinker.thinkingmachines.dev/services/tinker-prod is not sent to other servers)\n",
+    );
+    const login = await auth(["login", "--base-url", server.url], KEY, { TINKER_BASE_URL: "" });
+    expect(login).toMatchObject({ code: 0 });
+    expect(readFile()).toMatchObject({ default: "7", keys: { "7": { key: "tml-hosted" } } });
+    expect(await run(["run", "list"], { env: environment() })).toMatchObject({ code: 0 });
+    expect(new Set(sent)).toEqual(new Set([undefined, KEY]));
+    expect(JSON.parse((await auth(["status", "--json"])).stdout)).toMatchObject({
+      credential: "stored key",
+      storedFor: ["https://tinker.thinkingmachines.dev/services/tinker-prod", server.url],
+    });
+    const out = await auth(["logout", "--base-url", server.url], undefined, { TINKER_BASE_URL: "" });
+    expect(out).toMatchObject({ code: 0 });
+    expect(readFile()).toEqual({ version: 1, default: "7", keys: { "7": record({ key: "tml-hosted" }) } });
   });
 
   it("keeps every digit of a large key id", async () => {
@@ -100,11 +132,23 @@ describe("tinkerts auth login", () => {
       response.end(`${text.slice(0, -1)},"key_id":9007199254740993}`);
       return true;
     };
-    expect(await auth(["login", "--api-key", KEY])).toMatchObject({ code: 0 });
-    expect(readFile()).toMatchObject({
-      default: "9007199254740993",
-      keys: { "9007199254740993": { name: "big" } },
+    const context = {
+      stderr: process.stderr,
+      globals: () => ({ baseURL: server.url }),
+      interruption: () => new AbortController().signal,
+    } as unknown as CommandContext;
+    expect(await describeKey(context, KEY)).toMatchObject({ keyId: "9007199254740993", name: "big" });
+  });
+
+  it("stores none that would travel unencrypted to another machine, and asks for none", async () => {
+    const { code, stderr } = await auth(["login", "--base-url", "http://192.0.2.1:8642"], KEY);
+    expect({ code, stderr }).toEqual({
+      code: 1,
+      stderr:
+        "error: http://192.0.2.1:8642 is another machine without https, where the network could read the key: " +
+        "use its https address, or set TINKER_API_KEY if you trust the network\n",
     });
+    expect(readdirSync(home)).not.toContain(".tinker");
   });
 
   it("stores nothing that the server or a look at it refuses", async () => {
@@ -131,13 +175,14 @@ describe("tinkerts auth login", () => {
     expect(readdirSync(home)).not.toContain(".tinker");
   });
 
-  it("wants a log-out first where there is a key in use, and asks nobody", async () => {
+  it("asks to log out first if a key is in use, without a question", async () => {
     store({ "7": record() }, "7");
-    expect(await auth(["login"], KEY)).toEqual({
+    expect(await auth(["login"], KEY, { TINKER_BASE_URL: "" })).toEqual({
       code: 1,
       stdout: "",
       stderr:
-        'error: there is a stored key already, "laptop" (me@example.com, Example): run `tinkerts auth logout` first\n',
+        "error: there is a stored key for https://tinker.thinkingmachines.dev/services/tinker-prod already, " +
+        '"laptop" (me@example.com, Example): run `tinkerts auth logout` first\n',
     });
     expect(server.requests).toEqual([]);
   });
@@ -154,7 +199,7 @@ describe("tinkerts auth login", () => {
     }
   });
 
-  it("believes a server of one's own that accepts keys but cannot tell whose they are", async () => {
+  it("believes your own server that accepts keys but cannot tell whose they are", async () => {
     server.intercept = (request, response) => {
       if (!request.url!.endsWith("/auth/apikey/me")) return false;
       response.writeHead(404, { "content-type": "application/json" }).end('{"detail":"Not Found"}');
@@ -164,13 +209,14 @@ describe("tinkerts auth login", () => {
     expect(wrong).toMatchObject({ code: 1, stderr: expect.stringMatching(/does not accept this key/) });
     const right = await auth(["login"], KEY, { TINKER_API_KEY: "tml-wrong" });
     expect(right.stderr).toBe(
-      `logged in: key "key of ${server.url}" is stored in ${path()}\n` +
+      `logged in: key "key of ${server.url}" for ${server.url} is stored in ${path()}\n` +
         "note: TINKER_API_KEY is set and goes before the stored key\n",
     );
     expect(readFile()).toEqual({
       version: 1,
-      default: server.url,
-      keys: { [server.url]: { type: "manual", key: KEY, name: `key of ${server.url}` } },
+      keys: {
+        [server.url]: { type: "manual", key: KEY, name: `key of ${server.url}`, base_url: server.url },
+      },
     });
   });
 
@@ -205,19 +251,20 @@ describe("tinkerts auth login", () => {
 
 describe("tinkerts auth logout", () => {
   it("forgets the key in use, and no other", async () => {
-    store({ "7": record(), old: record({ name: "old", note: "n" }) }, "7");
+    const old = record({ name: "old", note: "n" });
+    store({ "7": record({ base_url: server.url }), old }, "old");
     const { code, stdout, stderr } = await auth(["logout"], undefined, { TINKER_API_KEY: KEY });
     expect({ code, stdout }).toEqual({ code: 0, stdout: "" });
     expect(stderr).toBe(
       'logged out: key "laptop" (me@example.com, Example) is forgotten, but still valid\n' +
         "note: TINKER_API_KEY is set, and stays in use\n",
     );
-    expect(readFile()).toEqual({ version: 1, keys: { old: record({ name: "old", note: "n" }) } });
+    expect(readFile()).toEqual({ version: 1, default: "old", keys: { old } });
     expect(server.requests).toEqual([]);
     expect(await auth(["logout"])).toMatchObject({
       code: 1,
       stderr: expect.stringMatching(
-        /^error: there is nothing to log out from: .*`tinkerts auth login` stores one/,
+        /^error: there is nothing to log out from: .* has no key for http:\S+ \(there are keys for --base-url https:/,
       ),
     });
   });
@@ -228,9 +275,14 @@ describe("tinkerts auth logout", () => {
     expect(table.stderr).toMatch(
       /still valid: delete it at https:\/\/tinker\.thinkingmachines\.ai\/keys\/7\n$/,
     );
-    writeFileSync(path(), JSON.stringify({ default: "7", keys: { "7": record() } }));
+    writeFileSync(path(), JSON.stringify({ keys: { "7": record({ base_url: server.url }) } }));
     const { stdout } = await auth(["logout", "--json"]);
-    expect(JSON.parse(stdout)).toEqual({ keyId: "7", name: "laptop", deletedOnServer: false });
+    expect(JSON.parse(stdout)).toEqual({
+      keyId: "7",
+      name: "laptop",
+      server: server.url,
+      deletedOnServer: false,
+    });
   });
 
   it("deletes a generated key on the server too", async () => {
@@ -240,7 +292,7 @@ describe("tinkerts auth logout", () => {
       response.writeHead(204).end();
       return true;
     };
-    store({ "7": record({ type: "generated" }) }, "7");
+    store({ "7": record({ type: "generated", base_url: server.url }) });
     expect(await auth(["logout"], undefined, { TINKER_API_KEY: "tml-other" })).toMatchObject({
       code: 0,
       stderr: expect.stringMatching(/is forgotten, and deleted on the server\n/),
@@ -249,8 +301,8 @@ describe("tinkerts auth logout", () => {
     expect(readFile()).toEqual({ version: 1, keys: {} });
   });
 
-  it("forgets a generated key also where the server does not delete it, and says so", async () => {
-    store({ "7": record({ type: "generated" }) }, "7");
+  it("forgets a generated key even if the server does not delete it, and says so", async () => {
+    store({ "7": record({ type: "generated", base_url: server.url }) });
     const { code, stderr } = await auth(["logout"]);
     expect(code).toBe(1);
     expect(stderr).toMatch(
@@ -262,7 +314,7 @@ describe("tinkerts auth logout", () => {
 
 describe("tinkerts auth status", () => {
   it("tells which key is in use and that the server accepts it, never the key", async () => {
-    store({ "7": record() }, "7");
+    store({ "7": record({ base_url: server.url }) });
     const [table, json, csv] = await Promise.all([
       auth(["status"]),
       auth(["status", "--json"], undefined, { TINKER_API_KEY: KEY }),
@@ -274,6 +326,7 @@ describe("tinkerts auth status", () => {
         `Server      ${server.url}\n` +
         "API key     stored in ~/.tinker/credentials.json\n" +
         'Stored key  "laptop" (me@example.com, Example)\n' +
+        `Stored for  ${server.url}\n` +
         "Accessible  yes\n",
       stderr: "",
     });
@@ -281,14 +334,17 @@ describe("tinkerts auth status", () => {
       server: server.url,
       credential: "TINKER_API_KEY",
       storedKey: '"laptop" (me@example.com, Example)',
+      storedFor: [server.url],
       accessible: true,
       error: null,
     });
-    expect(csv.stdout).toMatch(/^server,credential,storedKey,accessible\n.*,from --api-key,.*,true\n$/);
+    expect(csv.stdout).toMatch(
+      /^server,credential,storedKey,storedFor,accessible\n.*,from --api-key,.*,true\n$/,
+    );
     for (const { stdout } of [table, json, csv]) expect(stdout).not.toContain("secret");
   });
 
-  it("ends with 1 and what to do where there is no way in", async () => {
+  it("exits with 1 and the next step if there is no credential", async () => {
     const [none, hosted, gone] = await Promise.all([
       auth(["status"]),
       auth(["status", "--json"], undefined, { TINKER_BASE_URL: "" }),
@@ -297,7 +353,7 @@ describe("tinkerts auth status", () => {
     expect(none).toMatchObject({
       code: 1,
       stdout: expect.stringMatching(/^API key +none\n.*Accessible +no\n/ms),
-      stderr: expect.stringMatching(/wants an API key: store one with `tinkerts auth login`/),
+      stderr: expect.stringMatching(/needs an API key: store one with `tinkerts auth login --base-url http:/),
     });
     expect(hosted.code).toBe(1);
     expect(JSON.parse(hosted.stdout)).toMatchObject({
@@ -308,8 +364,8 @@ describe("tinkerts auth status", () => {
     expect(gone).toMatchObject({ code: 1, stderr: expect.stringMatching(/cannot be reached/) });
   });
 
-  it("tells that the stored key is no longer accepted, and that an account lacks means at once", async () => {
-    store({ "7": record({ key: "tml-revoked" }) }, "7");
+  it("says at once that the stored key is no longer accepted, and that an account has no credit", async () => {
+    store({ "7": record({ key: "tml-revoked", base_url: server.url }) });
     expect(await auth(["status"])).toMatchObject({
       code: 1,
       stderr: expect.stringMatching(
@@ -327,7 +383,7 @@ describe("tinkerts auth status", () => {
     });
   });
 
-  it("needs no key where the server wants none, and no readable file where another key is in use", async () => {
+  it("needs no key if the server needs none, and no readable file if another key is in use", async () => {
     await using open = await startCliServer();
     const keyless = await auth(["status", "--json"], undefined, { TINKER_BASE_URL: open.url });
     expect(keyless.code).toBe(0);
@@ -360,9 +416,11 @@ describe.skipIf(!hasPython)("the official Python package", () => {
     return stdout.trim();
   };
 
-  it("reads what we store, and would write the same", async () => {
-    expect(await auth(["login"], KEY)).toMatchObject({ code: 0 });
-    const before = readFileSync(path(), "utf8");
+  it("reads the hosted service's key beside those of other servers, which it leaves", async () => {
+    store({ "7": record() }, "7");
+    const other = "tml-key-of-another-server";
+    await using open = await startCliServer({ apiKeys: [other] });
+    expect(await auth(["login", "--base-url", open.url], other)).toMatchObject({ code: 0 });
     const token = await judge(
       "from tinker.lib.credentials import *; import tinker.auth\n" +
         "store = JsonCredentialStore(default_credentials_path())\n" +
@@ -371,8 +429,11 @@ describe.skipIf(!hasPython)("the official Python package", () => {
         "print(tinker.auth.get_tinker_token())",
     );
     expect(token).toBe(KEY);
-    expect(readFileSync(path(), "utf8")).toBe(before);
-  }, 60_000);
+    expect(readFile()).toMatchObject({
+      default: "7",
+      keys: { "7": { key: KEY }, [open.url]: { key: other } },
+    });
+  });
 
   it("stores what we read, and sees that we forgot it", async () => {
     const cli = (command: string) =>
@@ -382,13 +443,14 @@ describe.skipIf(!hasPython)("the official Python package", () => {
           "print(result.exit_code, result.exception)",
       );
     expect(await cli("login")).toBe("0 None");
+    const hosted = { TINKER_BASE_URL: "" };
     const status = await auth(["status", "--json"]);
-    expect(JSON.parse(status.stdout)).toMatchObject({ credential: "stored key", accessible: true });
-    expect(await auth(["login"], KEY)).toMatchObject({
+    expect(JSON.parse(status.stdout)).toMatchObject({ credential: "none", storedKey: null });
+    expect(await auth(["login"], KEY, hosted)).toMatchObject({
       code: 1,
-      stderr: expect.stringMatching(/stored key already/),
+      stderr: expect.stringMatching(/a stored key for \S+ already/),
     });
-    expect(await auth(["logout"])).toMatchObject({ code: 0 });
+    expect(await auth(["logout"], undefined, hosted)).toMatchObject({ code: 0 });
     expect(await cli("status")).toMatch(/^1 .*No Tinker credentials/);
-  }, 60_000);
+  });
 });

@@ -1,28 +1,21 @@
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
+import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { defaultModel, startLocalBackend } from "../../src/local/index.js";
-import { run, start } from "./command.js";
-import { TalkingEngine, talkingServer } from "./talking-engine.js";
+import { start } from "./command.js";
+import { TalkingEngine, talkingServer, talkingServerForTests } from "./talking-engine.js";
 import { noTerminal, openTerminal, type Terminal } from "./terminal.js";
+import { runWarm as run } from "./warm-command.js";
 
-const chat = ["chat", "--base-model", "tinkerts/nano"];
+const chat = ["chat", "--model", "tinkerts/nano"];
 const turn = (role: string, content: string) => `<|im_start|>${role}\n${content}<|im_end|>\n`;
 const asked = (...turns: string[]) => `${turns.join("")}<|im_start|>assistant\n`;
 
-let server: Awaited<ReturnType<typeof talkingServer>>;
+const server = await talkingServerForTests();
 let folder: string;
-beforeAll(async () => {
-  server = await talkingServer();
-});
-afterAll(() => server.backend.close());
 beforeEach(() => {
   folder = mkdtempSync(join(tmpdir(), "tinkerts-chat-"));
-  server.engine.heard.length = 0;
-  server.engine.requests.length = 0;
-  server.engine.calls.length = 0;
-  server.engine.answers = [];
 });
 afterEach(() => {
   server.engine.open();
@@ -78,7 +71,7 @@ describe("tinkerts chat from a pipe", () => {
     ]);
     expect({ code, stdout }).toEqual({ code: 0, stdout: "one\ntwo\nthree\nyes\n" });
     expect(stderr.split("\n")).toEqual([
-      "The conversation begins anew.",
+      "A new conversation begins.",
       "The system message is set.",
       "There is no system message now.",
       "4 messages saved in talk.json.",
@@ -112,7 +105,7 @@ describe("tinkerts chat from a pipe", () => {
       "/save mine.txt\n/save new.json\na\n/save new.json\n/save\n/save no/where.json\n",
     );
     expect(stderr).toMatch(
-      /^mine\.txt is there already.*\n0 messages saved in new\.json\.\n2 messages saved in new\.json\.\nWhere to\? \/save FILE\nNot saved: .*no\/where\.json.*\n$/,
+      /^mine\.txt already exists.*\n0 messages saved in new\.json\.\n2 messages saved in new\.json\.\nWhere to\? \/save FILE\nNot saved: .*no\/where\.json.*\n$/,
     );
     expect(readFileSync(join(folder, "mine.txt"), "utf8")).toBe("precious");
   });
@@ -142,7 +135,7 @@ describe("tinkerts chat from a pipe", () => {
   it("ends with 130 at an interrupt", async () => {
     server.engine.hold();
     const command = start(chat, { env: server.env, input: "a\n" });
-    await expect.poll(() => server.engine.requests.length, { timeout: 10_000 }).toBe(1);
+    await expect.poll(() => server.engine.requests.length).toBe(1);
     command.child.kill("SIGINT");
     expect(await command.finished).toEqual({ code: 130, stdout: "", stderr: "interrupted\n" });
   });
@@ -157,7 +150,7 @@ describe("tinkerts chat from a pipe", () => {
     const plain = await talkingServer(new TalkingEngine("test/plain"));
     try {
       const env = { ...plain.env, HF_HUB_CACHE: folder, HF_HUB_OFFLINE: "1" };
-      expect(await run(["chat", "--base-model", "test/plain"], { env, input: "a\n" })).toEqual({
+      expect(await run(["chat", "--model", "test/plain"], { env, input: "a\n" })).toEqual({
         code: 1,
         stdout: "",
         stderr:
@@ -198,10 +191,8 @@ describe.skipIf(noTerminal)(`tinkerts chat at a terminal ${noTerminal ?? ""}`, (
     terminal.type("sec");
     terminal.type("\x03");
     await terminal.seen(/\(stopped; your message is not part of the conversation\)/);
-    // The server is told to stop the work.
-    await expect
-      .poll(() => server.engine.calls, { timeout: 10_000 })
-      .toContainEqual(expect.stringMatching(/^cancel /));
+    // The server is asked to stop the work.
+    await expect.poll(() => server.engine.calls).toContainEqual(expect.stringMatching(/^cancel /));
     server.engine.open();
     await terminal.seen(/> sec/);
     server.engine.answers = ["the second"];
@@ -260,7 +251,7 @@ describe.skipIf(noTerminal)(`tinkerts chat at a terminal ${noTerminal ?? ""}`, (
     expect(await terminal.ended).toBe(0);
   });
 
-  it("says why there is no answer, and goes on", async () => {
+  it("says why there is no answer, and continues", async () => {
     await open();
     terminal.type(`${"word ".repeat(600)}\r`);
     await terminal.seen(/error: .* refuses this: [\s\S]*\/reset makes room/);

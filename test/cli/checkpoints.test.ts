@@ -95,7 +95,7 @@ describe("tinkerts checkpoint", () => {
     expect(await server.cli(["checkpoint", "publish", path("a")])).toEqual({
       code: 0,
       stdout: "",
-      stderr: `everybody can read ${path("a")} now\n`,
+      stderr: `anyone can read ${path("a")} now\n`,
     });
     expect(await state()).toMatchObject({ public: true });
     expect(await server.json(["checkpoint", "unpublish", path("a")])).toEqual({
@@ -166,7 +166,7 @@ describe("tinkerts checkpoint delete", () => {
     expect((await server.cli(of)).stderr).toBe("deleted 1 checkpoint\n");
   });
 
-  it("deletes nothing without being told, where nobody can be asked", async () => {
+  it("deletes nothing without -y if there is no terminal to ask on", async () => {
     const { code, stdout, stderr } = await server.cli(["checkpoint", "delete", path("a")]);
     expect({ code, stdout }).toEqual({ code: 2, stdout: "" });
     expect(stderr).toMatch(/^PATH +SIZE +CREATED\n.*\/weights\/a +[\d.]+ k?B .*\nerror: .*give -y/);
@@ -264,7 +264,7 @@ describe("tinkerts checkpoint download", () => {
     expect(await finished).toEqual({
       code: 130,
       stdout: "",
-      stderr: "What has come is kept: the same command goes on from there.\ninterrupted\n",
+      stderr: "What was downloaded is kept: run the same command to continue.\ninterrupted\n",
     });
     expect(existsSync(join(output, folderOf("weights_a")))).toBe(false);
 

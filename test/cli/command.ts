@@ -1,4 +1,7 @@
 import { type ChildProcess, spawn } from "node:child_process";
+import { randomUUID } from "node:crypto";
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 
 /** The built command: `npm test` builds it first. */
@@ -47,6 +50,30 @@ export function start(
       finished.then(({ code, stderr }) => reject(new Error(`ended with ${code}: ${stderr}`)), reject);
     });
   return { child, finished, seen };
+}
+
+/** Ctrl-C behind the first step that a training tells of, however fast the others would come. */
+export async function interruptAtStep(
+  args: readonly string[],
+  { cwd, env }: { cwd: string; env: Record<string, string> },
+): Promise<Finished> {
+  const go = join(cwd, `go-${randomUUID()}`);
+  const hold = new URL("./hold-at-step.mjs", import.meta.url).href;
+  const { child, finished } = start(args, {
+    cwd,
+    env: { ...env, NODE_OPTIONS: `--import=${hold}`, HOLD_UNTIL: go },
+  });
+  await new Promise<void>((resolve, reject) => {
+    let said = "";
+    child.stderr?.on("data", (text: string) => {
+      said += text;
+      if (/step +\d+\//.test(said)) resolve();
+    });
+    finished.then(({ stderr }) => reject(new Error(`ended too early: ${stderr}`)), reject);
+  });
+  child.kill("SIGINT");
+  writeFileSync(go, "");
+  return finished;
 }
 
 export const run = (args: readonly string[], options?: Parameters<typeof start>[1]) =>

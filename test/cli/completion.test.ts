@@ -4,8 +4,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { run } from "./command.js";
 import { noTerminal } from "./terminal.js";
+import { runWarm as run } from "./warm-command.js";
 
 const execute = promisify(execFile);
 const missing = (shell: string) =>
@@ -23,7 +23,7 @@ beforeAll(async () => {
     writeFileSync(script(shell), stdout);
   };
   await Promise.all(["bash", "zsh", "fish"].map(write));
-}, 60_000);
+});
 afterAll(() => rmSync(folder, { recursive: true }));
 
 /** What is typed, with the cursor at its end, and some of what is offered. */
@@ -99,7 +99,7 @@ describe("tinkerts completion", () => {
     shell.stdout.setEncoding("utf8").on("data", (piece: string) => {
       text += piece;
     });
-    const shown = (part: string) => expect.poll(() => text, { timeout: 10_000 }).toContain(part);
+    const shown = (part: string) => expect.poll(() => text).toContain(part);
     const offers: string[] = [];
     try {
       await shown("ready> ");
@@ -117,7 +117,7 @@ describe("tinkerts completion", () => {
     checkOffers(offers);
   });
 
-  it("wants to know which shell", async () => {
+  it("asks for the name of the shell", async () => {
     expect(await run(["completion"])).toMatchObject({ code: 2, stdout: "" });
     const { code, stderr } = await run(["completion", "tcsh"]);
     expect(code).toBe(2);

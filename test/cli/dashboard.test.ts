@@ -1,7 +1,7 @@
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import type { DashboardInfo, RunList, ServerAnswer } from "../../src/dashboard/api.js";
 import { run, start } from "./command.js";
 
@@ -27,8 +27,21 @@ describe("the dashboard's addresses", () => {
   const env = { TINKER_API_KEY: "", TINKER_BASE_URL: "" };
 
   it("tinkerts dashboard prints one, and serves the runs of a folder until Ctrl-C", async () => {
-    const command = start(["dashboard", "runs", "--port", "0", "--read-only"], { cwd: folder, env });
+    // Stands for the browser: notes what everybody sees of it, and what only its user can read.
+    const browser = `#!/bin/sh\necho "$@" > "$0.arguments"; cat "$1" > "$0.page"; stat -c %a "$1" >> "$0.page"; touch "$0.done"\n`;
+    writeFileSync(join(folder, "xdg-open"), browser, { mode: 0o755 });
+    const command = start(["dashboard", "runs", "--port", "0", "--read-only", "--open"], {
+      cwd: folder,
+      env: { ...env, PATH: `${folder}:${process.env["PATH"]}` },
+    });
     const [address] = await command.seen(ADDRESS);
+    if (process.platform === "linux") {
+      await vi.waitUntil(() => existsSync(join(folder, "xdg-open.done")));
+      expect(readFileSync(join(folder, "xdg-open.arguments"), "utf8")).not.toContain("token");
+      const page = readFileSync(join(folder, "xdg-open.page"), "utf8");
+      expect(page).toContain(`url=${address}"`);
+      expect(page).toMatch(/\n600\n$/);
+    }
     const { runs } = await ask<RunList>(address, "runs");
     expect(runs.map(({ name }) => name)).toEqual(["one"]);
     expect(await ask<DashboardInfo>(address, "info")).toMatchObject({ isReadOnly: true });
@@ -44,7 +57,7 @@ describe("the dashboard's addresses", () => {
     const { code, stderr } = await run(["dashboard", "nowhere"], { cwd: folder, env });
     expect({ code, stderr }).toEqual({
       code: 1,
-      stderr: "error: folders[0] must be a folder, got nowhere\n",
+      stderr: "error: nowhere is not a folder that can be read\n",
     });
   });
 
@@ -110,9 +123,6 @@ describe("the dashboard's addresses", () => {
       .poll(
         async () =>
           (await ask<RunList>(address, "runs")).runs.find(({ name }) => name === "chats-nano")?.step,
-        {
-          timeout: 30_000,
-        },
       )
       .toBeGreaterThan(0);
     const { activity } = await ask<ServerAnswer>(address, "server");

@@ -4,8 +4,8 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { gzipSync } from "node:zlib";
 import { afterAll, describe, expect, it } from "vitest";
-import { run } from "./command.js";
 import { noTerminal, openTerminal } from "./terminal.js";
+import { runWarm as run } from "./warm-command.js";
 
 const folder = mkdtempSync(join(tmpdir(), "tinkerts-data-check-"));
 afterAll(() => rmSync(folder, { recursive: true }));
@@ -39,9 +39,15 @@ describe("tinkerts data check", () => {
     expect(stdout).toBe(
       [
         "Rows           2",
+        "Format         messages",
+        "Test rows      0",
         "Lengths        half up to 26 characters, 95% up to 28, the longest 28",
         "Empty answers  none",
         "Duplicates     none",
+        "Overlap        none",
+        "",
+        "LENGTHS IN CHARACTERS",
+        `16-31  ${"█".repeat(40)} 2`,
         "",
         "ROLE       MESSAGES  CHARACTERS",
         "system            1           9",
@@ -52,7 +58,7 @@ describe("tinkerts data check", () => {
     );
   });
 
-  it("counts tokens with a model, and shows what is learnt in brackets", async () => {
+  it("counts tokens with a model, and shows trained tokens in brackets", async () => {
     const { code, stdout } = await check(
       write("good.jsonl", GOOD),
       "--model",
@@ -72,12 +78,14 @@ describe("tinkerts data check", () => {
         "⟦19<|im_end|>⟧",
         "",
         "Rows           2",
+        "Format         messages",
+        "Test rows      0",
         "Renderer       qwen3_instruct",
         "Examples       2",
       ].join("\n"),
     );
     expect(stdout).not.toContain("good.jsonl line 2");
-    expect(stdout).toMatch(/^Learnt {9}8 tokens, \d+\.\d% \(all_assistant_messages\)$/m);
+    expect(stdout).toMatch(/^Trained on {5}8 tokens, \d+\.\d% \(all_assistant_messages\)$/m);
     expect(stdout).toMatch(/^ROLE +MESSAGES +CHARACTERS +TOKENS$/m);
   });
 
@@ -93,7 +101,7 @@ describe("tinkerts data check", () => {
       rows: 2,
       wrongRows: 0,
       examples: 2,
-      learntTokens: 8,
+      trainedTokens: 8,
       problems: [],
     });
     expect(report.lengths.max).toBe(Math.max(report.tokens - report.lengths.p50, report.lengths.p50));
@@ -105,7 +113,7 @@ describe("tinkerts data check", () => {
       { messages: [{ role: "user" }, { role: "assistant", contents: "x" }] },
       "",
       '{"messages": [',
-      { conversations: [] },
+      { dialogue: [] },
     ]);
     const { code, stdout, stderr } = await check(bad, write("also.jsonl.gz", [GOOD[1], { prompt: "Q" }]));
     expect(code).toBe(1);
@@ -117,7 +125,7 @@ describe("tinkerts data check", () => {
         "bad.jsonl line 2: messages[1].contents is not known: did you mean content?",
         "bad.jsonl line 2: messages[1].content is missing",
         "bad.jsonl line 4: the row is not JSON: expected a value at character 14, got the end",
-        "bad.jsonl line 5: messages is missing, and so are prompt and completion: the row has conversations",
+        "bad.jsonl line 5: messages is missing, and so are prompt and completion: the row has dialogue",
         "also.jsonl.gz line 2: completion is missing",
         "",
       ].join("\n"),
@@ -149,18 +157,18 @@ describe("tinkerts data check", () => {
     expect(report.tooLong).toHaveLength(2);
     expect(answerCut.place).toBe("odd.jsonl line 5");
     expect(answerCut.cutTokens).toBe(answerCut.tokens - 60);
-    expect(answerCut.cutLearntTokens).toBe(answerCut.cutTokens);
-    expect(allCut).toMatchObject({ place: "odd.jsonl line 6", cutLearntTokens: 2 });
+    expect(answerCut.cutTrainedTokens).toBe(answerCut.cutTokens);
+    expect(allCut).toMatchObject({ place: "odd.jsonl line 6", cutTrainedTokens: 2 });
     expect(report.problems).toEqual([
       {
         place: "odd.jsonl line 6",
         field: "messages",
-        message: `all that would be learnt lies behind the first 60 of ${allCut.tokens} tokens`,
+        message: `all its trained tokens come after the first 60 of ${allCut.tokens} tokens`,
       },
       {
         place: "odd.jsonl line 7",
         field: "messages",
-        message: "nothing is learnt from this row by all_assistant_messages",
+        message: "this row has no trained tokens with all_assistant_messages",
       },
     ]);
     const { code, stdout } = await check(...args, "--rows", "7");
@@ -169,7 +177,29 @@ describe("tinkerts data check", () => {
     expect(stdout).toContain(` (${answerCut.cutTokens} tokens cut)\n`);
   });
 
-  it("learns what it is told to, as the renderer it is given writes it", async () => {
+  it("refuses roles that no format has, or not this one, and knows what the model can read", async () => {
+    const file = write("roles.jsonl", [
+      ...["asistant", "bot", "developer"].map((role) => ({
+        messages: [{ role, content: "Hm." }, ...chat("Q", "A").messages],
+      })),
+      { prompt: "Q", answer: "A ".repeat(600) },
+    ]);
+    const plain = await check(file);
+    expect(plain).toMatchObject({ code: 1, stderr: "error: 2 of 4 rows cannot be trained on\n" });
+    expect(plain.stdout).toContain(
+      'line 1: messages[0].role is "asistant", which no model\'s format has: did you mean assistant?',
+    );
+    expect(plain.stdout).toMatch(/line 2: messages\[0\]\.role is "bot".* did you mean assistant\?\n/);
+    const report = JSON.parse((await check(file, "--model", "tinkerts/nano", "--json")).stdout);
+    expect(report).toMatchObject({
+      wrongRows: 3,
+      maxLength: 512,
+      tooLong: [{ place: "roles.jsonl line 4", tokens: expect.any(Number) }],
+    });
+    expect(report.problems[2].message).toContain("did you mean system?");
+  });
+
+  it("counts trained tokens by --train-on and --renderer", async () => {
     const file = write("good.jsonl", GOOD);
     const args = [file, "--model", "tinkerts/nano", "--renderer", "role_colon"];
     const last = await check(...args, "--train-on", "last_assistant_message");
@@ -181,8 +211,69 @@ describe("tinkerts data check", () => {
     const customized = await check(...args, "--train-on", "customized");
     expect(customized.code).toBe(1);
     expect(customized.stdout).toContain(
-      'good.jsonl line 1: messages[0].trainable must say whether the message is learnt, since trainOn is "customized"',
+      'good.jsonl line 1: messages[0].trainable must say whether the message is trained on, since trainOn is "customized"',
     );
+  });
+
+  it("names the format of the rows, shows how long they are, and what is in both parts", async () => {
+    const question = (index: number) => `What is ${index} + 1?`;
+    const sum = (index: number) => [question(index), String(index + 1)];
+    const table = [["frage", "antwort"], ...Array.from({ length: 30 }, (_, index) => sum(index))];
+    writeFileSync(join(folder, "sums.csv"), `${table.map((cells) => cells.join(",")).join("\n")}\n`);
+    write("test.jsonl", [
+      { instruction: question(3), input: "", output: "4" },
+      {
+        conversations: [
+          { from: "human", value: question(5) },
+          { from: "gpt", value: "about 6" },
+        ],
+      },
+      {
+        conversations: [
+          { from: "human", value: "What else?" },
+          { from: "gpt", value: "Nothing." },
+        ],
+      },
+    ]);
+    const unnamed = await check("sums.csv");
+    expect(unnamed).toMatchObject({ code: 1, stdout: "" });
+    expect(unnamed.stderr).toContain("sums.csv has the columns frage, antwort, none of which is known");
+
+    const columns = ["--columns", "prompt=frage,completion=antwort"];
+    const plain = await check("sums.csv", ...columns);
+    expect(plain.stdout).toMatch(/^Rows +30\nFormat +prompt-completion\nTest rows +3\n/);
+    expect(plain.stdout).toMatch(/LENGTHS IN CHARACTERS\n 8-15 +█+ 9\n16-31 +█{40} 21\n/);
+    const json = await check("sums.csv", ...columns, "--test-size", "0", "--json");
+    expect(JSON.parse(json.stdout)).toMatchObject({
+      formats: { "prompt-completion": 30 },
+      testRows: 0,
+      histogram: [
+        { from: 8, to: 15, count: 9 },
+        { from: 16, to: 31, count: 21 },
+      ],
+    });
+    write(
+      "train.jsonl",
+      Array.from({ length: 30 }, (_, index) => chat(...sum(index))),
+    );
+    const split = JSON.parse((await check("train.jsonl", "--test-file", "test.jsonl", "--json")).stdout);
+    expect(split).toMatchObject({
+      rows: 33,
+      testRows: 3,
+      formats: { messages: 30, alpaca: 1, sharegpt: 2 },
+      overlap: [
+        { place: "test.jsonl line 1", of: "train.jsonl line 4", sameAnswer: true },
+        { place: "test.jsonl line 2", of: "train.jsonl line 6", sameAnswer: false },
+      ],
+    });
+    write(
+      "twice.jsonl",
+      Array.from({ length: 40 }, (_, index) => chat(...sum(index % 20))),
+    );
+    const twice = JSON.parse((await check("twice.jsonl", "--json")).stdout);
+    expect(twice.testRows).toBe(4);
+    // Each row is there twice, and no two of these four are the same.
+    expect(twice.overlap).toHaveLength(4);
   });
 
   it("reads Parquet, with tools", async () => {
@@ -201,10 +292,14 @@ describe("tinkerts data check", () => {
     [
       ["good.jsonl", "--model", "tinkerts/nano", "--renderer", "none"],
       1,
-      /There is no renderer "none", only /,
+      /There is no renderer "none": one of /,
     ],
     [["good.jsonl", "--train-on", "everything"], 2, /Allowed choices are all_assistant_messages/],
     [["empty.jsonl"], 1, /there are no rows/],
+    [["good.jsonl", "--data-format", "chatml"], 2, /Allowed choices are messages, sharegpt, alpaca/],
+    [["good.jsonl", "--columns", "prompt"], 2, /It must be a list such as prompt=question/],
+    [["good.jsonl", "--columns", "promt=a"], 2, /unknown field columns\.promt; did you mean prompt\?/],
+    [["none-*.jsonl"], 1, /No file matches none-\*\.jsonl/],
     [[], 2, /missing required argument 'files'/],
   ])("says what is wrong with %j", async (args, expected, message) => {
     write("good.jsonl", GOOD);
@@ -214,7 +309,7 @@ describe("tinkerts data check", () => {
     expect(stderr).toMatch(message);
   });
 
-  it.skipIf(noTerminal !== undefined)("marks what is learnt in green at a terminal", async () => {
+  it.skipIf(noTerminal !== undefined)("marks trained tokens in green at a terminal", async () => {
     write("good.jsonl", GOOD);
     const terminal = openTerminal(["data", "check", "good.jsonl", "--model", "tinkerts/nano"], {
       cwd: folder,

@@ -41,7 +41,8 @@ describe("docs/cli.md", () => {
       const line = /\btinkerts ([^|><)]*)/.exec(example)?.[1] ?? "";
       const words = [...line.matchAll(/"[^"]*"|'[^']*'|\S+/g)].map(([word]) => word);
       let command = program;
-      while (command.commands.length > 0) {
+      // A command with subcommands may have options of its own.
+      while (command.commands.length > 0 && !words[0]?.startsWith("-")) {
         const name = words.shift();
         const child = command.commands.find((one) => one.name() === name);
         expect({ example, name, child }).toMatchObject({ child: expect.anything() });

@@ -7,14 +7,14 @@ import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import { checkNode, describeSkew, MIN_NODE } from "../../src/cli/commands/doctor.js";
 import { type LocalBackend, startLocalBackend } from "../../src/local/index.js";
 import { FakeEngine } from "../local/fake-engine.js";
-import { run } from "./command.js";
+import { runWarm as run } from "./warm-command.js";
 
 interface Report {
   ok: boolean;
   checks: { name: string; status: string; detail: string }[];
 }
 
-const KEY = "tml-very-secret";
+const KEY = "tml-very-secret-key-of-the-test";
 
 describe("tinkerts doctor", () => {
   let backend: LocalBackend;
@@ -57,7 +57,7 @@ describe("tinkerts doctor", () => {
       expect.stringMatching(/^ok {7}Machine {2}\w+ \w+, \d+ threads, \d+ GB of memory$/),
       // Whether `webgpu` is installed or not: there is no driver.
       expect.stringMatching(
-        /^skipped {2}GPU {6}(the package webgpu is not installed: npm install webgpu|no graphics card was found, or its driver .* is missing)$/,
+        /^skipped {2}GPU {6}(the package webgpu is not installed: npm install webgpu|no GPU was found, or its driver .* is missing)$/,
       ),
       "ok       API key  from TINKER_API_KEY",
       expect.stringMatching(/^ok {7}Server {3}http:\/\/127\.0\.0\.1:\d+ answered in \d+ ms$/),
@@ -77,7 +77,7 @@ describe("tinkerts doctor", () => {
       return (JSON.parse(stdout) as Report).checks.find(({ name }) => name === "API key");
     };
     mkdirSync(join(home, ".tinker"));
-    const stored = { default: "work", keys: { work: { key: KEY } } };
+    const stored = { keys: { work: { key: KEY, base_url: backend.baseURL } } };
     writeFileSync(join(home, ".tinker/credentials.json"), JSON.stringify(stored));
     const [option, command, file] = await Promise.all([
       detail({ TINKER_API_KEY: "tml-other" }, ["--api-key", KEY]),
@@ -151,7 +151,7 @@ describe("tinkerts doctor", () => {
     expect(engines.node).toBe(`>=${MIN_NODE}`);
     expect(checkNode("22.1.0")).toBe("22.1.0");
     expect(() => checkNode("20.9.0")).toThrow("20.9.0 is too old: install 20.18.1 or newer");
-    expect(describeSkew(null, 0)).toBe("the server does not tell the time");
+    expect(describeSkew(null, 0)).toBe("the server sends no time");
     expect(describeSkew("Thu, 01 Jan 1970 00:00:10 GMT", 40_500)).toBe("30 s ahead of the server's");
   });
 });

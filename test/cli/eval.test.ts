@@ -1,24 +1,18 @@
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
+import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { defaultModel } from "../../src/local/index.js";
-import { run, start } from "./command.js";
+import { start } from "./command.js";
 import { cleanEnv } from "./server.js";
-import { talkingServer } from "./talking-engine.js";
+import { talkingServerForTests } from "./talking-engine.js";
 import { noTerminal, openTerminal, type Terminal } from "./terminal.js";
+import { runWarm as run } from "./warm-command.js";
 
-let server: Awaited<ReturnType<typeof talkingServer>>;
+const server = await talkingServerForTests();
 let folder: string;
-beforeAll(async () => {
-  server = await talkingServer();
-});
-afterAll(() => server.backend.close());
 beforeEach(() => {
   folder = mkdtempSync(join(tmpdir(), "tinkerts-eval-"));
-  server.engine.heard.length = 0;
-  server.engine.requests.length = 0;
-  server.engine.answers = [];
   rows(sum(1, 1), sum(2, 2), sum(3, 3));
 });
 afterEach(() => {
@@ -79,7 +73,7 @@ describe("tinkerts eval", () => {
     expect(csv.stdout).toMatch(/^name,score,.*\nsums,0,/);
   });
 
-  it("grades with a module of one's own, and notices when it changes", async () => {
+  it("grades with your own module, and notices when it changes", async () => {
     const grader = join(folder, "mine.mjs");
     writeFileSync(grader, "export default ({ text, task }) => text.length / task.row.most;\n");
     rows({ prompt: "?", most: 8, id: "one" });
@@ -179,9 +173,6 @@ describe("tinkerts eval", () => {
     expect(await usage(["--model", "m", "--grade", "exact", "--pass-at", "3"])).toContain(
       "--samples 3 or more",
     );
-    expect(await usage(["--model", "m", "--checkpoint", "tinker://a", "--grade", "exact"])).toContain(
-      "cannot be used with",
-    );
   });
 
   it("samples nothing in a dry run", async () => {
@@ -209,12 +200,12 @@ describe("tinkerts eval", () => {
       },
     });
     const command = start(args, { env: server.env, cwd: folder });
-    await expect.poll(() => server.engine.requests.length, { timeout: 20_000 }).toBe(3);
+    await expect.poll(() => server.engine.requests.length).toBe(3);
     command.child.kill("SIGINT");
     expect(await command.finished).toEqual({
       code: 130,
       stdout: "",
-      stderr: "2 of 6 tasks are done: the same command goes on from there.\ninterrupted\n",
+      stderr: "2 of 6 tasks are done: run the same command to continue.\ninterrupted\n",
     });
     expect(trajectories()).toHaveLength(2);
     server.engine.open();
@@ -235,7 +226,7 @@ describe("tinkerts eval", () => {
     expect({ code, stderr }).toEqual({
       code: 0,
       stderr:
-        "No server is named, and there is no API key: the built-in backend does the work, with its data in .tinkerts.\n",
+        "No server and no API key are set: the built-in backend does the work and keeps its data in .tinkerts.\n",
     });
     const { score, numErrors } = JSON.parse(stdout);
     expect(numErrors).toBe(0);
@@ -244,7 +235,7 @@ describe("tinkerts eval", () => {
     const same = await run(ofFolder, { env: cleanEnv(folder), cwd: folder });
     expect(JSON.parse(same.stdout)).toMatchObject({ score, numErrors: 0 });
     const missing = await run(
-      ["eval", "sums.jsonl", "--checkpoint", "tinker://none/sampler_weights/1", "--grade", "number"],
+      ["eval", "sums.jsonl", "--model", "tinker://none/sampler_weights/1", "--grade", "number"],
       {
         env: cleanEnv(folder),
         cwd: folder,

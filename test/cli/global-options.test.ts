@@ -15,7 +15,7 @@ describe("global options", () => {
   beforeAll(async () => {
     [server, guarded] = await Promise.all([
       startCliServer(),
-      startCliServer({ apiKeys: ["tml-right", "tml-other"] }),
+      startCliServer({ apiKeys: ["tml-right-key-of-the-test", "tml-other-key-of-the-test"] }),
     ]);
   });
   afterAll(async () => {
@@ -34,7 +34,7 @@ describe("global options", () => {
 
   it("name the server and its key, over what the environment says", async () => {
     const wrong = { TINKER_BASE_URL: "http://127.0.0.1:9", TINKER_API_KEY: "tml-wrong" };
-    const options = ["--base-url", guarded.url, "--api-key", "tml-right"];
+    const options = ["--base-url", guarded.url, "--api-key", "tml-right-key-of-the-test"];
     const { code, stdout } = await run(["models", ...options, "-f", "csv"], {
       env: { ...WITHOUT_SERVER, ...wrong },
     });
@@ -60,8 +60,11 @@ describe("global options", () => {
   });
 
   it.each([
-    [["run", "list", "--json", "--format", "csv"], "error: --json and --format csv exclude each other\n"],
-  ])("that exclude each other are refused: %j", async (args, stderr) => {
+    [
+      ["run", "list", "--json", "--format", "csv"],
+      "error: --json and --format csv cannot be given together\n",
+    ],
+  ])("that cannot be given together are refused: %j", async (args, stderr) => {
     expect(await server.cli(args)).toEqual({ code: 2, stdout: "", stderr });
   });
 
@@ -101,7 +104,7 @@ describe("global options", () => {
       expect(group.stdout).toMatch(new RegExp(`^ {2}${name} `, "m"));
   });
 
-  it("end with what to do where there is no key", async () => {
+  it("say what to do without a key", async () => {
     const { code, stdout, stderr } = await run(["run", "list"], { env: WITHOUT_SERVER });
     expect({ code, stdout }).toEqual({ code: 1, stdout: "" });
     expect(stderr).toMatch(
@@ -121,7 +124,7 @@ describe("global options", () => {
     );
     expect(environment.stderr).toMatch(/does not accept the key from TINKER_API_KEY/);
     expect(none.stderr).toMatch(
-      /wants an API key: .*tinkerts auth login.* set TINKER_API_KEY or give --api-key\n$/,
+      /needs an API key: .*tinkerts auth login.* set TINKER_API_KEY or give --api-key\n$/,
     );
   });
 
@@ -129,7 +132,7 @@ describe("global options", () => {
     const { code, stderr } = await server.cli(["run", "list", "--base-url", "http://127.0.0.1:9"]);
     expect(code).toBe(1);
     expect(stderr).toMatch(
-      /^error: http:\/\/127\.0\.0\.1:9 cannot be reached \(.*ECONNREFUSED.*\): check --base-url or TINKER_BASE_URL, or start a server with `tinkerts serve`\n$/,
+      /(?:^|\n)error: http:\/\/127\.0\.0\.1:9 cannot be reached \(.*ECONNREFUSED.*\): check --base-url or TINKER_BASE_URL, or start a server with `tinkerts serve`\n$/,
     );
   });
 
@@ -141,7 +144,7 @@ describe("global options", () => {
     silent.closeAllConnections();
     silent.close();
     expect(code).toBe(1);
-    expect(stderr).toMatch(new RegExp(`^error: ${url} did not answer in time: .*--timeout.*\n$`));
+    expect(stderr).toMatch(new RegExp(`(?:^|\\n)error: ${url} did not answer in time: .*--timeout.*\n$`));
   });
 
   it("show requests and a stack only when asked, and never the key", async () => {

@@ -33,7 +33,7 @@ describe("help", () => {
     }
   });
 
-  it("puts descriptions below what they describe where there is no room beside it", () => {
+  it("puts descriptions on the next line where they do not fit beside the name", () => {
     const models = program.commands.find((command) => command.name() === "models")!;
     expect(helpOf(models, 80)).toMatch(/^ {2}part +only models whose name contains this/m);
     expect(helpOf(models, 40)).toMatch(/^ {2}part\n {6}only models whose name contains$/m);
@@ -54,6 +54,9 @@ describe("text", () => {
     expect(wrapCommand("tool --say 'two words' --more", 28)).toBe("tool --say 'two words' \\\n  --more");
     expect(wrapCommand("tool --say 'two words' --more", 24)).toBe(
       "tool \\\n  --say 'two words' \\\n  --more",
+    );
+    expect(wrapCommand("tool --say 'two words' --more", 16)).toBe(
+      "tool --say \\\n  'two words' \\\n  --more",
     );
   });
 });

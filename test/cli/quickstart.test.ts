@@ -10,6 +10,7 @@ import { ServiceClient } from "../../src/index.js";
 import { startLocalBackend } from "../../src/local/index.js";
 import { loadTokenizer } from "../../src/tokenizers/index.js";
 import { RunLog } from "../../src/training/run-log.node.js";
+import { longTest } from "../support/long.js";
 import { start } from "./command.js";
 
 /** Remembers what a program shows, and the numbers in its progress lines. */
@@ -49,7 +50,7 @@ describe("the quickstart", () => {
     expect(heldOutWords.filter((word) => trainingWords.includes(word))).toEqual([]);
   });
 
-  it("teaches Pig Latin and leaves a checkpoint that answers", { timeout: 120_000 }, async () => {
+  longTest("teaches Pig Latin and leaves a checkpoint that answers", async () => {
     const { display, said, numbers } = recorder();
     const folder = join(dataDir, "run");
     const result = await runPigLatin({ dataDir, folder, steps: 40, display });
@@ -79,7 +80,7 @@ describe("the quickstart", () => {
     expect(tokenizer.decode(sequences[0]!.tokens)).toBe(" ask-may\n");
   });
 
-  it("learns addition from rewards, and draws their curve", { timeout: 120_000 }, async () => {
+  it("learns addition from rewards, and draws their curve", async () => {
     const { display, said, numbers } = recorder();
     const few = { steps: 3, problemsPerStep: 8, samplesPerProblem: 8, testProblems: 50 };
     const result = await runAddition({ dataDir, folder: join(dataDir, "run"), ...few, display });
@@ -90,12 +91,12 @@ describe("the quickstart", () => {
     expect(said.join("\n")).toContain(result.checkpoint);
   });
 
-  it("ends with 130 when it is interrupted", { timeout: 60_000 }, async () => {
+  it("ends with 130 when it is interrupted", async () => {
     const { child, finished, seen } = start(["quickstart"], { cwd: dataDir });
     await seen(/Training on/);
     child.kill("SIGINT");
     const { code, stderr } = await finished;
-    expect(stderr).toContain("Watch it, as long as it runs, at http://127.0.0.1:");
+    expect(stderr).toContain("Watch it, as long as it runs, at:\nhttp://127.0.0.1:");
     expect({ code, last: stderr.trimEnd().split("\n").at(-1) }).toEqual({ code: 130, last: "interrupted" });
   });
 });

@@ -1,23 +1,18 @@
-import { mkdtemp, readFile, rm } from "node:fs/promises";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { readFile } from "node:fs/promises";
+import { describe, expect, it } from "vitest";
 import { RECIPES } from "../../src/cli/recipes/index.js";
-import { run } from "./command.js";
+import { folderForTests } from "../support/folder-for-tests.js";
+import { longTest } from "../support/long.js";
 import { cleanEnv } from "./server.js";
+import { runWarm as run } from "./warm-command.js";
 
 const names = Object.keys(RECIPES);
 const sourceOf = (name: string) =>
   readFile(new URL(`../../src/cli/recipes/${name}.ts`, import.meta.url), "utf8");
 
 describe("tinkerts recipe", () => {
-  let folder: string;
-  let env: Record<string, string>;
-  beforeAll(async () => {
-    folder = await mkdtemp(join(tmpdir(), "tinkerts-recipe-"));
-    env = cleanEnv(folder);
-  });
-  afterAll(() => rm(folder, { recursive: true, force: true }));
+  const folder = folderForTests("recipe");
+  const env = cleanEnv(folder);
   const recipe = (...args: string[]) => run(["recipe", ...args], { cwd: folder, env });
 
   it("lists them with a sentence", async () => {
@@ -28,18 +23,25 @@ describe("tinkerts recipe", () => {
     expect((await recipe()).stdout).toContain(listed[0]!.summary);
   });
 
-  it.each(names)("prints %s as one file to copy, which imports the package alone", async (name) => {
-    const { code, stdout } = await recipe(name, "--source");
-    expect(code).toBe(0);
-    expect(stdout).toBe(await sourceOf(name));
-    const imported = [...stdout.matchAll(/from "([^"]+)"/g)].map(([, from]) => from!);
-    expect(imported.filter((from) => from !== "tinkerts" && !from.startsWith("tinkerts/"))).toEqual([]);
-    expect(stdout).toContain(`npx tsx ${name}.ts`);
-    const { bar } = await RECIPES[name]!.load();
-    expect(Object.keys(bar).length).toBeGreaterThan(0);
-  });
+  it.each(names)(
+    "prints %s as one file to copy, which imports the package and what it names",
+    async (name) => {
+      const { code, stdout } = await recipe(name, "--source");
+      expect(code).toBe(0);
+      expect(stdout).toBe(await sourceOf(name));
+      const imported = [...stdout.matchAll(/from "([^"]+)"/g)].map(([, from]) => from!);
+      const { packages = [] } = RECIPES[name]!;
+      const others = imported.filter(
+        (from) => !/^(?:tinkerts(?:\/|$)|node:)/.test(from) && !packages.includes(from),
+      );
+      expect(others).toEqual([]);
+      expect(stdout).toContain(`npx tsx ${name}.ts`);
+      const { bar } = await RECIPES[name]!.load();
+      expect(Object.keys(bar).length).toBeGreaterThan(0);
+    },
+  );
 
-  it("runs one, keeps it in a folder, and goes on from there", async () => {
+  longTest("runs one, keeps it in a folder, and goes on from there", async () => {
     const args = ["word-game", "--steps", "3", "--folder", "kept", "--json"];
     const first = await recipe(...args);
     expect(first).toMatchObject({ code: 0, stderr: expect.stringContaining("step 3/3  loss ") });
@@ -48,7 +50,7 @@ describe("tinkerts recipe", () => {
     const again = await recipe(...args);
     expect(again.stderr).not.toContain("step 3/3");
     expect(JSON.parse(again.stdout)).toMatchObject({ samplerPath: result["samplerPath"] });
-  }, 120_000);
+  });
 
   it("says what it does not know", async () => {
     const unknown = await recipe("cake");

@@ -1,4 +1,4 @@
-import { readFileSync } from "node:fs";
+import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import type { AuditLogEntry, BillingUsage, SessionSummary, TrainingRun } from "../../src/index.js";
@@ -56,7 +56,7 @@ describe("runs, sessions, usage", () => {
     expect(none).toEqual([]);
   });
 
-  it("shows who a token belongs to, and says so where a key has no name", async () => {
+  it("shows who a token belongs to, and that a key has no name", async () => {
     const claims = { sub: "tml:user:1", org_id: "2", email: "me@example.com", exp: 4_000_000_000 };
     const token = `eyJhbGciOiJub25lIn0.${Buffer.from(JSON.stringify(claims)).toString("base64url")}.x`;
     const [table, key] = await Promise.all([
@@ -189,6 +189,25 @@ describe("runs, sessions, usage", () => {
     expect(full.stdout).toContain("an experiment");
   });
 
+  it("sets the price list beside the service's costs, and shows what the session of a run cost", async () => {
+    const prices = join(server.folder, "prices.json");
+    const price = { prefill: 1, cachedPrefill: 1, sample: 1, train: 1_000_000 };
+    writeFileSync(prices, JSON.stringify({ models: { "fake/tiny": price } }));
+    const trained = datum.modelInput.length;
+    const [table, plain, runs] = await Promise.all([
+      server.cli(["billing", "usage", day(0), day(1), "--prices", prices]),
+      server.cli(["billing", "usage", day(0), day(1)]),
+      server.json<{ trainingRunId: string; costUsd: number | null }[]>([
+        ...["run", "list", "--columns", "id,cost", "--prices", prices],
+      ]),
+    ]);
+    expect(table.stdout).toMatch(/BY PRICE LIST/);
+    expect(table.stderr).toContain(`In all $0.00 by the service, $${trained}.00 by the price list.`);
+    expect(plain.stdout).not.toContain("BY PRICE LIST");
+    expect(runs.find((run) => run.trainingRunId === runIds[1])!.costUsd).toBe(trained);
+    expect(runs.find((run) => run.trainingRunId === runIds[0])!.costUsd).toBeNull();
+  });
+
   it("speaks camelCase in the JSON of every command", async () => {
     const path = `tinker://${runIds[1]}/weights/step-1`;
     const commands = [
@@ -251,6 +270,30 @@ describe("runs, sessions, usage", () => {
     };
     const id = modelId.split(":")[0];
     expect(await other.cli(["session", "list"])).toEqual({ code: 0, stdout: `SESSION\n${id}\n`, stderr: "" });
+  });
+
+  it("prints no control character and no bidirectional mark of the server, in no format and in no error", async () => {
+    await using other = await startCliServer();
+    const evil = "run\u001b]0;title\u0007 \u009b2J \u202edlrow \u2066x";
+    await other.train({ metadata: { name: evil } });
+    other.intercept = (request, response) => {
+      if (!request.url!.includes("/training_runs/x")) return false;
+      const headers = { "content-type": "application/json" };
+      response.writeHead(400, headers).end(JSON.stringify({ detail: `no such thing: ${evil}` }));
+      return true;
+    };
+    const [table, csv, json, refused] = await Promise.all([
+      other.cli(["run", "list"]),
+      other.cli(["run", "list", "--format", "csv"]),
+      other.cli(["run", "list", "--json"]),
+      other.cli(["run", "info", "x", "--verbose"]),
+    ]);
+    for (const { stdout, stderr } of [table, csv, json, refused]) {
+      expect((stdout + stderr).replaceAll("\n", "")).not.toMatch(/[\p{Cc}\p{Bidi_Control}]/u);
+    }
+    expect(table.stdout + csv.stdout).toMatch(/dlrow.*dlrow/s);
+    expect(JSON.stringify(JSON.parse(json.stdout))).toContain(JSON.stringify(evil));
+    expect(refused).toMatchObject({ code: 1, stderr: expect.stringMatching(/no such thing: run/) });
   });
 
   it("downloads the trace of a session, or names its URL", async () => {

@@ -3,11 +3,12 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { ServiceClient } from "../../src/index.js";
-import { run, start } from "./command.js";
+import { start } from "./command.js";
 import { talkingServer } from "./talking-engine.js";
 import { noTerminal, openTerminal } from "./terminal.js";
+import { runWarm as run } from "./warm-command.js";
 
-const nano = ["sample", "--base-model", "tinkerts/nano"];
+const nano = ["sample", "--model", "tinkerts/nano"];
 
 describe("tinkerts sample", () => {
   let server: Awaited<ReturnType<typeof talkingServer>>;
@@ -109,10 +110,10 @@ describe("tinkerts sample", () => {
   });
 
   it("samples from saved weights", async () => {
-    await using service = new ServiceClient(server.backend);
+    await using service = new ServiceClient({ ...server.backend });
     const training = await service.createLoraTrainingClient({ baseModel: "tinkerts/nano" });
     const { path } = await training.saveWeightsForSampler("best");
-    const { code, stdout } = await sample(["sample", "--model-path", path, "--prompt", "x"]);
+    const { code, stdout } = await sample(["sample", "--model", path, "--prompt", "x"]);
     expect({ code, stdout }).toEqual({ code: 0, stdout: "yes\n" });
     expect(server.engine.requests[0]?.adapterId).not.toBeNull();
   });
@@ -156,19 +157,18 @@ describe("tinkerts sample", () => {
   });
 
   it.concurrent.each([
-    [["--prompt", "x"], /^error: which model\? Give --base-model NAME .* or --model-path/],
-    [["--prompt", "x", "--base-model", "a", "--model-path", "tinker://b"], /--model-path.*--base-model/],
-    [["--base-model", "tinkerts/nano", "--prompt", ""], /^error: the prompt is empty/],
-    [["--base-model", "tinkerts/nano"], /^error: the prompt is empty/],
-    [["--base-model", "tinkerts/nano", "--prompt", "x", "--prompt-file", "y"], /--prompt-file.*--prompt/],
-    [["--base-model", "tinkerts/nano", "--prompt-file", "nowhere.txt"], /--prompt-file .*nowhere\.txt/],
-    [["--max-tokens", "0"], /--max-tokens.* whole number from 1/],
-    [["--temperature", "hot"], /--temperature.* number from 0 to 100/],
-    [["--temperature", "-1"], /--temperature.* number from 0 to 100/],
-    [["--top-k", "0"], /--top-k.* whole number from 1/],
+    [["--prompt", "x"], /^error: which model\? Give --model: a name .*tinker:\/\/ path .*folder of a run/],
+    [["--model", "tinkerts/nano", "--prompt", ""], /^error: the prompt is empty/],
+    [["--model", "tinkerts/nano"], /^error: the prompt is empty/],
+    [["--model", "tinkerts/nano", "--prompt", "x", "--prompt-file", "y"], /--prompt-file.*--prompt/],
+    [["--model", "tinkerts/nano", "--prompt-file", "nowhere.txt"], /--prompt-file .*nowhere\.txt/],
+    [["--max-tokens", "0"], /--max-tokens.* positive integer/],
+    [["--temperature", "hot"], /--temperature.* non-negative number/],
+    [["--temperature", "-1"], /--temperature.* non-negative number/],
+    [["--top-k", "0"], /--top-k.* -1 or a positive integer/],
     [["--top-p", "1.5"], /--top-p.* above 0 and at most 1/],
     [["--num-samples", "0"], /--num-samples.* whole number from 1/],
-    [["--seed", "-3"], /--seed.* whole number from 0/],
+    [["--seed", "1.5"], /--seed.* an integer/],
     [["--stop", ""], /--stop.* must not be empty/],
   ])("ends with 2 for %j", async (args, message) => {
     const { code, stdout, stderr } = await sample(["sample", ...args]);
@@ -177,13 +177,13 @@ describe("tinkerts sample", () => {
   });
 
   it("ends with 1 and a sentence where the server refuses", async () => {
-    const unknown = await sample(["sample", "--base-model", "no/such", "--prompt", "x"]);
+    const unknown = await sample(["sample", "--model", "no/such", "--prompt", "x"]);
     expect(unknown).toMatchObject({
       code: 1,
       stdout: "",
-      stderr: `error: ${server.backend.baseURL} refuses this: --base-model must be a model of this server (tinkerts/nano), got "no/such"\n`,
+      stderr: `error: ${server.backend.baseURL} refuses this: --model must be a model of this server (tinkerts/nano), got "no/such"\n`,
     });
-    const path = await sample(["sample", "--model-path", "tinker://no/sampler_weights/x", "--prompt", "x"]);
+    const path = await sample(["sample", "--model", "tinker://no/sampler_weights/x", "--prompt", "x"]);
     expect(path).toMatchObject({ code: 1, stderr: expect.stringContaining("no checkpoint tinker://no/") });
     const long = await sample([...nano, "--prompt", "x", "--max-tokens", "5000"]);
     expect(long).toMatchObject({ code: 1, stderr: expect.stringContaining("leave room for 512") });
@@ -195,7 +195,7 @@ describe("tinkerts sample", () => {
     server.engine.hold();
     try {
       const command = start([...nano, "--prompt", "x"], { env: server.env });
-      await expect.poll(() => server.engine.requests.length, { timeout: 10_000 }).toBe(1);
+      await expect.poll(() => server.engine.requests.length).toBe(1);
       command.child.kill("SIGINT");
       expect(await command.finished).toEqual({ code: 130, stdout: "", stderr: "interrupted\n" });
     } finally {
@@ -205,7 +205,7 @@ describe("tinkerts sample", () => {
 
   it("stops at an interrupt while it reads the prompt", async () => {
     const { child, finished } = start([...nano], { env: server.env, stdin: "open" });
-    // More than a pipe holds: once it is gone, somebody reads.
+    // More than a pipe holds: once it is written, there is a reader.
     await new Promise((resolve) => child.stdin!.write("x".repeat(1 << 20), resolve));
     child.kill("SIGINT");
     expect(await finished).toEqual({ code: 130, stdout: "", stderr: "interrupted\n" });

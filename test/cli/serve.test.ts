@@ -1,4 +1,4 @@
-import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -36,6 +36,7 @@ describe("tinkerts serve", () => {
     const { code, stdout, stderr } = await server.finished;
     expect({ code, stdout }).toEqual({ code: 0, stdout: lines });
     expect(stderr).toContain(`Serving test/tiny at ${baseURL}`);
+    expect(stderr).toContain("every user of this machine can use it");
     expect(existsSync(join(folder, ".tinkerts"))).toBe(true);
 
     const again = start([...serveTiny, "--data-dir", ".tinkerts"], { cwd: folder });
@@ -57,20 +58,22 @@ describe("tinkerts serve", () => {
     const { code, stdout, stderr } = await run([...serveTiny, "--host", "0.0.0.0"], { cwd: folder });
     expect({ code, stdout }).toEqual({ code: 2, stdout: "" });
     expect(stderr).toBe(
-      "error: listening on 0.0.0.0 lets other machines in, which needs an API key: give --api-key, or leave --host out to stay on this machine\n",
+      "error: listening on 0.0.0.0 lets other machines in, which needs an API key: give --api-key-file or set TINKERTS_SERVE_API_KEYS, or leave --host out to stay on this machine\n",
     );
     expect(existsSync(join(folder, ".tinkerts"))).toBe(false);
   });
 
   it("asks for the keys it was given, all of them good, and does not show them", async () => {
-    const keys = ["--host", "0.0.0.0", "--api-key", "tml-first", "--api-key", "tml-second"];
-    const server = start([...serveTiny, ...keys, "--tokens"], { cwd: folder });
+    const keys = ["tml-first-key-of-the-test", "tml-second-key-of-the-test"];
+    writeFileSync(join(folder, "keys"), `# of two people\n${keys[1]}\n`, { mode: 0o600 });
+    const where = ["--host", "0.0.0.0", "--api-key", keys[0]!, "--api-key-file", "keys"];
+    const server = start([...serveTiny, ...where, "--tokens"], { cwd: folder });
     const [, baseURL] = await server.seen(
       /TINKER_BASE_URL=(\S+)\nexport TINKER_API_KEY='one of your keys'\n/,
     );
     const config = await fetch(`${baseURL}/api/v1/client/config`, {
       method: "POST",
-      headers: { "x-api-key": "tml-first", "content-type": "application/json" },
+      headers: { "x-api-key": keys[0]!, "content-type": "application/json" },
       body: JSON.stringify({ sdk_version: "0.36.0" }),
     });
     expect(await config.json()).toMatchObject({ pjwt_auth_enabled: true });
@@ -78,15 +81,40 @@ describe("tinkerts serve", () => {
       const response = await fetch(`${baseURL}/oai/api/v1/models`, { headers: { "x-api-key": key } });
       return response.status;
     };
-    expect(await Promise.all(["tml-first", "tml-second", "tml-third"].map(statusWith))).toEqual([
-      200, 200, 401,
-    ]);
+    const third = "tml-third-key-of-the-test";
+    expect(await Promise.all([...keys, third].map(statusWith))).toEqual([200, 200, 401]);
+    const post = async (path: string, body: object, key: string) => {
+      const headers = { "x-api-key": key, "content-type": "application/json" };
+      const response = await fetch(`${baseURL}/api/v1${path}`, {
+        method: "POST",
+        headers,
+        body: JSON.stringify(body),
+      });
+      return (await response.json()) as Record<string, string>;
+    };
+    const { jwt } = await post("/auth/token", {}, keys[0]!);
+    expect(await statusWith(jwt!)).toBe(200);
+    const revoke = await run(["tokens", "revoke", "--base-url", baseURL!], {
+      env: { TINKER_API_KEY: keys[0]! },
+    });
+    expect(revoke).toMatchObject({ code: 0, stderr: `all tokens for this key have ended at ${baseURL}\n` });
+    expect([await statusWith(jwt!), await statusWith(keys[0]!)]).toEqual([401, 200]);
     server.child.kill("SIGINT");
     const { stdout, stderr } = await server.finished;
-    expect(stdout + stderr).not.toMatch(/tml-first|tml-second/);
+    for (const key of keys) expect(stdout + stderr).not.toContain(key);
   });
 
-  it("downloads a model of the hub, says so, stops at once on Ctrl-C and goes on from there", async () => {
+  it("takes its keys from the environment too, and refuses those that could be guessed", async () => {
+    const env = { TINKERTS_SERVE_API_KEYS: "tml-first-key-of-the-test, tml-short" };
+    const { code, stderr } = await run(serveTiny, { cwd: folder, env });
+    expect([code, stderr]).toEqual([1, expect.stringMatching(/at least 20 characters, got one of 9/)]);
+    expect(stderr).not.toContain("tml-short");
+    writeFileSync(join(folder, "keys"), "\n# none\n");
+    const empty = await run([...serveTiny, "--api-key-file", "keys"], { cwd: folder });
+    expect([empty.code, empty.stderr]).toEqual([2, expect.stringContaining("no key in keys")]);
+  });
+
+  it("downloads a model of the hub, stops at once on Ctrl-C and resumes", async () => {
     const names = ["config.json", "generation_config.json", "model.safetensors"];
     const files = Object.fromEntries(names.map((name) => [name, readFileSync(join(tiny, name))]));
     const hub = await FakeHub.start("some-org/tiny", files);
@@ -95,15 +123,14 @@ describe("tinkerts serve", () => {
     hub.holdAfter("model.safetensors", 1000);
     const interrupted = start(serveHub, { cwd: folder, env });
     const partial = join(folder, "cache/models--some-org--tiny/snapshots", FakeHub.COMMIT);
-    await vi.waitFor(
-      () => expect(readFileSync(join(partial, "model.safetensors.incomplete"))).toHaveLength(1000),
-      10_000,
+    await vi.waitFor(() =>
+      expect(readFileSync(join(partial, "model.safetensors.incomplete"))).toHaveLength(1000),
     );
     interrupted.child.kill("SIGINT");
     const { code, stdout, stderr } = await interrupted.finished;
     expect({ code, stdout }).toEqual({ code: 130, stdout: "" });
     expect(stderr).toMatch(/^Downloading some-org\/tiny \(29 kB\) from the Hugging Face hub\.\n/);
-    expect(stderr).toContain("What has come is kept: the same command goes on from there.");
+    expect(stderr).toContain("What was downloaded is kept: run the same command to continue.");
     hub.holdAfter("model.safetensors", undefined);
     const server = start(serveHub, { cwd: folder, env });
     const [, baseURL] = await server.seen(
@@ -184,7 +211,7 @@ describe("tinkerts serve", () => {
     return losses;
   }
 
-  it("tells of each run in plain lines where there is no terminal", async () => {
+  it("prints plain lines about each run without a terminal", async () => {
     const server = start(serveTiny, { cwd: folder });
     const [, baseURL] = await server.seen(/TINKER_BASE_URL=(\S+)/);
     const losses = await trainAndSample(baseURL!, "evening run");
@@ -193,8 +220,8 @@ describe("tinkerts serve", () => {
     expect(code).toBe(0);
     const time = "\\d\\d:\\d\\d:\\d\\d  ";
     const told = [
-      "evening run: begun, rank 4 on test/tiny",
-      "my \ufffd\\[31mown: begun, rank 2 on test/tiny",
+      "evening run: started, rank 4 on test/tiny",
+      "my \ufffd\\[31mown: started, rank 2 on test/tiny",
       "my \ufffd\\[31mown: unloaded after 0 steps",
       `evening run: step 1, loss ${losses[0]}`,
       "evening run: saved tinker://\\S+/weights/last",
@@ -223,7 +250,7 @@ describe("tinkerts serve", () => {
       await terminal.seen(/idle/);
       await using service = new ServiceClient({ baseURL: baseURL!, apiKey: "tml-local", displayName: "one" });
       const training = await service.createLoraTrainingClient({ baseModel: "test/tiny", rank: 4, seed: 1 });
-      await terminal.seen(/\d\d:\d\d:\d\d {2}one: begun, rank 4 on test\/tiny\r\n {2}one: no step yet\r\n/);
+      await terminal.seen(/\d\d:\d\d:\d\d {2}one: started, rank 4 on test\/tiny\r\n {2}one: no step yet\r\n/);
       await training.forwardBackward(batch, "cross_entropy");
       await training.optimStep({ learningRate: 1e-2 });
       await terminal.seen(/ {2}one: step 1, loss \d\.\d{3}\r\ntraining: 0 in the queue, \d+ tokens\/s/);

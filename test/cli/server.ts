@@ -8,7 +8,8 @@ import type { Engine } from "../../src/local/engine/engine.js";
 import { type LocalBackendOptions, startLocalBackend } from "../../src/local/index.js";
 import { Semaphore } from "../../src/transport/semaphore.js";
 import { FakeEngine, fakeModel } from "../local/fake-engine.js";
-import { type Finished, run } from "./command.js";
+import type { Finished } from "./command.js";
+import { runWarm } from "./warm-command.js";
 
 /** The built-in backend behind a socket that tests can make misbehave, and the command line to go with it. */
 export interface CliServer extends AsyncDisposable {
@@ -99,7 +100,7 @@ export async function startCliServer(
     },
     cli: async (args, more = {}) => {
       const release = await processes.acquire();
-      return run(args, { cwd: folder, env: { ...env, ...more } }).finally(release);
+      return runWarm(args, { cwd: folder, env: { ...env, ...more } }).finally(release);
     },
     json: async (args) => {
       const { code, stdout, stderr } = await server.cli([...args, "--json"]);

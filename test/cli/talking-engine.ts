@@ -1,3 +1,5 @@
+import { afterAll, beforeEach } from "vitest";
+import { ServiceClient } from "../../src/index.js";
 import type {
   BaseModelInfo,
   OnToken,
@@ -9,7 +11,7 @@ import { defaultModel, type LocalBackend, startLocalBackend } from "../../src/lo
 import { loadTokenizer } from "../../src/tokenizers/index.js";
 import { FakeEngine, fakeModel, tellAll } from "../local/fake-engine.js";
 
-/** Says what it was told to say, in the tokens of `tinkerts/nano`, and remembers what it was asked. */
+/** Says a scripted text in the tokens of `tinkerts/nano`, and remembers the requests. */
 export class TalkingEngine extends FakeEngine {
   readonly requests: SampleCall[] = [];
   /** The texts of all prompts, special tokens included. */
@@ -57,6 +59,26 @@ export class TalkingEngine extends FakeEngine {
     for (const token of drawn) onToken?.(token);
     return { sequences, promptCacheHitTokens };
   }
+}
+
+/** Such a server for the tests of a file, which forgets between them what it was asked. */
+export async function talkingServerForTests() {
+  const server = await talkingServer();
+  afterAll(() => server.backend.close());
+  beforeEach(() => {
+    for (const list of [server.engine.heard, server.engine.requests, server.engine.calls]) list.length = 0;
+    server.engine.answers = [];
+  });
+  return server;
+}
+
+/** The same with clients that sample from it. */
+export async function sampledServerForTests() {
+  const server = await talkingServerForTests();
+  const service = new ServiceClient({ ...server.backend });
+  const sampler = await service.createSamplingClient({ baseModel: defaultModel.name });
+  afterAll(() => service.close());
+  return { server, service, sampler };
 }
 
 /** A server with such an engine; `env` sends the command to it. */

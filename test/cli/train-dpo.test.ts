@@ -1,9 +1,9 @@
-import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { run } from "./command.js";
+import { beforeAll, describe, expect, it } from "vitest";
+import { folderForTests } from "../support/folder-for-tests.js";
 import { cleanEnv } from "./server.js";
+import { runWarm as run } from "./warm-command.js";
 
 const lines = (rows: readonly object[]) => rows.map((row) => `${JSON.stringify(row)}\n`).join("");
 const pairs = Array.from({ length: 20 }, (_, a) => ({
@@ -20,15 +20,12 @@ const questions = pairs.map(({ prompt, chosen }) => ({
 
 /** Without a server and without a key, in a folder of its own. */
 describe("commands that train by comparison and by teacher", () => {
-  let folder: string;
-  let env: Record<string, string>;
+  const folder = folderForTests("train-dpo");
+  const env = cleanEnv(folder);
   beforeAll(async () => {
-    folder = await mkdtemp(join(tmpdir(), "tinkerts-train-dpo-"));
-    env = cleanEnv(folder);
     await writeFile(join(folder, "pairs.jsonl"), lines(pairs));
     await writeFile(join(folder, "questions.jsonl"), lines(questions));
   });
-  afterAll(() => rm(folder, { recursive: true, force: true }));
   const train = (...args: string[]) => run(["train", ...args], { cwd: folder, env });
   const metrics = async (name: string) =>
     (await readFile(join(folder, name, "metrics.jsonl"), "utf8"))
@@ -43,7 +40,7 @@ describe("commands that train by comparison and by teacher", () => {
       expect(stdout).toContain("which answer is better, with beta 0.5");
       expect(stdout).toMatch(/\nfolder +runs\/pairs-nano\n/);
       await expect(metrics("runs/pairs-nano")).rejects.toThrow("ENOENT");
-    }, 60_000);
+    });
 
     it("trains, shows how often the better answer is preferred, and goes on in the same folder", async () => {
       const args = ["dpo", "pairs.jsonl", "--batch-size", "6", "--epochs", "2", "--rank", "4"];
@@ -56,7 +53,7 @@ describe("commands that train by comparison and by teacher", () => {
       });
       const again = await train(...args, "--json");
       expect(JSON.parse(again.stdout)).toMatchObject({ samplerPath: stdout.trim(), steps: 6 });
-    }, 120_000);
+    });
 
     it("names the row that is wrong", async () => {
       await writeFile(join(folder, "bad.jsonl"), lines([{ prompt: "Hello!", chosen: "Hi!" }]));
@@ -65,7 +62,7 @@ describe("commands that train by comparison and by teacher", () => {
       expect(stderr).toMatch(/bad\.jsonl.*line 1.*rejected/);
       expect((await train("dpo", "missing.jsonl")).stderr).toContain("There is no file missing.jsonl");
       expect((await train("dpo", "pairs.jsonl", "--beta", "-1")).stderr).toContain("--beta");
-    }, 60_000);
+    });
   });
 
   describe("tinkerts train distill", () => {
@@ -94,20 +91,20 @@ describe("commands that train by comparison and by teacher", () => {
         batch_size: expect.any(Number),
         folder: "runs/questions-nano",
       });
-    }, 60_000);
+    });
 
-    it("takes prompts that nobody has answered, and names a row that is wrong", async () => {
+    it("takes prompts without answers, and names a wrong row", async () => {
       const small = ["--steps", "1", "--group-size", "2", "--groups-per-batch", "2", "--max-tokens", "4"];
       const prompts = [{ prompt: "What is 1 + 2?" }, { messages: [{ role: "user", content: "Hello!" }] }];
       await writeFile(join(folder, "prompts.jsonl"), lines(prompts));
       const { code, stderr } = await train("distill", "prompts.jsonl", ...teacher, ...small);
       expect(stderr).toContain("Trained 1 step");
       expect(code).toBe(0);
-      await writeFile(join(folder, "bad.jsonl"), lines([{ question: "What is 1 + 2?" }]));
+      await writeFile(join(folder, "bad.jsonl"), lines([{ text: "What is 1 + 2?" }]));
       const bad = await train("distill", "bad.jsonl", ...teacher, ...small);
       expect(bad.stderr).toContain("bad.jsonl line 1: messages is missing, and so are prompt and completion");
       expect(bad.code).toBe(1);
-    }, 60_000);
+    });
 
     it("trains, and shows how far the student is from its teacher and what it says", async () => {
       const small = ["--steps", "2", "--group-size", "2", "--groups-per-batch", "4", "--max-tokens", "8"];
@@ -119,19 +116,19 @@ describe("commands that train by comparison and by teacher", () => {
       const off = await train("distill", "questions.jsonl", ...teacher, "--off-policy", "--folder", "off");
       expect(off.code).toBe(0);
       expect((await metrics("off"))[0]).toMatchObject({ teacher_kl: expect.any(Number) });
-    }, 120_000);
+    });
 
     it("explains what is missing, and which options do not go together", async () => {
       const refused = async (...args: string[]) => {
         const { code, stderr } = await train("distill", "questions.jsonl", ...args);
         return `${code}: ${stderr.trim().split("\n").at(-1)}`;
       };
-      expect(await refused()).toMatch(/^2: error: who teaches\? Give --teacher NAME/);
-      expect(await refused(...teacher, "--epochs", "2")).toBe("2: error: --epochs is for --off-policy");
-      expect(await refused(...teacher, "--off-policy", "--group-size", "2")).toMatch(
-        /^2: error: --group-size is for what the model says itself/,
+      expect(await refused()).toMatch(/^2: error: which model teaches\? Give --teacher: a base model/);
+      expect(await refused(...teacher, "--epochs", "2")).toBe("2: error: --epochs needs --off-policy");
+      expect(await refused(...teacher, "--off-policy", "--group-size", "2")).toBe(
+        "2: error: --group-size does not go with --off-policy",
       );
       expect(await refused("--teacher", "nobody/nothing")).toMatch(/^1: error: .*nobody\/nothing/);
-    }, 60_000);
+    });
   });
 });

@@ -1,9 +1,10 @@
-import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { run, start } from "./command.js";
+import { beforeAll, describe, expect, it } from "vitest";
+import { folderForTests } from "../support/folder-for-tests.js";
+import { interruptAtStep } from "./command.js";
 import { cleanEnv } from "./server.js";
+import { runWarm as run } from "./warm-command.js";
 
 const WORDS = ["stick", "apple", "smile", "queen", "truck", "old", "three", "string"];
 const rows = WORDS.flatMap((word) => Array<string>(5).fill(word)).map((word) =>
@@ -17,38 +18,72 @@ const rows = WORDS.flatMap((word) => Array<string>(5).fill(word)).map((word) =>
 
 /** Without a server and without a key, in a folder of its own. */
 describe("tinkerts train sft", () => {
-  let folder: string;
-  let env: Record<string, string>;
+  const folder = folderForTests("train");
+  const env = cleanEnv(folder);
   beforeAll(async () => {
-    folder = await mkdtemp(join(tmpdir(), "tinkerts-train-"));
-    env = cleanEnv(folder);
     await writeFile(join(folder, "words.jsonl"), `${rows.join("\n")}\n`);
   });
-  afterAll(() => rm(folder, { recursive: true, force: true }));
   const sft = (...args: string[]) => run(["train", "sft", ...args], { cwd: folder, env });
   const metrics = async (name: string) =>
     (await readFile(join(folder, name, "metrics.jsonl"), "utf8")).trim().split("\n");
 
   it("says in a dry run what it would do, and does nothing", async () => {
-    const { code, stdout, stderr } = await sft("words.jsonl", "--epochs", "2", "--dry-run", "--price", "3");
+    const price = { prefill: 1, cachedPrefill: 1, sample: 1, train: 100 };
+    await writeFile(join(folder, "prices.json"), JSON.stringify({ models: { "tinkerts/nano": price } }));
+    const { code, stdout, stderr } = await sft(
+      ...["words.jsonl", "--epochs", "2", "--dry-run", "--prices", "prices.json"],
+    );
     expect(stderr).toContain("the built-in backend does the work");
     expect(code).toBe(0);
     expect(stdout).toMatch(/^model +tinkerts\/nano, a LoRA adapter of rank 32\n/);
     expect(stdout).toMatch(/\nsteps +18: 2 epochs of 9, 4 rows each\n/);
-    expect(stdout).toMatch(/\ncost +about 0\.0\d for training on 1,\d{3} tokens\n/);
+    expect(stdout).toMatch(/\nin all +[\d.,]+k? trained tokens\ncost +about \$0\.\d+\n/);
     expect(stdout).toMatch(/\nfolder +runs\/words-nano\n/);
     await expect(metrics("runs/words-nano")).rejects.toThrow("ENOENT");
+    const table = ["question\tanswer", ...WORDS.map((word) => `${word}\t${[...word].reverse().join("")}`)];
+    await writeFile(join(folder, "words.tsv"), table.join("\n"));
+    const mixed = await sft("words.tsv=1", "words.jsonl=2", "--dry-run");
+    expect(mixed.stdout).toMatch(
+      /\nformat +(?:prompt-completion and messages|messages and prompt-completion)\n/,
+    );
+    expect(mixed.stdout).toMatch(/\nfolder +runs\/words-nano\n/);
     const facts = await sft("words.jsonl", "--dry-run", "--json");
-    expect(JSON.parse(facts.stdout)).toMatchObject({ rows: 36, test_rows: 4, folder: "runs/words-nano" });
-  }, 60_000);
+    expect(JSON.parse(facts.stdout)).toMatchObject({
+      ...{ rows: 36, test_rows: 4, folder: "runs/words-nano" },
+      estimate: {
+        isExact: true,
+        tokens: { most: { train: expect.any(Number) } },
+        usd: { least: 0, most: 0 },
+      },
+    });
+  });
+
+  it("stops at a budget, writes a timeline, and continues with a larger budget", async () => {
+    const args = ["words.jsonl", "--rank", "2", "--folder", "budgeted"];
+    const stopped = await sft(...args, "--budget-tokens", "500");
+    expect(stopped.code).toBe(1);
+    expect(stopped.stderr).toMatch(
+      /paused after \d steps; the same command with a larger --budget or --budget-tokens continues/,
+    );
+    const ended = await sft(...args, "--budget-tokens", "500000", "--trace", "timeline.json");
+    expect(ended.code).toBe(0);
+    const events = JSON.parse(await readFile(join(folder, "timeline.json"), "utf8")) as { name: string }[];
+    expect(events.filter(({ name }) => name === "step").length).toBeGreaterThan(3);
+    const refused = await sft("words.jsonl", "--budget", "0");
+    expect(refused.stderr).toContain("It must be a number above 0.");
+  });
 
   it("trains, prints where the weights are, and keeps them for a server", async () => {
     const { code, stdout, stderr } = await sft("words.jsonl", "--rank", "4", "--tensorboard", "--best");
     expect(stderr).toContain("step 9/9  loss ");
     expect(stderr).toContain("after step 9  test/nll ");
-    expect(stderr).toContain(
-      "Metrics and checkpoints are in runs/words-nano; `tinkerts dashboard runs` shows them.",
+    expect(stderr).toMatch(
+      /\nTrained 9 steps: loss \d[\d.]* -> \d[\d.]* {2}test\/nll \d[\d.]* -> \d[\d.]*\n/,
     );
+    expect(stderr).toContain(
+      "\n  npx tinkerts chat --model runs/words-nano\n  npx tinkerts dashboard runs\n",
+    );
+    expect(stderr).not.toContain("final");
     expect(code).toBe(0);
     expect(stdout).toMatch(/^tinker:\/\/\S+\/sampler_weights\/final\n$/);
     expect(await metrics("runs/words-nano")).toHaveLength(10);
@@ -63,32 +98,51 @@ describe("tinkerts train sft", () => {
     });
     const other = await sft("words.jsonl", "--rank", "8", "--best");
     expect(other).toMatchObject({ code: 1, stdout: "" });
-    expect(other.stderr).toContain("has other settings (lora_rank)");
-  }, 60_000);
+    expect(other.stderr).toContain("has other settings (lora_rank was 4, is 8)");
+  });
 
-  it("pauses at Ctrl-C with a checkpoint, and the same command goes on from there", async () => {
-    const args = ["train", "sft", "words.jsonl", "--folder", "paused", "--rank", "4", "--epochs", "8"];
-    const { child, finished } = start(args, { cwd: folder, env });
-    const begun = new Promise<void>((resolve) => {
-      let seen = "";
-      child.stderr?.on("data", (text: string) => {
-        seen += text;
-        if (seen.includes("loss ")) resolve();
-      });
-    });
-    await begun;
-    child.kill("SIGINT");
-    const { code, stderr } = await finished;
-    expect(stderr).toMatch(/Paused after \d+ steps?, with a checkpoint: the same call goes on from there/);
+  it("pauses at Ctrl-C with a checkpoint, and run the same command to continue", async () => {
+    const args = ["train", "sft", "words.jsonl", "--folder", "paused", "--rank", "4", "--epochs", "2"];
+    const { code, stderr } = await interruptAtStep(args, { cwd: folder, env });
+    expect(stderr).toMatch(/Paused after \d+ steps?, with a checkpoint: make the same call to continue/);
     expect(code).toBe(130);
     const done = (await metrics("paused")).length;
-    expect(done).toBeLessThan(72);
+    expect(done).toBeLessThan(18);
     const again = await run(args, { cwd: folder, env });
     expect(again.stderr).toContain(`Going on after ${done} steps`);
     expect(again.code).toBe(0);
     const steps = (await metrics("paused")).map((line) => (JSON.parse(line) as { step: number }).step);
-    expect(steps).toEqual([...Array(73).keys()]);
-  }, 120_000);
+    expect(steps).toEqual([...Array(19).keys()]);
+  });
+
+  it("names bad rows by line, leaves them out when asked to, and says what is held out", async () => {
+    const bad = (role: string) =>
+      JSON.stringify({
+        messages: [
+          { role: "user", content: "Q" },
+          { role, content: "A" },
+        ],
+      });
+    const content = [
+      rows[0],
+      ...Array<string>(12).fill(bad("asistant")),
+      '{"prompt": "Q", "answer": "A"}',
+      "{",
+    ];
+    await writeFile(join(folder, "mixed.jsonl"), `${content.join("\n")}\n`);
+    const refused = await sft("mixed.jsonl", "--dry-run");
+    expect(refused.code).toBe(1);
+    expect(refused.stderr).toContain(
+      "error: 13 of 15 rows cannot be trained on:\n  mixed.jsonl line 2: messages[1].role",
+    );
+    expect(refused.stderr).toContain("did you mean assistant?\n  and 3 more\n");
+    expect(refused.stderr.match(/mixed\.jsonl line \d+/g)).toHaveLength(10);
+    const skipped = await sft("mixed.jsonl", "--dry-run", "--skip-bad-rows");
+    expect(skipped.stdout).toMatch(/\nrows +2 to learn from, none held out, as they are fewer than 20/);
+    expect(skipped.stdout).toMatch(
+      /\nnote +13 rows left out: cannot be trained on \(first: mixed\.jsonl line 2: /,
+    );
+  });
 
   it("explains what is wrong with the way it was called", async () => {
     const { code, stderr } = await sft("no-such-file.jsonl");
@@ -103,5 +157,10 @@ describe("tinkerts train sft", () => {
       stderr: expect.stringContaining("which model? Give --model NAME"),
     });
     expect((await sft("words.jsonl", "--epochs", "0")).stderr).toContain("--epochs");
-  }, 60_000);
+    // What the call finds wrong is named as it was typed.
+    const warm = await sft("words.jsonl", "--dry-run", "--warmup", "500");
+    expect(warm.stderr).toContain("error: --warmup must be a fraction below 1");
+    const start = await sft("words.jsonl", "--folder", "new", "--start-from", "tinker://abc/weights/none");
+    expect(start.stderr).toContain("error: --start-from must be a saved state");
+  });
 });

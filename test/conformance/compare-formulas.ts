@@ -4,7 +4,7 @@ import type { Outcome } from "./renderer-operations.js";
 
 /** Asks Python for a formula of each list of arguments, and gives what it made to `check` beside them; counts them. */
 export async function compareFormulas<C extends unknown[]>(
-  judge: Judge,
+  judge: Pick<Judge, "ask">,
   counts: Record<string, number>,
   {
     formula,

@@ -118,6 +118,13 @@ export const answerText: Make<string> = (random) =>
     })
     .join("");
 
+/** For judges that make control tokens of typed signs; ours never does (renderer-laws.test.ts). */
+export function withoutSigns(given: Conversation): Conversation {
+  const signs = [...SPECIAL_TOKENS, ...PLAIN_TOKENS];
+  const plain = signs.reduce((json, sign) => json.replaceAll(sign, ""), JSON.stringify(given));
+  return JSON.parse(plain) as Conversation;
+}
+
 const NUMBERS = [
   "0",
   "-0",
@@ -331,6 +338,65 @@ export const ordinaryConversation: Make<Conversation> = (random) => {
   }
 };
 
+/**
+ * One that an agent might have: everybody in turn, thoughts before text, calls with results and with tools that are
+ * declared; texts are as awkward as any.
+ */
+export const plausibleConversation: Make<Conversation> = (random) => {
+  for (;;) {
+    const given = conversation(random);
+    const calls = given.messages.flatMap(({ toolCalls = [] }) => toolCalls);
+    if (!isInOrder(given.messages) || !calls.every(({ arguments: json }) => isObject(json))) continue;
+    let count = 0;
+    let open: ToolCall[] = [];
+    const messages = given.messages.map((message): Message => {
+      const { role } = message;
+      // White space to Python alone.
+      const [text, thinking] = [textOf(message), thinkingOf(message)].map((each) =>
+        each.replaceAll("\u001c", ".").replaceAll("\ufeff", "."),
+      ) as [string, string];
+      if (role === "tool") {
+        const call = open.shift() ?? { id: "functions.add:0", name: "add" };
+        return {
+          role,
+          content: text,
+          ...(call.id !== undefined && { toolCallId: call.id }),
+          name: call.name,
+        };
+      }
+      if (role !== "assistant") return { role, content: text };
+      const toolCalls = message.toolCalls?.map((call) => ({
+        ...call,
+        id: `functions.${call.name}:${count++}`,
+      }));
+      open = [...(toolCalls ?? [])];
+      return {
+        role,
+        content:
+          thinking === ""
+            ? text
+            : [
+                { type: "thinking", thinking },
+                { type: "text", text },
+              ],
+        ...(toolCalls !== undefined && { toolCalls }),
+      };
+    });
+    if (messages.length === 0 || !messages.some(({ role }) => role === "user")) continue;
+    const needsTools = calls.length > 0 && random.chance(0.8);
+    const tools = given.tools ?? (needsTools ? random.times(random.integer(1, 3), declaration) : undefined);
+    return { messages, ...(tools !== undefined && { tools }) };
+  }
+};
+
+function isObject(json: string): boolean {
+  try {
+    return readPythonJson(json) instanceof Map;
+  } catch {
+    return false;
+  }
+}
+
 const clean = (text: string): string => strip(text.replace(/[<>|｜\ufeff]/g, ""));
 
 /** An object of which no text could be taken for another value, and no value loses white space. */
@@ -414,7 +480,7 @@ function grayPng(width: number, height: number): string {
   return `data:image/png;base64,${Buffer.concat(file).toString("base64")}`;
 }
 
-/** With the flags that a mode wants, and now and then without. */
+/** With the flags that a mode needs, and sometimes without. */
 export function flagged(random: Random, { messages, ...rest }: Conversation, trainOn: TrainOn): Conversation {
   const flag = trainOn === "customized" ? 0.99 : 0.005;
   return {

@@ -30,5 +30,4 @@ it.skipIf(!hasPythonModule("tinker_cookbook", "cookbook.test.ts"))(
     expect(supervised.trained.at(-1)).toBeLessThan(supervised.trained[0]!);
     expect(supervised.evaluated.at(-1)).toBeLessThan(supervised.evaluated[0]!);
   },
-  240_000,
 );

@@ -1,8 +1,8 @@
 import type {
   CheckpointList,
   ReportNode,
+  RunCurves,
   RunList,
-  RunMetrics,
   Sample,
   SampleIndex,
   SampleList,
@@ -23,7 +23,7 @@ export async function dashboardOf(folder: string) {
   const own = `runs/${run!.id}`;
   return {
     run: run!,
-    metrics: await ask<RunMetrics>(`${own}/metrics`),
+    metrics: await ask<RunCurves>(`${own}/metrics`),
     checkpoints: (await ask<CheckpointList>("checkpoints")).checkpoints,
     steps: (await ask<SampleIndex>(`${own}/samples`)).steps,
     samples: (step: number) => ask<SampleList>(`${own}/samples?step=${step}`),

@@ -1,20 +1,19 @@
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { expect, it } from "vitest";
 import { hintedTeaching } from "../../src/cookbook/distillation/hinted-teaching.js";
 import { hintedPrompt, hintedQuestion } from "../../src/cookbook/distillation/hints.js";
-import { type TeacherSampler, taughtDatum, teacherPenalty } from "../../src/cookbook/distillation/index.js";
-import type { RolledGroup, RolloutDatum } from "../../src/cookbook/reinforcement/index.js";
+import {
+  distillationDatum,
+  type TeacherSampler,
+  teacherPenalty,
+} from "../../src/cookbook/distillation/index.js";
+import type { RolloutDatum, RolloutGroup } from "../../src/cookbook/reinforcement/index.js";
 import type { Message, Renderer } from "../../src/renderers/index.js";
 import { Datum, ModelInput, type SampleResponse } from "../../src/wire/index.js";
-import { compareFormulas } from "./compare-formulas.js";
-import { explainSkip, hasPythonModule, Judge } from "./judge.js";
+import { CASES as ALL_CASES, describeJudged, SEED } from "./judged.js";
 import { type Make, Random } from "./random.js";
-import { writeReport } from "./report.js";
 
-explainSkip("distillation.test.ts");
-
-const SEED = Number(process.env["TINKERTS_SEED"] ?? 1);
 /** Fewer than of other values: each is a batch of data. */
-const CASES = Math.ceil(Number(process.env["TINKERTS_CASES"] ?? 1000) / 4);
+const CASES = Math.ceil(ALL_CASES / 4);
 const { signal } = new AbortController();
 
 interface GivenDatum {
@@ -27,25 +26,13 @@ interface GivenDatum {
 }
 type SoftTargets = [token: number, weight: number][][];
 
-describe.skipIf(!hasPythonModule("tinker_cookbook", "distillation.test.ts"))(
-  "formulas of distillation, judged by the Python cookbook",
-  () => {
-    let judge: Judge;
-    const counts: Record<string, number> = {};
-    beforeAll(() => {
-      judge = new Judge("renderers.py");
-    });
-    afterAll(async () => {
-      writeReport("distillation", counts);
-      await judge?.[Symbol.asyncDispose]();
-    });
-
-    const compare = <C extends unknown[]>(
-      formula: string,
-      cases: readonly C[],
-      check: (theirs: never, ...given: C) => void | Promise<void>,
-    ) => compareFormulas(judge, counts, { formula, cases, check });
-
+describeJudged(
+  {
+    name: "distillation",
+    title: "formulas of distillation, judged by the Python cookbook",
+    script: "cookbook_renderers.py",
+  },
+  ({ compare }) => {
     it("takes the same reverse KL off, each data set by its own teacher", async () => {
       const cases = new Random(SEED).times(CASES, (random): [GivenDatum[], number[], number, number] => {
         const datasets = random.times(random.integer(1, 4), (each) => each.integer(0, 2));
@@ -88,7 +75,7 @@ describe.skipIf(!hasPythonModule("tinker_cookbook", "distillation.test.ts"))(
           modelInput: ModelInput.fromInts(input),
           lossFnInputs: { targetTokens: Int32Array.from(targets), weights: Float32Array.from(weights) },
         });
-        const taught = await taughtDatum(datum, { teacher: teacher(3), topk });
+        const taught = await distillationDatum(datum, { teacher: teacher(3), topk });
         expect(taught.datum.lossFnInputs["targetTokens"]!.shape).toEqual([input.length, topk]);
         expectSameTargets(softTargets(taught.datum), theirs);
       });
@@ -230,7 +217,7 @@ const rolloutDatum = ({ input, targets, logprobs, advantages, mask, group }: Giv
   trajectory: 0,
 });
 
-const rolledGroup = (index: number, ...tags: string[]): RolledGroup => ({
+const rolledGroup = (index: number, ...tags: string[]): RolloutGroup => ({
   index,
   group: { trajectories: [], groupRewards: [], metrics: [], failures: [], tags },
   samplerStep: 0,

@@ -1,14 +1,13 @@
 import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { z } from "zod";
+import type { ParseErrorPolicy, RolloutContext } from "../../src/cookbook/environments/index.js";
 import {
   type Environment,
   interleaveGroups,
   type MessageStep,
   messageEnvironment,
-  type ParseErrorPolicy,
   problemGroups,
-  type RolloutContext,
   type StepResult,
   tool,
   toolEnvironment,
@@ -16,13 +15,13 @@ import {
 import { getRenderer, type Message, textOf } from "../../src/renderers/index.js";
 import { loadTokenizer } from "../../src/tokenizers/index.js";
 import { explainSkip, hasPythonModule, Judge } from "./judge.js";
+import { CASES as ALL_CASES, SEED } from "./judged.js";
 import { type Make, Random } from "./random.js";
 import { writeReport } from "./report.js";
 
 explainSkip("environments.test.ts");
 
-const SEED = Number(process.env["TINKERTS_SEED"] ?? 1);
-const CASES = Math.ceil(Number(process.env["TINKERTS_CASES"] ?? 1000) / 4);
+const CASES = Math.ceil(ALL_CASES / 4);
 const RENDERER = "qwen3_instruct";
 const folder = fileURLToPath(new URL("../../models/nano", import.meta.url));
 const tokenizer = await loadTokenizer(folder);
@@ -136,7 +135,7 @@ describe.skipIf(!hasPythonModule("tinker_cookbook", "environments.test.ts"))(
           renderer,
         });
         const [environment] = await (await source.group(0))!.makeEnvironments();
-        expect(await play(environment!, actions)).toEqual(theirs[index]);
+        expect(await play(environment as Environment, actions)).toEqual(theirs[index]);
       }
       counts["problems"] = cases.length;
     });
@@ -339,7 +338,7 @@ async function play(
     const logprobs = new Float32Array(tokens.length);
     const step = await environment.step({ tokens: Int32Array.from(tokens), logprobs, stopReason });
     const next = step.next?.prompt.toInts() ?? [];
-    // Theirs is rendered anew; so is ours to be compared, once it is seen to be the last prompt, the answer, and more.
+    // Theirs is rendered again; so is ours for the comparison, once it is seen to be the last prompt, the answer, and more.
     const beginning = [...prompt, ...tokens];
     const isExtension = next.length > 0 && beginning.every((token, index) => token === next[index]);
     const rendered = next.length > 0 ? renderer.buildPrompt(environment.messages!()).toInts() : [];

@@ -14,12 +14,12 @@ import {
 import { ServiceClient } from "../../src/index.js";
 import { talkingServer } from "../cli/talking-engine.js";
 import { explainSkip, hasPythonModule, Judge } from "./judge.js";
+import { CASES as ALL_CASES, SEED } from "./judged.js";
 import { Random } from "./random.js";
 
 explainSkip("evaluation.test.ts");
 
-const SEED = Number(process.env["TINKERTS_SEED"] ?? 1);
-const CASES = 10 * Number(process.env["TINKERTS_CASES"] ?? 1000);
+const CASES = 10 * ALL_CASES;
 
 const PIECES = [
   ...["\\boxed{", "{", "}", "\\text{ cm}", "\\frac", "$", "####", "**", "answer is ", "Answer: ", "the "],
@@ -69,7 +69,7 @@ describe.skipIf(!hasPythonModule("tinker_cookbook", "evaluation.test.ts"))(
       const folder = mkdtempSync(join(tmpdir(), "tinkerts-results-"));
       const server = await talkingServer();
       try {
-        await using service = new ServiceClient(server.backend);
+        await using service = new ServiceClient({ ...server.backend });
         const sampler = await service.createSamplingClient({ baseModel: "tinkerts/nano" });
         server.engine.answers = ["2", "no idea", "5", "stop"];
         await evaluate({

@@ -1,7 +1,7 @@
 import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { expect, it } from "vitest";
 import { datumFromExample } from "../../src/cookbook/data/examples.js";
 import {
   extractBoxed,
@@ -17,30 +17,14 @@ import { loadTokenizer } from "../../src/tokenizers/index.js";
 import { RunLog } from "../../src/training/run-log.node.js";
 import { ModelInput } from "../../src/wire/index.js";
 import { type Chunk, lengthOf, modelChunk, plainChunk } from "./chunks.js";
-import { explainSkip, hasPythonModule, Judge } from "./judge.js";
+import { CASES, describeJudged, SEED } from "./judged.js";
 import { type Make, Random, wellFormedText } from "./random.js";
 import type { Outcome } from "./renderer-operations.js";
-import { writeReport } from "./report.js";
 import { folderOf } from "./vocabularies.js";
 
-explainSkip("formulas.test.ts");
-
-const SEED = Number(process.env["TINKERTS_SEED"] ?? 1);
-const CASES = Number(process.env["TINKERTS_CASES"] ?? 1000);
-
-describe.skipIf(!hasPythonModule("tinker_cookbook", "formulas.test.ts"))(
-  "formulas, judged by the Python cookbook",
-  () => {
-    let judge: Judge;
-    const counts: Record<string, number> = {};
-    beforeAll(() => {
-      judge = new Judge("renderers.py");
-    });
-    afterAll(async () => {
-      writeReport("formulas", counts);
-      await judge?.[Symbol.asyncDispose]();
-    });
-
+describeJudged(
+  { name: "formulas", title: "formulas, judged by the Python cookbook", script: "cookbook_renderers.py" },
+  ({ judge, counts }) => {
     const random = () => new Random(SEED);
     async function calculate(
       formula: string,
@@ -78,7 +62,7 @@ describe.skipIf(!hasPythonModule("tinker_cookbook", "formulas.test.ts"))(
           { maxLength, reduction },
         );
         const expected = theirs[index]!.ok as { weights: number[] } | undefined;
-        // Python makes one of which nothing is learnt, or fails where not even two tokens are left.
+        // Python makes one without trained tokens, or fails if fewer than two tokens are left.
         if (expected === undefined || expected.weights.every((weight) => weight === 0)) {
           expect(datum, JSON.stringify(cases[index])).toBeUndefined();
           continue;
@@ -141,7 +125,7 @@ describe.skipIf(!hasPythonModule("tinker_cookbook", "formulas.test.ts"))(
       );
       expect(rates.filter(({ ok }) => ok !== undefined).length).toBeGreaterThan(25);
       for (const [index, model] of MODELS.entries()) {
-        // Python refuses models that nobody has fitted the formula for; ours begins with a cautious rate.
+        // Python refuses models without a fitted formula; ours begins with a cautious rate.
         const { ok } = rates[index]!;
         if (ok === undefined) expect(recommendedLearningRate(model)).toBe(1e-4);
         else expectClose(recommendedLearningRate(model), ok, model);

@@ -26,7 +26,7 @@ interface Row {
   readonly answer: number;
 }
 
-/** Every word has a number that nobody can guess; a choice may be two tokens or six. */
+/** Every word has a random number; a choice may be two tokens or six. */
 function makeRows(random: Random): Row[] {
   return WORDS.map((word) => {
     const choices = Array.from({ length: 4 }, () => String(random.integer(10, 99)));
@@ -50,7 +50,7 @@ describe.skipIf(!has("lm_eval") && !has("inspect_ai"))(
     let renderer: Renderer;
 
     beforeAll(async () => {
-      backend = await startLocalBackend({ apiKeys: ["tml-key"], logger: silent });
+      backend = await startLocalBackend({ apiKeys: ["tml-key-of-the-tests"], logger: silent });
       service = new ServiceClient(backend);
       const training = await service.createLoraTrainingClient({
         baseModel: defaultModel.name,
@@ -77,7 +77,7 @@ describe.skipIf(!has("lm_eval") && !has("inspect_ai"))(
       }
       ({ path: model } = await training.saveWeightsForSampler("judged"));
       sampler = await service.createSamplingClient({ modelPath: model });
-    }, 240_000);
+    });
     afterAll(async () => {
       await service?.[Symbol.asyncDispose]();
       await backend?.close();
@@ -106,68 +106,64 @@ describe.skipIf(!has("lm_eval") && !has("inspect_ai"))(
       return textOf(renderer.parseResponse(said).message);
     }
 
-    it.skipIf(!has("lm_eval"))(
-      "lm-eval's tasks score as computeLogprobs and greedy samples do",
-      async () => {
-        const { baseURL, apiKey } = backend;
-        const env = { ROWS: JSON.stringify(rows) };
-        const script = { baseURL, apiKey, model, env, interpreter: harnessPython };
-        const { version, scores, answers } = lastLine<{
-          version: string;
-          scores: Record<string, Record<string, number>>;
-          answers: { choice: [number, boolean][][]; generation: string[][]; chat: string[][] };
-        }>(await runPython("lm_eval_tasks.py", script));
-        const right: boolean[] = [];
-        const rightByLength: boolean[] = [];
-        let [nats, bytes, compared] = [0, 0, 0];
-        const best = (values: readonly number[]) => values.indexOf(Math.max(...values));
-        for (const [index, { question, choices, answer }] of rows.entries()) {
-          const context = tokenizer.encode(question, { addSpecialTokens: false });
-          const sums: number[] = [];
-          for (const [place, choice] of choices.entries()) {
-            const whole = tokenizer.encode(`${question} ${choice}`, { addSpecialTokens: false });
-            const continuation = whole.slice(context.length);
-            sums.push(await score(context, continuation));
-            const drawn = await greedy(ModelInput.fromInts(context), {
-              maxTokens: continuation.length,
-              stop: [],
-            });
-            const [logprob, isGreedy] = answers.choice[index]![place]!;
-            expect(logprob).toBeCloseTo(sums.at(-1)!, 9);
-            expect(isGreedy).toBe(continuation.every((token, position) => token === drawn[position]));
-            compared += 1;
-          }
-          right.push(best(sums) === answer);
-          rightByLength.push(best(sums.map((sum, place) => sum / choices[place]!.length)) === answer);
-          nats += await score([EOS], context);
-          bytes += Buffer.byteLength(question);
-          const [line] = tokenizer
-            .decode(await greedy(ModelInput.fromInts(context), { maxTokens: 12, stop: ["\n"] }), {
-              skipSpecialTokens: true,
-            })
-            .split("\n");
-          expect(answers.generation[index]).toEqual([line]);
-          expect(answers.chat[index]).toEqual([(await chatAnswer(question)).split("\n")[0]]);
+    it.skipIf(!has("lm_eval"))("lm-eval's tasks score as computeLogprobs and greedy samples do", async () => {
+      const { baseURL, apiKey } = backend;
+      const env = { ROWS: JSON.stringify(rows) };
+      const script = { baseURL, apiKey, model, env, interpreter: harnessPython };
+      const { version, scores, answers } = lastLine<{
+        version: string;
+        scores: Record<string, Record<string, number>>;
+        answers: { choice: [number, boolean][][]; generation: string[][]; chat: string[][] };
+      }>(await runPython("lm_eval_tasks.py", script));
+      const right: boolean[] = [];
+      const rightByLength: boolean[] = [];
+      let [nats, bytes, compared] = [0, 0, 0];
+      const best = (values: readonly number[]) => values.indexOf(Math.max(...values));
+      for (const [index, { question, choices, answer }] of rows.entries()) {
+        const context = tokenizer.encode(question, { addSpecialTokens: false });
+        const sums: number[] = [];
+        for (const [place, choice] of choices.entries()) {
+          const whole = tokenizer.encode(`${question} ${choice}`, { addSpecialTokens: false });
+          const continuation = whole.slice(context.length);
+          sums.push(await score(context, continuation));
+          const drawn = await greedy(ModelInput.fromInts(context), {
+            maxTokens: continuation.length,
+            stop: [],
+          });
+          const [logprob, isGreedy] = answers.choice[index]![place]!;
+          expect(logprob).toBeCloseTo(sums.at(-1)!, 9);
+          expect(isGreedy).toBe(continuation.every((token, position) => token === drawn[position]));
+          compared += 1;
         }
-        const flags = answers.choice.flat().map(([, isGreedy]) => isGreedy);
-        expect(new Set(flags)).toEqual(new Set([true, false]));
-        const mean = (values: readonly boolean[]) => values.filter(Boolean).length / values.length;
-        expect(scores["choice"]!["acc"]).toBeCloseTo(mean(right), 12);
-        expect(scores["choice"]!["acc_norm"]).toBeCloseTo(mean(rightByLength), 12);
-        expect(scores["rolling"]!["bits_per_byte"]).toBeCloseTo(-nats / bytes / Math.LN2, 9);
-        const exact = (said: string[][], before: string) =>
-          mean(rows.map(({ choices, answer }, index) => said[index]![0] === before + choices[answer]));
-        expect(scores["generation"]!["exact_match"]).toBeCloseTo(exact(answers.generation, " "), 12);
-        expect(scores["chat"]!["exact_match"]).toBeCloseTo(exact(answers.chat, ""), 12);
-        // What it has learnt is seen through the harness, and what it has not is missing.
-        for (const task of ["generation", "chat"]) {
-          expect(scores[task]!["exact_match"]).toBeGreaterThanOrEqual(0.5);
-          expect(scores[task]!["exact_match"]).toBeLessThan(1);
-        }
-        writeReport("lm-eval", { version, compared, rows: rows.length, scores });
-      },
-      180_000,
-    );
+        right.push(best(sums) === answer);
+        rightByLength.push(best(sums.map((sum, place) => sum / choices[place]!.length)) === answer);
+        nats += await score([EOS], context);
+        bytes += Buffer.byteLength(question);
+        const [line] = tokenizer
+          .decode(await greedy(ModelInput.fromInts(context), { maxTokens: 12, stop: ["\n"] }), {
+            skipSpecialTokens: true,
+          })
+          .split("\n");
+        expect(answers.generation[index]).toEqual([line]);
+        expect(answers.chat[index]).toEqual([(await chatAnswer(question)).split("\n")[0]]);
+      }
+      const flags = answers.choice.flat().map(([, isGreedy]) => isGreedy);
+      expect(new Set(flags)).toEqual(new Set([true, false]));
+      const mean = (values: readonly boolean[]) => values.filter(Boolean).length / values.length;
+      expect(scores["choice"]!["acc"]).toBeCloseTo(mean(right), 12);
+      expect(scores["choice"]!["acc_norm"]).toBeCloseTo(mean(rightByLength), 12);
+      expect(scores["rolling"]!["bits_per_byte"]).toBeCloseTo(-nats / bytes / Math.LN2, 9);
+      const exact = (said: string[][], before: string) =>
+        mean(rows.map(({ choices, answer }, index) => said[index]![0] === before + choices[answer]));
+      expect(scores["generation"]!["exact_match"]).toBeCloseTo(exact(answers.generation, " "), 12);
+      expect(scores["chat"]!["exact_match"]).toBeCloseTo(exact(answers.chat, ""), 12);
+      // The harness shows what it was trained on, and only that.
+      for (const task of ["generation", "chat"]) {
+        expect(scores[task]!["exact_match"]).toBeGreaterThanOrEqual(0.5);
+        expect(scores[task]!["exact_match"]).toBeLessThan(1);
+      }
+      writeReport("lm-eval", { version, compared, rows: rows.length, scores });
+    });
 
     it.skipIf(!has("inspect_ai"))(
       "inspect-ai scores its answers, and takes a text that is too long for the model's length",
@@ -180,7 +176,7 @@ describe.skipIf(!has("lm_eval") && !has("inspect_ai"))(
         const found = await inspect({ baseURL, apiKey, model }, asked);
         const tooLong = found.samples.pop()!;
         expect(tooLong.stopReason).toBe("model_length");
-        expect(tooLong.completion).toMatch(/at most 512 tokens/);
+        expect(tooLong.completion).toMatch(/maximum context length is 512 tokens/);
         let right = 0;
         for (const [index, { question, target }] of asked.slice(0, -1).entries()) {
           const said = await chatAnswer(question);
@@ -194,36 +190,35 @@ describe.skipIf(!has("lm_eval") && !has("inspect_ai"))(
         expect(found.accuracy).toBeCloseTo(right / asked.length, 12);
         writeReport("inspect-ai", { version: found.version, rows: asked.length, accuracy: found.accuracy });
       },
-      180_000,
     );
   },
 );
 
-it.skipIf(!has("inspect_ai"))(
-  "inspect-ai runs the tools that a model calls",
-  async () => {
-    const engine = new ScriptedEngine();
-    const call = '<tool_call>\n{"name": "add", "arguments": {"a": 2, "b": 3}}\n</tool_call>';
-    engine.answers.push(`Let me see.\n${call}`, "5");
-    await using backend = await startLocalBackend({ engine, apiKeys: ["tml-key"], logger: silent });
-    const { baseURL, apiKey } = backend;
-    const found = await inspect(
-      { baseURL, apiKey, model: defaultModel.name },
-      [{ question: "2 + 3?", target: "5" }],
-      {
-        TOOLS: "1",
-      },
-    );
-    expect(found.accuracy).toBe(1);
-    const [{ roles, toolErrors }] = found.samples as [Inspected["samples"][number]];
-    expect(toolErrors).toEqual([]);
-    expect(roles).toEqual(["user", "assistant", "tool", "assistant"]);
-    expect(engine.heard[0]).toContain('"description": "Adds two numbers."');
-    expect(engine.heard[1]).toContain(call);
-    expect(engine.heard[1]).toContain("<tool_response>\n5\n</tool_response>");
-  },
-  120_000,
-);
+it.skipIf(!has("inspect_ai"))("inspect-ai runs the tools that a model calls", async () => {
+  const engine = new ScriptedEngine();
+  const call = '<tool_call>\n{"name": "add", "arguments": {"a": 2, "b": 3}}\n</tool_call>';
+  engine.answers.push(`Let me see.\n${call}`, "5");
+  await using backend = await startLocalBackend({
+    engine,
+    apiKeys: ["tml-key-of-the-tests"],
+    logger: silent,
+  });
+  const { baseURL, apiKey } = backend;
+  const found = await inspect(
+    { baseURL, apiKey, model: defaultModel.name },
+    [{ question: "2 + 3?", target: "5" }],
+    {
+      TOOLS: "1",
+    },
+  );
+  expect(found.accuracy).toBe(1);
+  const [{ roles, toolErrors }] = found.samples as [Inspected["samples"][number]];
+  expect(toolErrors).toEqual([]);
+  expect(roles).toEqual(["user", "assistant", "tool", "assistant"]);
+  expect(engine.heard[0]).toContain('"description": "Adds two numbers."');
+  expect(engine.heard[1]).toContain(call);
+  expect(engine.heard[1]).toContain("<tool_response>\n5\n</tool_response>");
+});
 
 it.skipIf(!has("anthropic"))(
   "Anthropic's package reads thoughts, tools and streams, and is told what is wrong",
@@ -232,7 +227,11 @@ it.skipIf(!has("anthropic"))(
     const call = '<tool_call>\n{"name": "weather", "arguments": {"city": "Rome"}}\n</tool_call>';
     const answer = "<think>\nEasy.\n</think>\n\nSunny: 21°, ☀️.";
     engine.answers.push(answer, answer, `<think>\nI must look.\n</think>\n\n${call}`, answer);
-    await using backend = await startLocalBackend({ engine, apiKeys: ["tml-key"], logger: silent });
+    await using backend = await startLocalBackend({
+      engine,
+      apiKeys: ["tml-key-of-the-tests"],
+      logger: silent,
+    });
     const { baseURL, apiKey } = backend;
     const script = { baseURL, apiKey, model: "Qwen/Qwen3-8B", interpreter: harnessPython };
     const told = lastLine<Record<string, unknown>>(await runPython("anthropic_client.py", script));
@@ -255,7 +254,6 @@ it.skipIf(!has("anthropic"))(
     expect(told["texts"]).toBe("Sunny: 21°, ☀️.");
     expect(engine.heard[3]).toContain("<tool_response>\n21 degrees\n</tool_response>");
   },
-  120_000,
 );
 
 /** What inspect-ai finds when it asks a server these questions. */

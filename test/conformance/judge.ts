@@ -29,6 +29,12 @@ export function hasPythonModule(name: string, file: string, interpreter = python
   return isThere;
 }
 
+/** The installed version of a Python package. */
+export function versionOf(name: string): string {
+  const script = `from importlib.metadata import version; print(version("${name}"))`;
+  return spawnSync(python, ["-c", script], { encoding: "utf8" }).stdout.trim();
+}
+
 export const pythonFile = (name: string): string =>
   fileURLToPath(new URL(`./python/${name}`, import.meta.url));
 
@@ -39,7 +45,7 @@ interface Script {
   /** Variables of the script's own. */
   readonly env?: Readonly<Record<string, string>>;
   readonly folder?: string;
-  /** The Python that runs it: the one with the newest package unless told otherwise. */
+  /** The Python that runs it: the one with the newest package by default. */
   readonly interpreter?: string;
 }
 
@@ -60,6 +66,17 @@ export function runPython(script: string, client: Script): Promise<string> {
   };
   return new Promise((resolve, reject) => {
     execFile(client.interpreter ?? python, [pythonFile(script)], options, (error, stdout, stderr) => {
+      if (error === null) resolve(stdout);
+      else reject(new Error(`${error.message}\n${stdout}\n${stderr}`));
+    });
+  });
+}
+
+/** Runs a script that needs no server, and gives what it printed. */
+export function execPython(script: string, args: readonly string[]): Promise<string> {
+  return new Promise((resolve, reject) => {
+    const options = { timeout: 220_000, maxBuffer: 2 ** 26 };
+    execFile(python, [pythonFile(script), ...args], options, (error, stdout, stderr) => {
       if (error === null) resolve(stdout);
       else reject(new Error(`${error.message}\n${stdout}\n${stderr}`));
     });

@@ -18,8 +18,11 @@ export interface MethodResult {
 
 /** Not calls to a server. */
 const LOCAL = new Set([
+  "RestClient.baseURL",
+  "ServiceClient.baseURL",
   "ServiceClient.clone",
   "ServiceClient.createRestClient",
+  "ServiceClient.observeTokens",
   "ServiceClient.onSessionLost",
   "ServiceClient.getConsoleUrl",
   "ServiceClient.getTelemetry",
@@ -119,6 +122,12 @@ export async function runOurMethods(
   await attempt("TrainingClient.forwardBackwardCustom", () =>
     trainer().forwardBackwardCustom([datum], (_, logprobs) => ({ loss: sum(logprobs[0]!) })),
   );
+  const summed = (logprobs: Parameters<typeof sum>[0]) => ({ loss: sum(logprobs) });
+  await attempt("ServiceClient.createCustomLoss", () => service.createCustomLoss(summed));
+  await attempt("TrainingClient.createCustomLoss", async () => {
+    const handle = await trainer().createCustomLoss(summed);
+    checkPass(await trainer().forwardBackwardCustom([datum], handle));
+  });
   await attempt("TrainingClient.optimStep", () => trainer().optimStep({ learningRate: 1e-3 }));
   const state = await attempt("TrainingClient.saveState", () => trainer().saveState(fresh()));
   const saved = await attempt("TrainingClient.saveWeightsForSampler", () =>
@@ -189,6 +198,7 @@ export async function runOurMethods(
     if (logprobs.length !== prompt.length)
       throw new Error(`${logprobs.length} logprobs for ${prompt.length} tokens`);
   });
+  await attempt("SamplingClient.canConstrain", () => sampler().canConstrain());
   await attempt("SamplingClient.getInfo", () => sampler().getInfo());
   await attempt("SamplingClient.getBaseModel", () => sampler().getBaseModel());
   await attempt("SamplingClient.getTokenizer", () => sampler().getTokenizer());

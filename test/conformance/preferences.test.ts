@@ -1,18 +1,16 @@
-import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
+import { expect, it, vi } from "vitest";
 import {
   batches,
   comparisons,
   dpoLoss,
   type LabeledComparison,
-  labelDatum,
-  matchups,
-  type Policy,
-  renderComparison,
-  rolloutGroup,
+  runRolloutGroup,
   totalRewards,
   tournament,
   trainDpo,
 } from "../../src/cookbook/index.js";
+import { labelDatum, matchups, renderComparison } from "../../src/cookbook/preferences/index.js";
+import type { Policy } from "../../src/cookbook/rollouts/index.js";
 import { type Datum, SamplingClient, ServiceClient, TrainingClient } from "../../src/index.js";
 import { startLocalBackend } from "../../src/local/index.js";
 import { getRenderer, rendererNames, textOf } from "../../src/renderers/index.js";
@@ -20,15 +18,9 @@ import { loadTokenizer } from "../../src/tokenizers/index.js";
 import { variable } from "../../src/training/autograd/index.js";
 import { Datum as DatumClass, type ModelInputLike } from "../../src/wire/index.js";
 import { silent } from "../local/raw-client.js";
-import { explainSkip, hasPythonModule, Judge } from "./judge.js";
+import { CASES, describeJudged, SEED } from "./judged.js";
 import { Random } from "./random.js";
-import { writeReport } from "./report.js";
 import { characterVocabulary, folderOf } from "./vocabularies.js";
-
-explainSkip("preferences.test.ts");
-
-const SEED = Number(process.env["TINKERTS_SEED"] ?? 1);
-const CASES = Number(process.env["TINKERTS_CASES"] ?? 1000);
 
 /** Formats whose answers begin with their text, so that Python's first trained token is the label. */
 const TRAINS_THE_LABEL = /_disable_thinking$|^llama3$|^qwen3_(vl|vl_instruct|instruct)$/;
@@ -60,24 +52,14 @@ interface Labelled {
 
 type Call = { readonly call: string; readonly [detail: string]: unknown };
 
-describe.skipIf(!hasPythonModule("tinker_cookbook", "preferences.test.ts"))(
-  "preferences, judged by the Python cookbook",
-  () => {
-    let judge: Judge;
-    const counts: Record<string, number> = {};
-    beforeAll(() => {
-      judge = new Judge("preferences.py");
-    });
-    afterAll(async () => {
-      writeReport("preferences", counts);
-      await judge?.[Symbol.asyncDispose]();
-    });
-
+describeJudged(
+  { name: "preferences", title: "preferences, judged by the Python cookbook", script: "preferences.py" },
+  ({ judge, counts }) => {
     it.each(rendererNames().filter((name) => !NOT_JUDGED.has(name)))(
       "comparisons are written alike with %s, and the label is what is learnt",
       async (name) => {
         const { tokenizer, forPython } = characterVocabulary(name);
-        const renderer = getRenderer(name, tokenizer);
+        const renderer = getRenderer(`${name}_cookbook`, tokenizer);
         const cases = new Random(SEED).times(Math.ceil(CASES / 20), comparison);
         counts["comparisons"] = (counts["comparisons"] ?? 0) + cases.length;
         const judged = await judge.ask<Labelled[]>("labels", {
@@ -167,7 +149,7 @@ describe.skipIf(!hasPythonModule("tinker_cookbook", "preferences.test.ts"))(
           compare: ({ completionA, completionB }) =>
             worth.get(textOf(completionB[0]!))! - worth.get(textOf(completionA[0]!))!,
         }).group(0);
-        const played = await rolloutGroup(group!, policy);
+        const played = await runRolloutGroup(group!, policy);
         expect(totalRewards(played)).toEqual(theirs.map(([reward]) => reward));
         const metrics = played.trajectories.map(({ turns }, place) => ({
           win_minus_loss: played.metrics[place]!["win_minus_loss"],
@@ -211,7 +193,7 @@ describe.skipIf(!hasPythonModule("tinker_cookbook", "preferences.test.ts"))(
       expect(outline(ours)).toEqual(outline(theirs));
       for (const { data: passed, metrics } of named(theirs, "forwardBackwardCustom"))
         checkMetrics(passed as PassedDatum[], metrics as Record<string, number>);
-    }, 60_000);
+    });
   },
 );
 

@@ -16,7 +16,7 @@ const CONFIGURATIONS: [string, LocalBackendOptions, string][] = [
   [
     "with keys, tokens, compressed bodies, one poll for all samples, and models created from checkpoints",
     {
-      apiKeys: ["tml-one", "tml-two"],
+      apiKeys: ["tml-one-key-of-the-test", "tml-two-key-of-the-test"],
       clientConfig: {
         pjwtAuthEnabled: true,
         protoCompressFwdbwd: true,
@@ -24,7 +24,7 @@ const CONFIGURATIONS: [string, LocalBackendOptions, string][] = [
         createModelViaLoadWeights: true,
       },
     },
-    "tml-one",
+    "tml-one-key-of-the-test",
   ],
 ];
 
@@ -40,15 +40,11 @@ interface Row {
 }
 
 describe.skipIf(!hasPython)("the official Python SDK", () => {
-  it.each(CONFIGURATIONS)(
-    "works %s",
-    async (_, options, apiKey) => {
-      await using backend = await startLocalBackend({ engine: new FakeEngine(), logger: silent, ...options });
-      const settings = { baseURL: backend.baseURL, apiKey, model: fakeModel.name, env: tokenEnv(options) };
-      expect(await runPython("sdk.py", settings)).toContain("python sdk ok");
-    },
-    120_000,
-  );
+  it.each(CONFIGURATIONS)("works %s", async (_, options, apiKey) => {
+    await using backend = await startLocalBackend({ engine: new FakeEngine(), logger: silent, ...options });
+    const settings = { baseURL: backend.baseURL, apiKey, model: fakeModel.name, env: tokenEnv(options) };
+    expect(await runPython("sdk.py", settings)).toContain("python sdk ok");
+  });
 
   it.each(CONFIGURATIONS)(
     "finds every method of its clients answered by the real engine, %s",
@@ -64,6 +60,29 @@ describe.skipIf(!hasPython)("the official Python SDK", () => {
       expect(bad).toEqual([]);
       expect(found.rows.length).toBeGreaterThan(50);
     },
-    240_000,
   );
+
+  it("shows its user why the result of a request is gone after a restart", async () => {
+    const dataDir = await mkdtemp(join(tmpdir(), "tinkerts-restart-"));
+    let reached = () => {};
+    const isReached = new Promise<void>((resolve) => (reached = resolve));
+    class StuckEngine extends FakeEngine {
+      override forwardBackward(): Promise<never> {
+        reached();
+        return new Promise(() => {});
+      }
+    }
+    const shared = { dataDir, logger: silent };
+    const first = await startLocalBackend({ ...shared, engine: new StuckEngine() });
+    const { baseURL } = first;
+    const port = Number(new URL(baseURL).port);
+    const output = runPython("restart.py", { baseURL, apiKey: "tml-local", model: fakeModel.name });
+    await isReached;
+    await first.close();
+    await using _ = await startLocalBackend({ ...shared, port, engine: new FakeEngine() });
+    expect(lastLine<{ error: string }>(await output).error).toMatch(
+      /^Request failed: The result of request \S+ is gone: .*the server was restarted\. Go on from the last saved state/,
+    );
+    await rm(dataDir, { recursive: true });
+  });
 });

@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { expect, it } from "vitest";
 import type { Trajectory, TrajectoryGroup, Turn } from "../../src/cookbook/environments/index.js";
 import {
   assembleData,
@@ -17,16 +17,11 @@ import {
 import { tokensAt } from "../../src/training/datum-from.js";
 import { ModelInput } from "../../src/wire/index.js";
 import { type Chunk, modelChunk, plainChunk } from "./chunks.js";
-import { compareFormulas } from "./compare-formulas.js";
-import { explainSkip, hasPythonModule, Judge } from "./judge.js";
+import { CASES as ALL_CASES, describeJudged, SEED } from "./judged.js";
 import { type Make, Random } from "./random.js";
-import { writeReport } from "./report.js";
 
-explainSkip("reinforcement.test.ts");
-
-const SEED = Number(process.env["TINKERTS_SEED"] ?? 1);
 /** Half as many as of other values: each is a batch of episodes. */
-const CASES = Math.ceil(Number(process.env["TINKERTS_CASES"] ?? 1000) / 2);
+const CASES = Math.ceil(ALL_CASES / 2);
 const NO_SIGNAL = { groups: [], signal: new AbortController().signal };
 
 interface GivenTurn {
@@ -52,25 +47,13 @@ interface PlainDatum {
   readonly mask: number[];
 }
 
-describe.skipIf(!hasPythonModule("tinker_cookbook", "reinforcement.test.ts"))(
-  "formulas of reinforcement learning, judged by the Python cookbook",
-  () => {
-    let judge: Judge;
-    const counts: Record<string, number> = {};
-    beforeAll(() => {
-      judge = new Judge("renderers.py");
-    });
-    afterAll(async () => {
-      writeReport("reinforcement", counts);
-      await judge?.[Symbol.asyncDispose]();
-    });
-
-    const compare = <C extends unknown[]>(
-      formula: string,
-      cases: readonly C[],
-      check: (theirs: never, ...given: C) => void | Promise<void>,
-    ) => compareFormulas(judge, counts, { formula, cases, check });
-
+describeJudged(
+  {
+    name: "reinforcement",
+    title: "formulas of reinforcement learning, judged by the Python cookbook",
+    script: "cookbook_renderers.py",
+  },
+  ({ compare }) => {
     const batches = (make: Make<GivenGroup>) =>
       new Random(SEED).times(CASES, (random): [GivenGroup[]] => [random.times(random.integer(1, 4), make)]);
 
@@ -323,7 +306,7 @@ const plainDatum = ({ input, targetTokens, logprobs, advantages, mask, ...places
   trajectory: places.trajectory,
 });
 
-/** Python sends data too of which nothing is learnt. */
+/** Python also sends data without trained tokens. */
 const learnable = <D extends PlainDatum>(data: readonly D[]): D[] =>
   data.filter(({ mask }) => mask.includes(1));
 

@@ -29,18 +29,18 @@ export const QWEN_DIFFERENCES: readonly AllowedDifference[] = [
         ({ content, toolCalls }) =>
           toolCalls !== undefined &&
           (typeof content === "string"
-            ? /<\/think>\n*$/.test(content)
-            : hasThinking(content) && textParts(content).every((text) => text === "")),
+            ? /(?:^|<\/think>)\n*$/.test(content)
+            : textParts(content).every((text) => /^\n*$/.test(text))),
       ),
   },
   {
-    name: "thoughts need no opening tag",
-    reason: "Qwen3's template reads them up to </think>; Python writes an empty block before them",
+    name: "thoughts stand in their block without a user, too",
+    reason: "Python writes <think>thoughts</think> where no message of the user stands before them",
     renderers: /^qwen3(_disable_thinking)?$/,
     explains: (difference) =>
-      answersOf(difference).some(
-        ({ content }) =>
-          typeof content === "string" && content.includes("</think>") && !content.includes("<think>"),
+      messagesOf(difference).some(
+        ({ content }, index, all) =>
+          hasThinking(content) && all.slice(0, index).every(({ role }) => role !== "user"),
       ),
   },
   {
@@ -145,9 +145,12 @@ export const QWEN_DIFFERENCES: readonly AllowedDifference[] = [
     explains: (difference) => {
       const { ok } = difference.theirs;
       if (difference.kind !== "results differ" || !("tokens" in difference.operation)) return false;
-      const unframed = Array.isArray(ok) ? ok.map(withoutNewlines) : withoutNewlines(ok as Read);
+      const unframe = (read: unknown) =>
+        Array.isArray(read) ? read.map(withoutNewlines) : withoutNewlines(read as Read);
+      const unframed = unframe(ok);
       if (isDeepStrictEqual(unframed, ok)) return false;
-      if (isDeepStrictEqual(comparable(difference.ours.ok), comparable(unframed))) return true;
+      // Ours keeps the newlines that the answer's own text ends with.
+      if (isDeepStrictEqual(comparable(unframe(difference.ours.ok)), comparable(unframed))) return true;
       // The rest may differ for one of the other reasons.
       const rest = { ...difference, theirs: { ok: unframed } };
       return QWEN_DIFFERENCES.some(
@@ -168,7 +171,9 @@ export const QWEN_DIFFERENCES: readonly AllowedDifference[] = [
     renderers: PREFILLS,
     explains: ({ operation, theirs }) =>
       isReading(operation) &&
-      /"thinking":"(\\n)?<think>|"content":"<think>\\n<think>/.test(JSON.stringify(comparable(theirs.ok))),
+      /"thinking":"(\\n)?<think>|"(content|text)":"<think>\\n<think>/.test(
+        JSON.stringify(comparable(theirs.ok)),
+      ),
   },
   {
     name: "thoughts are streamed as thoughts before they end",

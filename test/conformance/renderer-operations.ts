@@ -112,7 +112,7 @@ type Delta =
   | Exclude<MessageDelta, { readonly type: "message" }>
   | { readonly type: "message"; readonly message: object };
 
-/** How a text is cut into deltas is nobody's business. */
+/** Joins deltas, since their borders do not matter. */
 export function merged(deltas: readonly Delta[]): readonly Delta[] {
   const whole: Delta[] = [];
   for (const delta of deltas) {

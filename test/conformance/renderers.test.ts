@@ -1,7 +1,16 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { getRenderer, type Message, type Renderer, rendererNames } from "../../src/renderers/index.js";
-import { answerText, conversation, damaged, flagged, illustrated, TRAIN_ON } from "./conversations.js";
+import {
+  answerText,
+  conversation,
+  damaged,
+  flagged,
+  illustrated,
+  TRAIN_ON,
+  withoutSigns,
+} from "./conversations.js";
 import { explainSkip, hasPythonModule, Judge } from "./judge.js";
+import { CASES, SEED } from "./judged.js";
 import { Random, shrink } from "./random.js";
 import { ALLOWED_DIFFERENCES, type AllowedDifference, type Difference } from "./renderer-differences.js";
 import { disagreement, forPython, type Operation, type Outcome, ours } from "./renderer-operations.js";
@@ -10,8 +19,6 @@ import { characterVocabulary, realVocabularies, type Vocabulary } from "./vocabu
 
 explainSkip("renderers.test.ts");
 
-const SEED = Number(process.env["TINKERTS_SEED"] ?? 1);
-const CASES = Number(process.env["TINKERTS_CASES"] ?? 1000);
 const CONVERSATIONS = 2 * CASES;
 /** Real vocabularies are slower, and the formats have been judged by then. */
 const CONVERSATIONS_OF_REAL = Math.ceil(CONVERSATIONS / 10);
@@ -47,7 +54,7 @@ describe.skipIf(!hasPythonModule("tinker_cookbook", "renderers.test.ts"))(
     let differences = 0;
 
     beforeAll(async () => {
-      judge = new Judge("renderers.py");
+      judge = new Judge("cookbook_renderers.py");
       version = await judge.ask<string>("version");
     });
     afterAll(async () => {
@@ -74,7 +81,7 @@ describe.skipIf(!hasPythonModule("tinker_cookbook", "renderers.test.ts"))(
         await judge.ask("tokenizer", { name: vocabulary.name, ...vocabulary.forPython });
         known.add(vocabulary.name);
       }
-      return { name, vocabulary, renderer: getRenderer(name, vocabulary.tokenizer) };
+      return { name, vocabulary, renderer: getRenderer(`${name}_cookbook`, vocabulary.tokenizer) };
     }
 
     /** Compares a batch; gives what Python made of it. */
@@ -200,7 +207,7 @@ function reasonsFor(difference: Difference): readonly AllowedDifference[] {
 
 /** What one conversation is rendered as. */
 function renderings(random: Random, name: string): Operation[] {
-  const plain = conversation(random);
+  const plain = withoutSigns(conversation(random));
   const whole = TAKES_IMAGES.test(name) && random.chance(0.2) ? illustrated(random, plain) : plain;
   const trainOn = random.pick(TRAIN_ON);
   const asExamples = random.pick(TRAIN_ON.slice(0, 3));
@@ -273,7 +280,7 @@ function readable({ vocabulary }: Place, { operation, kind, ours: own, theirs }:
   return `${operation.operation}: ${kind}\n  ${asked}\n  ours   ${show(own, theirs)}\n  Python ${show(theirs, own)}`;
 }
 
-/** The text around the first difference, with what is learnt between brackets; other results as they are. */
+/** The text around the first difference, with the trained text in brackets; other results unchanged. */
 function around(result: unknown, other: unknown, vocabulary: Vocabulary): string {
   if (Array.isArray(result) && typeof result[0]?.tokens === "object") {
     const others = Array.isArray(other) ? other : [];

@@ -1,22 +1,22 @@
 /** Episodes and groups as scripts that Python and we play alike, in a time that is only imagined. */
+
+import type { TerminationPolicy } from "../../src/cookbook/environments/index.js";
 import {
   type Environment,
   type EnvironmentGroup,
-  FailureCounts,
   failFast,
   minViableGroup,
-  type Policy,
   type RolloutHooks,
   type RolloutLimits,
-  type RolloutState,
   type RolloutStrategy,
   retryOnFailure,
-  rolloutGroup,
   runRollout,
+  runRolloutGroup,
   type StepResult,
-  type TerminationPolicy,
   type Trajectory,
 } from "../../src/cookbook/index.js";
+import type { Policy } from "../../src/cookbook/rollouts/index.js";
+import { FailureCounts, type RolloutState } from "../../src/cookbook/rollouts/index.js";
 import { ModelInput } from "../../src/wire/index.js";
 import { FakeClock } from "../support/fake-clock.js";
 import type { Random } from "./random.js";
@@ -443,7 +443,7 @@ export async function playGroup({ script, strategy, termination }: GroupCase): P
       counts.cleanups += 1;
     },
   };
-  const running = rolloutGroup(group, policyOf([], clock, []), {
+  const running = runRolloutGroup(group, policyOf([], clock, []), {
     strategy: strategyOf(strategy),
     termination: terminationOf(termination),
     clock,

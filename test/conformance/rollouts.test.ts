@@ -8,11 +8,12 @@ import {
   type RecordedGroup,
   rolloutDefaults,
   rolloutRecords,
-} from "../../src/cookbook/index.js";
+} from "../../src/cookbook/rollouts/index.js";
 import { logTree } from "../../src/cookbook/rollouts/log-tree.js";
 import { writeRollouts } from "../../src/cookbook/rollouts/rollout-files.node.js";
 import { ModelInput } from "../../src/wire/index.js";
 import { explainSkip, hasPythonModule, Judge } from "./judge.js";
+import { CASES, SEED } from "./judged.js";
 import { Random } from "./random.js";
 import { writeReport } from "./report.js";
 import { type AllowedDifference, EPISODE_DIFFERENCES, GROUP_DIFFERENCES } from "./rollout-differences.js";
@@ -27,9 +28,6 @@ import {
 } from "./rollout-scripts.js";
 
 explainSkip("rollouts.test.ts");
-
-const SEED = Number(process.env["TINKERTS_SEED"] ?? 1);
-const CASES = Number(process.env["TINKERTS_CASES"] ?? 1000);
 
 /** What ours are called, by Python's names. */
 const OUR_ERRORS: Readonly<Record<string, string>> = {

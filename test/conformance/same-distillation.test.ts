@@ -115,5 +115,4 @@ it.skipIf(!hasPythonModule("tinker_cookbook", "same-distillation.test.ts"))(
       await rm(folder, { recursive: true });
     }
   },
-  240_000,
 );

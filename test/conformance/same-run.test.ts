@@ -136,5 +136,4 @@ it.skipIf(!hasPythonModule("tinker_cookbook", "same-run.test.ts"))(
       await rm(folder, { recursive: true });
     }
   },
-  240_000,
 );

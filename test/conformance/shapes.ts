@@ -67,6 +67,7 @@ export const UNTYPED_ENDPOINTS: Readonly<Partial<Record<keyof Table, string>>> =
   health: "takes nothing",
   getServerCapabilities: "takes nothing",
   authToken: "takes nothing",
+  revokeTokens: "takes nothing",
   describeKey: "takes nothing",
   deleteKey: "takes nothing",
   dynamicConfig: "takes what clientConfig takes",
@@ -138,25 +139,25 @@ export const optimizerConfig: Make<Wire.OptimizerConfig> = either<Wire.Optimizer
   dimuonOptimizer,
   otherFamily,
 );
-interface CustomLossNode {
-  readonly op: string;
-  readonly name: string;
-  readonly target: string;
-  readonly args?: readonly unknown[] | undefined;
-  readonly kwargs?: Readonly<Record<string, unknown>> | undefined;
-}
-const customLossInput = record<{ name: string; rank: 0 | 1 | 2 }>({
+const customLossInput = record<Wire.CustomLossInput>({
   name: text,
   rank: oneOf<0 | 1 | 2>(0, 1, 2),
 });
-const customLossNode = record<CustomLossNode>({
-  op: oneOf<string>("placeholder", "get_attr", "call_function", "call_method", "call_module", "output"),
+const customLossNode = record<Wire.CustomLossNode>({
+  op: oneOf<Wire.CustomLossNode["op"]>(
+    "placeholder",
+    "get_attr",
+    "call_function",
+    "call_method",
+    "call_module",
+    "output",
+  ),
   name: text,
   target: text,
   args: optional(listOf(anything)),
   kwargs: optional(mapOf(anything)),
 });
-const customLossGraph = record<{ format?: 1 | undefined; nodes: readonly CustomLossNode[] }>({
+const customLossGraph = record<Wire.CustomLossGraph>({
   format: optional(always<1>(1)),
   nodes: listOf(customLossNode),
 });
@@ -348,7 +349,11 @@ const billing = {
   }),
   sample: record<Billing<"sampling_sample">>({ type: always("sampling_sample"), tokenCount: integer }),
   checkpoint: record<Billing<"checkpoint">>({ type: always("checkpoint"), count: integer }),
-  storage: record<Billing<"storage">>({ type: always("storage"), gigabyteHours: finite }),
+  storage: record<Billing<"storage">>({
+    type: always("storage"),
+    free: optional(boolean),
+    gigabyteHours: finite,
+  }),
 };
 const billingEvent = record<Wire.BillingUsageEvent>({
   bucketStart: moment,
@@ -424,6 +429,7 @@ export const shapes = {
     seqId: integer,
     path: optional(text),
     samplingSessionSeqId: optional(integer),
+    kind: optional(oneOf("snapshot", "inflight")),
     ttlSeconds: optional(integer),
     userMetadata: optional(texts),
   }),
@@ -476,7 +482,7 @@ export const shapes = {
     inputs: listOf(customLossInput),
     graph: customLossGraph,
   }),
-  CreateCustomLossResponse: record<Answer<"createCustomLoss">>({ lossId: text }),
+  CreateCustomLossResponse: record<Result<"createCustomLoss">>({ lossId: text }),
   SamplingParams: record<Wire.SamplingParams>({
     maxTokens: optional(integer),
     seed: optional(integer),
@@ -523,7 +529,7 @@ export const shapes = {
     cursor: integer,
   }),
   ClientConfigRequest: record<Request<"clientConfig">>({ sdkVersion: text }),
-  ClientConfigResponse: record<Wire.ClientConfig>({
+  ClientConfigResponse: record<Omit<Wire.ClientConfig, "createModelViaLoadWeights">>({
     pjwtAuthEnabled: boolean,
     credentialDefaultSource: text,
     sampleDispatchBytesSemaphoreSize: integer,
@@ -538,7 +544,6 @@ export const shapes = {
     sampleEnableStuckDetection: boolean,
     sampleMaxConcurrentRequests: integer,
     usePyqwestTransport: boolean,
-    createModelViaLoadWeights: boolean,
     sampleUseRetrieveFutures: boolean,
     customLossServerSide: boolean,
     sampleJoinSamplingSession: boolean,
@@ -576,7 +581,7 @@ export const shapes = {
     loraRank: nullable(integer),
     modelName: nullable(text),
   }),
-  GetSamplerResponse: record<Wire.SamplerInfo>({
+  GetSamplerResponse: record<Omit<Wire.SamplerInfo, "takesConstraints">>({
     samplerId: text,
     baseModel: text,
     modelPath: nullable(text),

@@ -14,6 +14,19 @@ const FAMILIES = [
 ];
 type Family = (typeof FAMILIES)[number];
 
+/** The registry has the template of Llama 3, which lacks what those of 3.1 and 3.3 write before the system prompt. */
+const LLAMA_DATES = "Cutting Knowledge Date: December 2023\nToday Date: 26 Jul 2024\n\n";
+
+/** For Llama a system prompt is always there, and the template is given the dates with it. */
+function forBoth({ model }: Family, turns: readonly Message[]): readonly (readonly Message[])[] {
+  if (model !== "llama3") return [turns, turns];
+  const [first, ...rest] = turns;
+  const isPrompt = first!.role === "system" && textOf(first!).trim() !== "";
+  const system = isPrompt ? textOf(first!) : "Be brief.";
+  const others = first!.role === "system" ? rest : turns;
+  return [LLAMA_DATES + system.trim(), system].map((content) => [{ role: "system", content }, ...others]);
+}
+
 /** A conversation that is the same to a family's renderer and to a template. */
 function shared(messages: readonly Message[], { hasThoughts, hasTools }: Family): readonly Message[] {
   return messages.flatMap((message, index): Message[] => {
@@ -59,12 +72,13 @@ describe.skipIf(!hasPython)("chat templates of real models", () => {
         const isAnswered = turns.at(-1)!.role === "assistant";
         compared[isAnswered ? "examples" : "prompts"]++;
         if (turns.some(({ toolCalls }) => toolCalls !== undefined)) compared.calls++;
-        const [ours, theirs] = [template, family].map((made) =>
+        const given = forBoth(each, turns);
+        const [ours, theirs] = [template, family].map((made, index) =>
           isAnswered
             ? made
-                .buildSupervisedExamples(turns, "all_assistant_messages")
+                .buildSupervisedExamples(given[index]!, "all_assistant_messages")
                 .map(({ input, weights }) => [readable(input.toInts()), [...weights]])
-            : readable(made.buildPrompt(turns).toInts()),
+            : readable(made.buildPrompt(given[index]!).toInts()),
         );
         expect(ours, JSON.stringify(turns)).toEqual(theirs);
       }
@@ -74,7 +88,7 @@ describe.skipIf(!hasPython)("chat templates of real models", () => {
     },
   );
 
-  it("deepseek: answers are learnt behind its signs, and calls that its template does not end are refused", async ({
+  it("deepseek: answers are trained on after its signs, and calls that its template does not end are refused", async ({
     skip,
   }) => {
     const tokenizer = await vocabulary("deepseek", skip);
@@ -103,7 +117,7 @@ describe.skipIf(!hasPython)("chat templates of real models", () => {
     expect(() =>
       template.buildSupervisedExample([...messages.slice(0, 2), { ...call, content: "Well" }]),
     ).toThrow(TinkerError);
-  }, 120_000);
+  });
 
   it("qwen3: calls and thoughts are read back as they were written", async ({ skip }) => {
     const template = getRenderer("template", await vocabulary("qwen3", skip));
@@ -126,5 +140,5 @@ describe.skipIf(!hasPython)("chat templates of real models", () => {
     ]);
     const answer = input.toInts().filter((_, index) => weights[index] === 1);
     expect(template.parseResponse(answer)).toEqual({ message, termination: "stop_sequence" });
-  }, 120_000);
+  });
 });

@@ -1,7 +1,7 @@
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from "vitest";
+import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
 import {
   type ChatDelta,
   chat,
@@ -9,37 +9,16 @@ import {
   isContextOverflow,
   rendererOf,
 } from "../../src/cookbook/chat/index.js";
-import {
-  type SamplingClient,
-  ServiceClient,
-  UnprocessableEntityError,
-  ValidationError,
-} from "../../src/index.js";
+import { ServiceClient, UnprocessableEntityError, ValidationError } from "../../src/index.js";
 import { defaultModel, type LocalBackend, startLocalBackend } from "../../src/local/index.js";
 import { getRenderer, type Message, registerRenderer } from "../../src/renderers/index.js";
-import { TalkingEngine, talkingServer } from "../cli/talking-engine.js";
+import { sampledServerForTests, TalkingEngine, talkingServer } from "../cli/talking-engine.js";
 
 const user = (content: string): Message => ({ role: "user", content });
 const turn = (role: string, content: string) => `<|im_start|>${role}\n${content}<|im_end|>\n`;
 const asked = (...turns: string[]) => `${turns.join("")}<|im_start|>assistant\n`;
 
-let server: Awaited<ReturnType<typeof talkingServer>>;
-let service: ServiceClient;
-let sampler: SamplingClient;
-beforeAll(async () => {
-  server = await talkingServer();
-  service = new ServiceClient(server.backend);
-  sampler = await service.createSamplingClient({ baseModel: "tinkerts/nano" });
-});
-afterAll(async () => {
-  await service.close();
-  await server.backend.close();
-});
-beforeEach(() => {
-  server.engine.heard.length = 0;
-  server.engine.requests.length = 0;
-  server.engine.answers = [];
-});
+const { server, service, sampler } = await sampledServerForTests();
 
 describe("chat", () => {
   it("returns a message with the tokens and logprobs that it was read from", async () => {
@@ -66,26 +45,11 @@ describe("chat", () => {
 
   it("passes on how to sample, and gives every sample that was asked for", async () => {
     server.engine.answers = ["one", "two"];
-    const { text, samples } = await chat(sampler, [user("?")], {
-      numSamples: 2,
-      maxTokens: 40,
-      temperature: 0.5,
-      topK: 7,
-      topP: 0.9,
-      seed: 3,
-      stop: ["\n\n"],
-    });
+    const settings = { numSamples: 2, maxTokens: 40, temperature: 0.5, topK: 7, topP: 0.9, seed: 3 };
+    const { text, samples } = await chat(sampler, [user("?")], { ...settings, stop: ["\n\n"] });
     expect(text).toBe("one");
     expect(samples.map((sample) => sample.text)).toEqual(["one", "two"]);
-    expect(server.engine.requests[0]).toMatchObject({
-      numSamples: 2,
-      maxTokens: 40,
-      temperature: 0.5,
-      topK: 7,
-      topP: 0.9,
-      seed: 3,
-      stopStrings: ["\n\n"],
-    });
+    expect(server.engine.requests[0]).toMatchObject({ ...settings, stopStrings: ["\n\n"] });
   });
 
   it("says that an answer was cut off, and keeps what there is of it", async () => {
@@ -155,7 +119,7 @@ describe("chat", () => {
     expect(server.engine.requests).toEqual([]);
   });
 
-  it("hears of a context overflow in the server's words", async () => {
+  it("gets a context overflow in the server's words", async () => {
     const failure = await chat(sampler, [user("word ".repeat(600))]).catch((error: unknown) => error);
     expect(failure).toBeInstanceOf(UnprocessableEntityError);
     expect(String(failure)).toMatch(/has \d+ tokens; tinkerts\/nano reads at most 512/);
@@ -230,24 +194,23 @@ describe("chatStream", () => {
     expect(answer).toMatchObject({ text: "Hello.", termination: "stop_sequence" });
   });
 
+  const expectStreamed = async (options: Parameters<typeof chatStream>[2], text: string) => {
+    const texts: string[] = [];
+    for await (const delta of chatStream(sampler, [user("?")], options)) {
+      if (delta.type === "text") texts.push(delta.text);
+      if (delta.type === "message") expect(delta.text).toBe(text);
+    }
+    expect(texts.join("")).toBe(text);
+  };
+
   it("ends at a stop text, however its tokens come", async () => {
     server.engine.answers = [" One.\n\nUs two.\n\nUser:"];
-    const texts: string[] = [];
-    for await (const delta of chatStream(sampler, [user("?")], { renderer: "role_colon" })) {
-      if (delta.type === "text") texts.push(delta.text);
-      if (delta.type === "message") expect(delta.text).toBe("One.\n\nUs two.");
-    }
-    expect(texts.join("")).toBe("One.\n\nUs two.");
+    await expectStreamed({ renderer: "role_colon" }, "One.\n\nUs two.");
   });
 
   it("begins with the prefill", async () => {
     server.engine.answers = ["is Paris."];
-    const texts: string[] = [];
-    for await (const delta of chatStream(sampler, [user("?")], { prefill: "It " })) {
-      if (delta.type === "text") texts.push(delta.text);
-      if (delta.type === "message") expect(delta.text).toBe("It is Paris.");
-    }
-    expect(texts.join("")).toBe("It is Paris.");
+    await expectStreamed({ prefill: "It " }, "It is Paris.");
   });
 });
 
@@ -317,7 +280,7 @@ describe("with the real model", () => {
   afterAll(() => backend.close());
 
   it("talks", async () => {
-    await using real = new ServiceClient(backend);
+    await using real = new ServiceClient({ ...backend });
     const nano = await real.createSamplingClient({ baseModel: "tinkerts/nano" });
     const answer = await chat(nano, [user("What is the capital of France?")], { temperature: 0 });
     expect(answer).toMatchObject({

@@ -1,20 +1,22 @@
 import { fileURLToPath } from "node:url";
 import { describe, expect, expectTypeOf, it } from "vitest";
+import type {
+  Action,
+  MessageEnvironmentOptions,
+  Observation,
+  ProblemGroupOptions,
+  RolloutContext,
+} from "../../src/cookbook/environments/index.js";
 import {
-  type Action,
   assembleData,
   type Environment,
   environmentGroups,
   type GroupSource,
-  type MessageEnvironmentOptions,
   type MessageStep,
   messageEnvironment,
-  type Observation,
   type Problem,
-  type ProblemGroupOptions,
   problemGroups,
-  type RolloutContext,
-  rolloutGroup,
+  runRolloutGroup,
   samplerPolicy,
   totalRewards,
 } from "../../src/cookbook/index.js";
@@ -41,7 +43,7 @@ const said = (text: string): Action => action(`${text}<|im_end|>`);
 const textOfPrompt = ({ prompt }: Observation) => tokenizer.decode(prompt.toInts());
 
 async function environmentsOf(source: GroupSource, index = 0): Promise<readonly Environment[]> {
-  return (await source.group(index))!.makeEnvironments();
+  return (await (await source.group(index))!.makeEnvironments()) as readonly Environment[];
 }
 
 describe("problems with a reward", () => {
@@ -110,7 +112,7 @@ describe("problems with a reward", () => {
     });
     const group = await source.group(0);
     expect(group!.tags).toEqual(["greeting"]);
-    const [environment] = await group!.makeEnvironments();
+    const [environment] = (await group!.makeEnvironments()) as readonly Environment[];
     expect(textOfPrompt((await environment!.start(running)) as Observation)).toBe(
       tokenizer.decode(renderer.buildPrompt(messages).toInts()),
     );
@@ -195,10 +197,10 @@ describe("problems with a reward", () => {
   });
 
   it.each([
-    [{ groupSize: 0 }, "groupSize must be a whole number from 1, got 0"],
-    [{ reward: undefined }, "reward must be a function, got undefined"],
+    [{ groupSize: 0 }, "groupSize must be a positive integer, got 0"],
+    [{ reward: undefined }, "reward must be a function of an answer"],
     [{ format: "json" }, "format must be a function"],
-    [{ seed: -1 }, "seed must be a whole number from 0, got -1"],
+    [{ seed: -1 }, "seed must be a non-negative integer, got -1"],
   ])("refuse the option %o", (options, message) => {
     const given = { problems: [{ prompt: "a" }], reward: () => 0, groupSize: 1, renderer, ...options };
     expect(() => problemGroups(given as unknown as ProblemGroupOptions<Problem>)).toThrow(message);
@@ -264,7 +266,7 @@ describe("a conversation with an environment", () => {
     expect(closed()).toBe(1);
   });
 
-  it("begins anew where the environment rewrites what was said", async () => {
+  it("starts again if the environment rewrites earlier messages", async () => {
     const environment = messageEnvironment({
       environment: {
         start: () => [{ role: "user", content: "One." }],
@@ -426,7 +428,7 @@ it("is one stretch to learn from, however many turns: what was sampled is what i
     groupSize: 1,
   });
   engine.answers = ["3", "9", "7"];
-  const group = await rolloutGroup((await source.group(0))!, samplerPolicy(sampler));
+  const group = await runRolloutGroup((await source.group(0))!, samplerPolicy(sampler));
   const turns = ["user\nGuess.", "assistant\n3", "user\nHigher.", "assistant\n9", "user\nLower."];
   const said = turns.map((turn) => `<|im_start|>${turn}<|im_end|>\n`).join("");
   expect(engine.heard[2]).toBe(`${said}<|im_start|>assistant\n`);

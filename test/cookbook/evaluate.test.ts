@@ -12,28 +12,15 @@ import {
   numberMatch,
   taskEvaluator,
 } from "../../src/cookbook/evaluation/index.js";
-import { AuthenticationError, type SamplingClient, ServiceClient, ValidationError } from "../../src/index.js";
+import { AuthenticationError, ServiceClient, ValidationError } from "../../src/index.js";
 import { type LocalBackend, startLocalBackend } from "../../src/local/index.js";
-import { talkingServer } from "../cli/talking-engine.js";
+import { sampledServerForTests } from "../cli/talking-engine.js";
+import { holdTimersOf } from "../support/held-timers.js";
 
-let server: Awaited<ReturnType<typeof talkingServer>>;
-let service: ServiceClient;
-let sampler: SamplingClient;
+const { server, sampler } = await sampledServerForTests();
 let folder: string;
-beforeAll(async () => {
-  server = await talkingServer();
-  service = new ServiceClient(server.backend);
-  sampler = await service.createSamplingClient({ baseModel: "tinkerts/nano" });
-});
-afterAll(async () => {
-  await service.close();
-  await server.backend.close();
-});
 beforeEach(() => {
   folder = mkdtempSync(join(tmpdir(), "tinkerts-evaluate-"));
-  server.engine.heard.length = 0;
-  server.engine.requests.length = 0;
-  server.engine.answers = [];
 });
 afterEach(() => {
   server.engine.open();
@@ -84,7 +71,7 @@ describe("evaluate", () => {
     expect(server.engine.requests[0]).toMatchObject({ temperature: 0.6, numSamples: 1 });
   });
 
-  it("grades with an exact answer, a choice, or a function of one's own", async () => {
+  it("grades with an exact answer, a choice, or your own function", async () => {
     server.engine.answers = [" Paris\n", "paris"];
     const capitals = { prompt: "Capital of France?", answer: "Paris" };
     expect((await run({ tasks: [capitals, capitals], grade: exactMatch() })).numCorrect).toBe(1);
@@ -187,15 +174,24 @@ describe("evaluate", () => {
   });
 
   it("gives up an example whose time is over, in sampling as in grading", async () => {
-    const slow: Grade = ({ text }) => (text === "2" ? new Promise(() => {}) : true);
+    const timers = holdTimersOf(300);
+    const slow: Grade = ({ text }) => {
+      if (text !== "2") return true;
+      setImmediate(timers.fire);
+      return new Promise(() => {});
+    };
     server.engine.answers = ["2", "4"];
-    const graded = await run({ tasks: [sum(1, 1), sum(2, 2)], grade: slow, exampleTimeoutMs: 300 });
+    const tasks = [sum(1, 1), sum(2, 2)];
+    const graded = await run({ tasks, grade: slow, exampleTimeoutMs: 300, concurrency: 1 });
     expect(graded.examples.map(({ error }) => error)).toEqual([
       "the grader failed: timeout: no result after 0.3 s",
       undefined,
     ]);
     server.engine.hold();
-    const sampled = await run({ tasks: [sum(1, 1)], exampleTimeoutMs: 300 });
+    const sampling = run({ tasks: [sum(1, 1)], exampleTimeoutMs: 300 });
+    await expect.poll(() => timers.waiting).toBe(1);
+    timers.fire();
+    const sampled = await sampling;
     expect(sampled).toMatchObject({ numErrors: 1, score: 0 });
     expect(sampled.examples[0]!.error).toBe("timeout: no result after 0.3 s");
   });
@@ -262,7 +258,7 @@ describe("evaluate", () => {
     await wrong({ numSamples: 0 }, /^numSamples must be/);
     await wrong({ concurrency: 1.5 }, /^concurrency must be/);
     await wrong({ name: "../up" }, /^name must be/);
-    await wrong({ passAtK: [2] }, /^passAtK must hold whole numbers from 1 to numSamples \(1\), got 2/);
+    await wrong({ passAtK: [2] }, /^passAtK must be a list of integers from 1 to numSamples \(1\), got 2/);
     writeFileSync(file, `${JSON.stringify(sum(1, 1))}\n\n{"prompt":"?","answer":[]}\n`);
     await wrong({ tasks: file }, /^tasks\.jsonl line 3: answer must be text or a number, got/);
     writeFileSync(file, `${JSON.stringify(sum(1, 1))}\n{"prompt":\n`);
@@ -430,7 +426,7 @@ describe("a model as judge", () => {
     expect(server.engine.requests[1]).toMatchObject({ temperature: 0 });
   });
 
-  it("follows a rubric, or a prompt and a verdict of one's own", async () => {
+  it("follows a rubric, or your own prompt and verdict", async () => {
     server.engine.answers = ["two", "[[yes]]"];
     await run({ tasks: [{ prompt: "Say a number." }], grade: judge({ sampler, rubric: "It must rhyme." }) });
     expect(server.engine.heard[1]).toContain("It must rhyme.");
@@ -458,7 +454,7 @@ describe("with the real model", () => {
   const sums = Array.from({ length: 40 }, (_, index) => sum((index * 37) % 60, (index * 53) % 40));
 
   it("nano adds about half of the sums right, and the same seed gives the same result", async () => {
-    await using real = new ServiceClient(backend);
+    await using real = new ServiceClient({ ...backend });
     const nano = await real.createSamplingClient({ baseModel: "tinkerts/nano" });
     const options = { sampler: nano, tasks: sums, grade: numberMatch(), seed: 1, maxTokens: 32 };
     const result = await evaluate(options);
@@ -470,7 +466,7 @@ describe("with the real model", () => {
   });
 
   it("is measured during training, under the names of the Python cookbook", async () => {
-    await using real = new ServiceClient(backend);
+    await using real = new ServiceClient({ ...backend });
     const training = await real.createLoraTrainingClient({ baseModel: "tinkerts/nano", rank: 4, seed: 1 });
     const evaluator = taskEvaluator({
       name: "sums",

@@ -1,6 +1,7 @@
 /** Environments whose tasks are a token each, and which fail where a test says so. */
 import { setTimeout as sleep } from "node:timers/promises";
-import type { Environment, GroupReward, GroupSource } from "../../src/cookbook/index.js";
+import type { GroupReward } from "../../src/cookbook/environments/index.js";
+import type { Environment, GroupSource } from "../../src/cookbook/index.js";
 import { ModelInput } from "../../src/wire/index.js";
 
 /** Where an environment is; attempts of a member that is tried again have the same place. */

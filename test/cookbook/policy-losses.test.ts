@@ -172,7 +172,7 @@ describe("GSPO", () => {
       ).metrics["clippedTokens:sum"];
     expect(await metrics(0, 1e9)).toBe(0);
     const all = data.reduce((sum, { mask }) => sum + mask.filter(Boolean).length, 0);
-    // Between ratios that nobody has, everybody is clipped on the side that his advantage points to.
+    // Between ratios that do not occur, all tokens are clipped on the side of their advantage.
     expect((await metrics(1e8, 1e9))! + (await metrics(1e-9, 1e-8))!).toBe(all);
   });
 });
@@ -260,6 +260,31 @@ describe("on the built-in backend", () => {
       const moved = await postKl(data, await training.saveWeightsAndGetSamplingClient());
       expect(moved["kl_pre_post_v2"], name).toBeGreaterThan(1e-6);
     }
+  });
+
+  it("GSPO takes one pass where the server runs losses, with the same numbers", async () => {
+    const data = await sampled();
+    const loss = policyLoss("gspo", { clipLowThreshold: 0.999, clipHighThreshold: 1.001 });
+    const trained = await Promise.all(
+      [true, false].map(async (isPrepared) => {
+        const training = await service.createLoraTrainingClient({ baseModel: TINY, rank: 4, seed: 1 });
+        if (isPrepared) await loss.prepare!(training);
+        const metrics: Readonly<Record<string, number>>[] = [];
+        for (let step = 0; step < 3; step++) {
+          const pass = loss.forwardBackward(training, data);
+          await training.optimStep({ learningRate: 0.01 });
+          metrics.push((await pass).metrics);
+        }
+        return metrics;
+      }),
+    );
+    const [onServer, inClient] = trained as [Record<string, number>[], Record<string, number>[]];
+    for (const [step, metrics] of onServer.entries()) {
+      expect(metrics).not.toHaveProperty("surrogate_loss:sum");
+      expect(metrics["loss:sum"]).toBeCloseTo(inClient[step]!["loss:sum"]!, 5);
+      expect(metrics["clippedTokens:sum"]).toBe(inClient[step]!["clippedTokens:sum"]);
+    }
+    expect(onServer.at(-1)!["clippedTokens:sum"]).toBeGreaterThan(0);
   });
 
   it("nothing is taken off for a model that is the reference itself", async () => {

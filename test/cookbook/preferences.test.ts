@@ -1,19 +1,17 @@
-import { mkdtemp, readdir, readFile, rm } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { readdir, readFile } from "node:fs/promises";
 import { join } from "node:path";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { describe, expect, it } from "vitest";
 import {
   bothWays,
   type Comparison,
   comparisons,
   conversations,
-  matchups,
   messageEnvironment,
-  type Policy,
   planDpo,
   planPreferenceModel,
+  planRlhf,
   preferenceModel,
-  rolloutGroup,
+  runRolloutGroup,
   type TrainDpoOptions,
   tournament,
   tournamentRewards,
@@ -22,30 +20,18 @@ import {
   trainRlhf,
   winRateEvaluator,
 } from "../../src/cookbook/index.js";
-import { ServiceClient } from "../../src/index.js";
-import { type LocalBackend, startLocalBackend } from "../../src/local/index.js";
+import { matchups } from "../../src/cookbook/preferences/index.js";
+import type { Policy } from "../../src/cookbook/rollouts/index.js";
 import { getRenderer, type Renderer, textOf } from "../../src/renderers/index.js";
-import { silent } from "../local/raw-client.js";
+import { longTest } from "../support/long.js";
 import { atStep, lines, untimed, weightsAt } from "./run-files.js";
+import { TrainingBackend } from "./training-backend.js";
 
 const MODEL = "tinkerts/nano";
 
-let home: string;
-let backend: LocalBackend;
-let service: ServiceClient;
-let renderer: Renderer;
-beforeAll(async () => {
-  home = await mkdtemp(join(tmpdir(), "tinkerts-preferences-"));
-  backend = await startLocalBackend({ dataDir: join(home, "data"), logger: silent });
-  // Over the socket alone, as the backend is exchanged for another at the same place.
-  service = new ServiceClient({ baseURL: backend.baseURL, apiKey: backend.apiKey, logLevel: "off" });
-  renderer = getRenderer("qwen3_instruct", await service.getTokenizer(MODEL));
-});
-afterAll(async () => {
-  await service.close();
-  await backend.close();
-  await rm(home, { recursive: true, force: true });
-});
+const place = await TrainingBackend.forTests("preferences");
+const { home } = place;
+const renderer: Renderer = getRenderer("qwen3_instruct", await place.service.getTokenizer(MODEL));
 
 const user = (content: string) => ({ role: "user", content });
 const assistant = (content: string) => ({ role: "assistant", content });
@@ -59,7 +45,7 @@ const sums = Array.from({ length: 400 }, (_, index) => {
 
 const train = (options: Partial<TrainDpoOptions> = {}) =>
   trainDpo({
-    service,
+    service: place.service,
     model: MODEL,
     data: comparisons(sums.slice(0, 44)),
     testSize: 12,
@@ -75,12 +61,12 @@ const train = (options: Partial<TrainDpoOptions> = {}) =>
 /** Whether the server still has a checkpoint. */
 async function isKept(path: string): Promise<boolean> {
   const [run, ...id] = path.slice("tinker://".length).split("/");
-  const { items } = await service.createRestClient().listCheckpoints(run!);
+  const { items } = await place.service.createRestClient().listCheckpoints(run!);
   return items.some(({ checkpointId }) => checkpointId === id.join("/"));
 }
 
 describe("trainDpo", () => {
-  it("teaches nano the carry, with upstream's metrics, and measures held-out pairs", async () => {
+  longTest("teaches nano the carry, with upstream's metrics, and measures held-out pairs", async () => {
     const folder = join(home, "dpo");
     const run = await train({ folder, epochs: 3 });
     expect(run).toMatchObject({ isFinished: true, steps: 12 });
@@ -102,43 +88,41 @@ describe("trainDpo", () => {
     expect(last["test/accuracy"]).toBeGreaterThan(0.8);
     expect(last["test/margin"]).toBeGreaterThan(0);
     expect(run.metrics["test/accuracy"]).toBe(last["test/accuracy"]);
-  }, 120_000);
+  });
 
-  it("goes on with the reference that it began with, paused or cut off from its server, to the same weights", async () => {
-    const whole = await train({ folder: join(home, "whole") });
-    const folder = join(home, "disturbed");
-    const pause = new AbortController();
-    const loggers = [atStep(1, () => pause.abort())];
-    const paused = await train({ folder, pauseSignal: pause.signal, loggers });
-    expect(paused.isFinished).toBe(false);
-    expect(paused.steps).toBeLessThan(6);
-    const checkpoint = (await lines(folder, "checkpoints.jsonl")).at(-1)!;
-    const { referencePath } = checkpoint["loop_state"] as { referencePath: string };
-    expect(await isKept(referencePath)).toBe(true);
+  longTest(
+    "goes on with the reference that it began with, paused or cut off from its server, to the same weights",
+    async () => {
+      const whole = await train({ folder: join(home, "whole") });
+      const folder = join(home, "disturbed");
+      const pause = new AbortController();
+      const loggers = [atStep(1, () => pause.abort())];
+      const paused = await train({ folder, pauseSignal: pause.signal, loggers });
+      expect(paused.isFinished).toBe(false);
+      expect(paused.steps).toBeLessThan(6);
+      const checkpoint = (await lines(folder, "checkpoints.jsonl")).at(-1)!;
+      const { referencePath } = checkpoint["loop_state"] as { referencePath: string };
+      expect(await isKept(referencePath)).toBe(true);
 
-    let restarted: Promise<void> | undefined;
-    const restart = async () => {
-      const port = Number(new URL(backend.baseURL).port);
-      await backend.close();
-      backend = await startLocalBackend({ dataDir: join(home, "data"), port, logger: silent });
-    };
-    const breaking = atStep(6, () => {
-      restarted = restart();
-    });
-    const resumed = await train({ folder, loggers: [breaking] });
-    await restarted;
-    // The session of this one ended with the first backend.
-    await service.close();
-    service = service.clone();
-    expect(resumed).toMatchObject({ isFinished: true, steps: 8 });
-    expect(resumed.restores).toBeGreaterThan(0);
-    expect(await weightsAt(backend, resumed.statePath)).toEqual(await weightsAt(backend, whole.statePath));
-    expect(untimed(await lines(folder, "metrics.jsonl"))).toEqual(
-      untimed(await lines(join(home, "whole"), "metrics.jsonl")),
-    );
-    // It is of no use any more.
-    expect(await isKept(referencePath)).toBe(false);
-  }, 120_000);
+      let restarted: Promise<void> | undefined;
+      const breaking = atStep(6, () => {
+        restarted = place.restart();
+      });
+      const resumed = await train({ folder, loggers: [breaking] });
+      await restarted;
+      await place.renewService();
+      expect(resumed).toMatchObject({ isFinished: true, steps: 8 });
+      expect(resumed.restores).toBeGreaterThan(0);
+      expect(await weightsAt(place.backend, resumed.statePath)).toEqual(
+        await weightsAt(place.backend, whole.statePath),
+      );
+      expect(untimed(await lines(folder, "metrics.jsonl"))).toEqual(
+        untimed(await lines(join(home, "whole"), "metrics.jsonl")),
+      );
+      // It is of no use any more.
+      expect(await isKept(referencePath)).toBe(false);
+    },
+  );
 
   it("starts from weights, which are the reference then", async () => {
     const before = await train({ maxSteps: 2, testSize: 0 });
@@ -151,25 +135,25 @@ describe("trainDpo", () => {
     expect(after.steps).toBe(1);
     expect(notes[0]!["test/dpo_loss"]).toBeCloseTo(Math.LN2, 6);
     expect(notes.at(-1)!["test/dpo_loss"]).not.toBeCloseTo(Math.LN2, 6);
-  }, 120_000);
+  });
 
-  it("learns ties as ties, and leaves out what cannot be told apart", async () => {
+  it("trains on ties as ties, and leaves out equal answers", async () => {
     const rows = [
       { prompt: "1+1?", completion_a: "2", completion_b: "two", label: "Tie" },
       { prompt: "1+1?", completion_a: "3", completion_b: "2", label: "B" },
       { prompt: "1+1?", completion_a: "2", completion_b: "2", label: "A" },
     ];
-    const plan = await planDpo({ service, model: MODEL, data: comparisons(rows) });
+    const plan = await planDpo({ service: place.service, model: MODEL, data: comparisons(rows) });
     expect(plan.description).toMatch(
       /renderer +qwen3_instruct, learning which answer is better, with beta 0\.1/,
     );
     expect(plan.description).toMatch(/rows +2 to learn from, none held out/);
     expect(plan.description).toMatch(/rate +0\.0002, linear \(found by trying for tinkerts\/nano\)/);
-    expect(plan.description).toMatch(/note +1 row left out: no two answers to tell apart \(first: row 3\)/);
+    expect(plan.description).toMatch(/note +1 row left out: no two different answers \(first: row 3\)/);
     expect(plan.config).toMatchObject({ dpo_beta: 0.1, label_smoothing: 0, rows: 2 });
     const { metrics } = await train({ data: comparisons(rows), testSize: 0, epochs: 1 });
     expect(metrics).toMatchObject({ num_pairs: 2, num_ties: 1 });
-  }, 120_000);
+  });
 
   it("refuses what no run could be made of, with its field", async () => {
     await expect(train({ beta: 0 })).rejects.toThrow("beta must be a number above 0, got 0");
@@ -189,9 +173,9 @@ const yesOrNo = ["tea", "milk", "rain", "snow"].map((word) => ({
 }));
 
 describe("a preference model", () => {
-  it("learns the label, and judges answers that it has not seen", async () => {
+  longTest("learns the label, and judges answers that it has not seen", async () => {
     const run = await trainPreferenceModel({
-      service,
+      service: place.service,
       model: MODEL,
       data: comparisons(yesOrNo),
       testData: comparisons(yesOrNo.slice(0, 2)),
@@ -202,7 +186,7 @@ describe("a preference model", () => {
     });
     expect(run.metrics["test/accuracy"]).toBe(1);
     expect(run.metrics["test/nll"]).toBeLessThan(0.2);
-    const sampler = await service.createSamplingClient({ modelPath: run.samplerPath });
+    const sampler = await place.service.createSamplingClient({ modelPath: run.samplerPath });
     const [yes, no] = [[assistant("yes")], [assistant("no")]];
     const comparison = { prompt: [user("sun?")], completionA: yes, completionB: no };
     const turned = { prompt: [user("sun?")], completionA: no, completionB: yes };
@@ -213,17 +197,17 @@ describe("a preference model", () => {
     const both = await bothWays(soft)(comparison);
     expect(both).toBeCloseTo(((await soft(comparison)) - (await soft(turned))) / 2, 6);
     // A model that was not trained for it says something else altogether.
-    const base = await service.createSamplingClient({ baseModel: MODEL });
+    const base = await place.service.createSamplingClient({ baseModel: MODEL });
     expect(await preferenceModel(base, { scoring: "greedy" })(comparison)).toBe(0);
     expect(Math.abs(Number(await preferenceModel(base)(comparison)))).toBeLessThan(1);
     expect(() => preferenceModel(base, { scoring: "best" as never })).toThrow(
-      'scoring must be probability or greedy, got "best"',
+      'scoring must be "probability" or "greedy", got "best"',
     );
-  }, 120_000);
+  });
 
   it("leaves out comparisons whose label does not fit any more", async () => {
     const rows = [...yesOrNo, { prompt: "long?", chosen: "yes ".repeat(300), rejected: "no" }];
-    const options = { service, model: MODEL, data: comparisons(rows) };
+    const options = { service: place.service, model: MODEL, data: comparisons(rows) };
     const plan = await planPreferenceModel(options);
     expect(plan.description).toMatch(/note +1 row left out: no answer within 512 tokens \(first: row 5\)/);
     await expect(planPreferenceModel({ ...options, maxLength: 20 })).rejects.toThrow(
@@ -255,7 +239,7 @@ describe("a tournament", () => {
   it("rewards answers by how they do against each other, and takes 1 off for a wrong end", async () => {
     const group = (await groups(shorter).group(0))!;
     const policy = scripted(["a", "bbb", "cc", "dddd…", "eeeee"]);
-    const { trajectories, groupRewards, metrics, tags } = (await rolloutGroup(group, policy))!;
+    const { trajectories, groupRewards, metrics, tags } = (await runRolloutGroup(group, policy))!;
     // Four play each other both ways, and the fifth is alone.
     expect(groupRewards).toEqual([1, -1 / 3, 1 / 3, -1, 0]);
     expect(metrics.map((each) => each["win_minus_loss"])).toEqual([...groupRewards]);
@@ -277,7 +261,7 @@ describe("a tournament", () => {
     const texts = ["a", "bbb", "cc", "dddd", "eeeee"];
     const rewards = async () => {
       const group = (await groups(slow as never, { matchupSize: 5, concurrency: 6 }).group(0))!;
-      return (await rolloutGroup(group, scripted(texts)))!.groupRewards;
+      return (await runRolloutGroup(group, scripted(texts)))!.groupRewards;
     };
     const first = await rewards();
     expect(await rewards()).toEqual(first);
@@ -294,7 +278,7 @@ describe("a tournament", () => {
       prepare: (message) => ({ ...message, content: textOf(message).toUpperCase() }),
       renderer,
     }).group(0))!;
-    await rolloutGroup(group, scripted(["so", "long"]));
+    await runRolloutGroup(group, scripted(["so", "long"]));
     expect(seen).toEqual([
       {
         prompt: [user("Hi"), assistant("Hello"), user("Bye")],
@@ -321,7 +305,7 @@ describe("a tournament", () => {
       makeEnvironments: () => [talk(), talk(2), talk()],
       groupRewards: tournamentRewards({ compare, pattern: "all_pairs_one_way" }),
     };
-    const { groupRewards } = await rolloutGroup(group, scripted(["so", "long"]));
+    const { groupRewards } = await runRolloutGroup(group, scripted(["so", "long"]));
     expect(groupRewards).toEqual([1, 0, -1]);
     expect(seen).toEqual([
       { prompt: given, completionA: [assistant("so")], completionB: [assistant("long")] },
@@ -330,23 +314,23 @@ describe("a tournament", () => {
 
   it("says what is wrong with its rules, or with a comparison", async () => {
     expect(() => groups("x" as never)).toThrow("compare must be a function");
-    expect(() => groups(shorter, { groupSize: 1 })).toThrow(
-      "groupSize must be at least 2 to compare answers",
+    expect(() => groups(shorter, { groupSize: 1 })).toThrow("groupSize must be an integer of 2 or more");
+    expect(() => groups(shorter, { pattern: "knockout" })).toThrow(
+      'pattern must be "all_pairs_both_ways" or',
     );
-    expect(() => groups(shorter, { pattern: "knockout" })).toThrow("pattern must be all_pairs_both_ways or");
-    expect(() => groups(shorter, { matchupSize: 1 })).toThrow("matchupSize must be a whole number from 2");
+    expect(() => groups(shorter, { matchupSize: 1 })).toThrow("matchupSize must be an integer of 2 or more");
     const group = (await groups(() => Number.NaN).group(0))!;
-    await expect(rolloutGroup(group, scripted(["a", "b", "c", "d", "e"]))).rejects.toThrow(
+    await expect(runRolloutGroup(group, scripted(["a", "b", "c", "d", "e"]))).rejects.toThrow(
       "compare must be a function that gives a number, got NaN",
     );
-    const turn = (await rolloutGroup(
+    const turn = (await runRolloutGroup(
       (await groups(shorter).group(0))!,
       scripted(["a", "b", "c", "d", "e"]),
     ))!;
     const silentEpisodes = turn.trajectories.map(({ messages: _, ...trajectory }) => trajectory);
     const context = { environments: [], signal: new AbortController().signal };
     await expect(tournamentRewards({ compare: shorter })(silentEpisodes, context)).rejects.toThrow(
-      "needs environments that tell their messages",
+      "needs environments with the method messages",
     );
     expect(matchups(3, "all_pairs_one_way", 2)).toEqual([[0, 1]]);
   });
@@ -361,21 +345,21 @@ describe("the win rate", () => {
       },
       { prompt: [user("What is 3 + 2?")], completionA: [assistant("")] },
     ];
-    const sampler = await service.createSamplingClient({ baseModel: MODEL });
+    const sampler = await place.service.createSamplingClient({ baseModel: MODEL });
     const evaluator = winRateEvaluator({ compare: shorter, comparisons: given, maxTokens: 4 });
     const metrics = await evaluator.evaluate({ sampler, training: undefined as never, step: 0 });
     expect(metrics).toEqual({ win_rate: 0.5, stderr: 0.5 });
     expect(() => winRateEvaluator({ compare: shorter, comparisons: [] })).toThrow(
-      "comparisons must be a list of at least one, got a list of 0",
+      "comparisons must be a list of at least 1 entry, got 0",
     );
     expect(() => winRateEvaluator({ compare: 1 as never, comparisons: given })).toThrow(
       "compare must be a function of a comparison, got 1",
     );
-  }, 30_000);
+  });
 });
 
 describe("trainRlhf", () => {
-  it("goes through its stages, each in its folder, and goes on where it was paused", async () => {
+  longTest("goes through its stages, each in its folder, and goes on where it was paused", async () => {
     const folder = join(home, "rlhf");
     const pause = new AbortController();
     const started: string[] = [];
@@ -388,7 +372,7 @@ describe("trainRlhf", () => {
     ];
     const run = (pauseSignal?: AbortSignal) =>
       trainRlhf({
-        service,
+        service: place.service,
         model: MODEL,
         folder,
         rank: 4,
@@ -428,15 +412,42 @@ describe("trainRlhf", () => {
     expect(done.reinforcement!.metrics).toHaveProperty(["kl_policy_base"]);
     const config = JSON.parse(await readFile(join(folder, "rl", "config.json"), "utf8"));
     expect(config).toMatchObject({ load_checkpoint_path: done.supervised.statePath });
-  }, 120_000);
+  });
+
+  it("plans its stages with exact counts, and trains nothing", async () => {
+    const folder = join(home, "rlhf-planned");
+    const { config, description } = await planRlhf({
+      service: place.service,
+      model: MODEL,
+      folder,
+      supervised: { data: conversations([{ prompt: "a", completion: "b" }]), epochs: 3, batchSize: 1 },
+      preferences: { data: comparisons([...yesOrNo, ...yesOrNo]), testSize: 2 },
+      reinforcement: { groupsPerBatch: 2, steps: 5, maxTokens: 4, kl: { coefficient: 0.01 } },
+    });
+    expect(config).toMatchObject({
+      sft: { rows: 1, steps: 3, model_name: MODEL },
+      rm: { rows: 2 * yesOrNo.length - 2, test_rows: 2 },
+      rl: { steps: 5, episodes: 5 * 2 * 4, kl_reference: "the weights of the first stage" },
+    });
+    expect(description).toMatch(
+      /^sft\nmodel .*\n\nrm\nmodel .*\n\nrl\nmodel .*to the weights of the first stage/s,
+    );
+    expect(await readdir(home)).not.toContain("rlhf-planned");
+  });
 
   it("refuses what it does not know, before anything is trained", async () => {
     await expect(
-      trainRlhf({ service, model: MODEL, folder: "", supervised: {}, preferences: {} } as never),
-    ).rejects.toThrow("folder must be the path of a folder");
-    await expect(trainRlhf({ service, model: MODEL, folder: "x", sft: {} } as never)).rejects.toThrow(
-      "unknown field sft",
-    );
+      trainRlhf({
+        service: place.service,
+        model: MODEL,
+        folder: "",
+        supervised: {},
+        preferences: {},
+      } as never),
+    ).rejects.toThrow("folder must be a non-empty string");
+    await expect(
+      trainRlhf({ service: place.service, model: MODEL, folder: "x", sft: {} } as never),
+    ).rejects.toThrow("unknown field sft");
   });
 
   it("knows what is wrong with a later stage before it trains the first", async () => {
@@ -444,18 +455,25 @@ describe("trainRlhf", () => {
     const data = comparisons(yesOrNo);
     const supervised = { data: conversations([{ prompt: "a", completion: "b" }]), loggers: [] };
     const refused: [object, string][] = [
-      [
-        { supervised: { ...supervised, batchSize: 0 } },
-        "supervised: batchSize must be a whole number from 1",
-      ],
+      [{ supervised: { ...supervised, batchSize: 0 } }, "supervised: batchSize must be a positive integer"],
       [{ preferences: { data: 3 } }, "preferences: data must be comparisons"],
-      [{ preferences: { data, scoring: "best" } }, "preferences: scoring must be one of probability, greedy"],
+      [{ preferences: { data, scoring: "best" } }, 'preferences: scoring must be "probability" or "greedy"'],
       [{ reinforcement: { patern: 3 } }, "reinforcement: unknown field patern"],
-      [{ reinforcement: { pattern: "knockout" } }, "reinforcement: pattern must be all_pairs_both_ways or"],
-      [{ reinforcement: { groupSize: 1 } }, "reinforcement: groupSize must be a whole number from 2, got 1"],
+      [{ reinforcement: { pattern: "knockout" } }, 'reinforcement: pattern must be "all_pairs_both_ways" or'],
+      [
+        { reinforcement: { groupSize: 1 } },
+        "reinforcement: groupSize must be an integer of 2 or more, got 1",
+      ],
     ];
     for (const [options, message] of refused) {
-      const run = trainRlhf({ service, model: MODEL, folder, supervised, preferences: { data }, ...options });
+      const run = trainRlhf({
+        service: place.service,
+        model: MODEL,
+        folder,
+        supervised,
+        preferences: { data },
+        ...options,
+      });
       await expect(run).rejects.toThrow(message);
     }
     expect(await readdir(home)).not.toContain("rlhf-refused");

@@ -1,7 +1,6 @@
-import { mkdtemp, readFile, rm } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { readFile } from "node:fs/promises";
 import { join } from "node:path";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { describe, expect, it, vi } from "vitest";
 import type { GroupSource, Problem } from "../../src/cookbook/environments/index.js";
 import {
   type EnvironmentOptions,
@@ -9,30 +8,18 @@ import {
   type ProblemOptions,
   planReinforcement,
   type ReinforcementSettings,
-  type RolledGroup,
+  type RolloutGroup,
   type TrainReinforcementOptions,
   trainReinforcement,
 } from "../../src/cookbook/reinforcement/index.js";
 import { retryOnFailure } from "../../src/cookbook/rollouts/index.js";
-import { ServiceClient } from "../../src/index.js";
-import { type LocalBackend, startLocalBackend } from "../../src/local/index.js";
-import { silent } from "../local/raw-client.js";
+import { holdTimersOf } from "../support/held-timers.js";
+import { longTest } from "../support/long.js";
 import { atStep, lines, untimed, weightsAt } from "./run-files.js";
+import { TrainingBackend } from "./training-backend.js";
 
-let home: string;
-let backend: LocalBackend;
-let service: ServiceClient;
-beforeAll(async () => {
-  home = await mkdtemp(join(tmpdir(), "tinkerts-reinforcement-"));
-  backend = await startLocalBackend({ dataDir: join(home, "data"), logger: silent });
-  // Over the socket alone, as the backend is exchanged for another at the same place.
-  service = new ServiceClient({ baseURL: backend.baseURL, apiKey: backend.apiKey, logLevel: "off" });
-});
-afterAll(async () => {
-  await service.close();
-  await backend.close();
-  await rm(home, { recursive: true, force: true });
-});
+const place = await TrainingBackend.forTests("reinforcement");
+const { home } = place;
 
 const sum = (index: number) => {
   const [a, b] = [(index * 7) % 60, (index * 4) % 40];
@@ -56,7 +43,7 @@ type Overrides = Partial<ReinforcementSettings> & {
 /** Five steps of four groups with four tries. */
 const train = (options: Overrides = {}) =>
   trainReinforcement<Sum>({
-    service,
+    service: place.service,
     model: "tinkerts/nano",
     problems: SUMS,
     reward: isRight,
@@ -70,11 +57,11 @@ const train = (options: Overrides = {}) =>
     ...options,
   } as TrainReinforcementOptions<Sum>);
 
-const groupIndices = (seen: readonly (readonly RolledGroup[])[]) =>
+const groupIndices = (seen: readonly (readonly RolloutGroup[])[]) =>
   seen.map((groups) => groups.map(({ index }) => index));
 
 describe("trainReinforcement", () => {
-  it("makes likelier what is rewarded, and shows it in metrics under upstream's names", async () => {
+  longTest("makes likelier what is rewarded, and shows it in metrics under upstream's names", async () => {
     const folder = join(home, "learns");
     const run = await train({
       folder,
@@ -145,9 +132,9 @@ describe("trainReinforcement", () => {
       kl_penalty_coef: 0.01,
       kl_reference: "tinkerts/nano",
     });
-  }, 120_000);
+  });
 
-  it("ends bit for bit the same when it was paused, aborted and cut off from its server", async () => {
+  longTest("ends bit for bit the same when it was paused, aborted and cut off from its server", async () => {
     const settings: Overrides = { substeps: 2, adam: { gradClipNorm: 1 }, schedule: "linear", warmup: 1 };
     const whole = await train({ ...settings, folder: join(home, "whole") });
     const folder = join(home, "disturbed");
@@ -171,30 +158,26 @@ describe("trainReinforcement", () => {
     );
 
     let restarted: Promise<void> | undefined;
-    const restart = async () => {
-      const port = Number(new URL(backend.baseURL).port);
-      await backend.close();
-      backend = await startLocalBackend({ dataDir: join(home, "data"), port, logger: silent });
-    };
     let graded = 0;
     const cut = (answer: { problem: Sum; text: string }) => {
       graded += 1;
-      if (graded === 6) restarted = restart();
+      if (graded === 6) restarted = place.restart();
       return isRight(answer);
     };
     const run = await train({ ...settings, folder, reward: cut });
     await restarted;
-    await service.close();
-    service = service.clone();
+    await place.renewService();
     expect(run.restores).toBeGreaterThan(0);
-    expect(await weightsAt(backend, run.statePath)).toEqual(await weightsAt(backend, whole.statePath));
+    expect(await weightsAt(place.backend, run.statePath)).toEqual(
+      await weightsAt(place.backend, whole.statePath),
+    );
     expect(untimed(await lines(folder, "metrics.jsonl"))).toEqual(
       untimed(await lines(join(home, "whole"), "metrics.jsonl")),
     );
-  }, 120_000);
+  });
 
   it("streamed, trains on the same groups in parts, of sizes that do not divide, with the same weights", async () => {
-    const seen: (readonly RolledGroup[])[] = [];
+    const seen: (readonly RolloutGroup[])[] = [];
     const settings: Overrides = { groupsPerBatch: 5, steps: 2, substeps: 2 };
     const whole = await train(settings);
     const streamed = await train({
@@ -208,12 +191,14 @@ describe("trainReinforcement", () => {
       [5, 6, 7, 8, 9],
     ]);
     expect(streamed.metrics).toMatchObject({ "sampling_client/step_min": 1, "sampling_client/step_max": 1 });
-    expect(await weightsAt(backend, streamed.statePath)).toEqual(await weightsAt(backend, whole.statePath));
-  }, 60_000);
+    expect(await weightsAt(place.backend, streamed.statePath)).toEqual(
+      await weightsAt(place.backend, whole.statePath),
+    );
+  });
 
   it("asynchronous, samples ahead within its bound, and trains each step once, also after a pause", async () => {
     const folder = join(home, "asynchronous");
-    const seen: (readonly RolledGroup[])[] = [];
+    const seen: (readonly RolloutGroup[])[] = [];
     const pause = new AbortController();
     const settings: Overrides = {
       folder,
@@ -237,7 +222,7 @@ describe("trainReinforcement", () => {
     expect(Math.max(...behind)).toBeGreaterThan(0);
     expect(groupIndices(seen).flat()).toEqual([...Array(24).keys()]);
     expect(run.config).toMatchObject({ loss_fn: "ppo", async_config: { max_steps_off_policy: 2 } });
-  }, 60_000);
+  });
 });
 
 describe("a run without anything to learn from", () => {
@@ -253,12 +238,12 @@ describe("a run without anything to learn from", () => {
     );
     // So many batches are tried, and no more.
     expect(counts).toHaveLength(40);
-  }, 60_000);
+  });
 
   it("passes over batches whose groups are all constant, in every mode", async () => {
     for (const mode of ["synchronous", "streamed", "asynchronous"] as const) {
       const folder = join(home, `constant-${mode}`);
-      const seen: (readonly RolledGroup[])[] = [];
+      const seen: (readonly RolloutGroup[])[] = [];
       const environments = differing(({ index, member }) => (index >= 4 && index < 8 ? 1 : member));
       const options = { folder, steps: 3, groupsPerBatch: 2, groupSize: 2, mode, save: { everySteps: 1 } };
       const run = await train({
@@ -280,7 +265,7 @@ describe("a run without anything to learn from", () => {
         { nextGroup: 10 },
       ]);
     }
-  }, 60_000);
+  });
 
   it("ends early, with the steps it has trained and the last weights measured, when differences or groups end", async () => {
     const notes: string[] = [];
@@ -310,7 +295,7 @@ describe("a run without anything to learn from", () => {
     expect(notes.at(-2)).toMatch(
       /^The run ends after 1 of 50 steps: of the last 20 groups in 20 all episodes/,
     );
-    expect(notes.at(-1)).toMatch(/^Trained 1 step: /);
+    expect(notes.at(-1)).toMatch(/^Trained 1 step/);
     expect(measured).toEqual([0, 1]);
 
     const few = (function* () {
@@ -320,7 +305,7 @@ describe("a run without anything to learn from", () => {
     // Two of three groups, and one that is left over.
     expect(ended).toMatchObject({ isFinished: true, steps: 3 });
     expect(notes.at(-2)).toBe("The run ends after 3 of 50 steps: the environments have come to their end.");
-  }, 60_000);
+  });
 });
 
 describe("episodes that fail", () => {
@@ -340,31 +325,42 @@ describe("episodes that fail", () => {
     const run = await train({ reward: failing(2), strategy: retryOnFailure(), steps: 2 });
     expect(run.steps).toBe(2);
     expect(run.metrics).toMatchObject({ "rollout_errors/TypeError": 2, "rollout_errors/total": 2 });
-  }, 60_000);
+  });
 
   it("that never answer are ended by their time, and a run by its signal", async () => {
-    const never = (answer: { problem: Sum; text: string }) =>
-      answer.problem === SUMS[0] ? new Promise<number>(() => {}) : isRight(answer);
-    const run = await train({
+    let numHanging = 0;
+    let onHanging = () => {};
+    const never = (answer: { problem: Sum; text: string }) => {
+      if (answer.problem !== SUMS[0]) return isRight(answer);
+      numHanging += 1;
+      onHanging();
+      return new Promise<number>(() => {});
+    };
+    const timers = holdTimersOf(3001);
+    const running = train({
       reward: never,
       problems: SUMS.slice(0, 4),
       steps: 1,
-      limits: { timeoutMs: 3000 },
+      limits: { timeoutMs: 3001 },
     });
+    // All others have come to an end.
+    await vi.waitFor(() => expect([numHanging, timers.waiting]).toEqual([4, 4]));
+    timers.fire();
+    const run = await running;
     expect(run.steps).toBe(1);
     expect(run.metrics["env/all/stop/rollout_timeout"]).toBe(0.25);
     const abort = new AbortController();
+    onHanging = () => abort.abort();
     const hanging = train({ reward: never, problems: SUMS.slice(0, 4), signal: abort.signal });
-    setTimeout(() => abort.abort(), 500);
     await expect(hanging).rejects.toThrow("The run was aborted");
-  }, 60_000);
+  });
 });
 
 describe("options", () => {
   it("tell beforehand what a run would do, and train nothing", async () => {
-    const before = (await service.createRestClient().listTrainingRuns()).items.length;
+    const before = (await place.service.createRestClient().listTrainingRuns()).items.length;
     const plan = await planReinforcement({
-      service,
+      service: place.service,
       model: "tinkerts/nano",
       problems: SUMS,
       reward: isRight,
@@ -376,8 +372,8 @@ describe("options", () => {
       /steps +4 of 8 groups with 16 tries each, asynchronous, at most 1 step behind/,
     );
     expect(plan.description).toMatch(/loss +ppo, advantages by mean/);
-    expect((await service.createRestClient().listTrainingRuns()).items.length).toBe(before);
-  }, 30_000);
+    expect((await place.service.createRestClient().listTrainingRuns()).items.length).toBe(before);
+  });
 
   it("are refused with a sentence that names the field", async () => {
     const endless = (function* () {
@@ -385,7 +381,12 @@ describe("options", () => {
     })();
     let closed = 0;
     const source: GroupSource = { group: () => undefined, close: () => void closed++ };
-    await planReinforcement({ service, model: "tinkerts/nano", environments: source, steps: 1 });
+    await planReinforcement({
+      service: place.service,
+      model: "tinkerts/nano",
+      environments: source,
+      steps: 1,
+    });
     expect(closed).toBe(0);
     const refused: [Overrides | object, RegExp][] = [
       [{ problems: undefined }, /^problems must be a list of problems/],
@@ -404,39 +405,36 @@ describe("options", () => {
       ],
       [
         { problems: undefined, reward: undefined, environments: source },
-        /^groupSize is that of the environments, which are there already/,
+        /^groupSize cannot be set: the given environments already determine it/,
       ],
-      [
-        { problems: endless, steps: undefined },
-        /^steps must be given: nobody knows how many problems there are/,
-      ],
-      [{ groupSize: 0 }, /^groupSize must be a whole number from 1, got 0/],
+      [{ problems: endless, steps: undefined }, /^steps must be given: the number of problems is unknown/],
+      [{ groupSize: 0 }, /^groupSize must be a positive integer, got 0/],
       [{ temperature: 0 }, /^temperature must be a number above 0/],
-      [{ mode: "parallel" }, /^mode must be one of synchronous, streamed, asynchronous, got "parallel"/],
+      [{ mode: "parallel" }, /^mode must be "synchronous", "streamed" or "asynchronous", got "parallel"/],
       [{ minibatches: 2 }, /^minibatches needs mode "streamed" or "asynchronous"/],
       [{ maxStepsOffPolicy: 1 }, /^maxStepsOffPolicy needs mode "asynchronous"/],
       [{ kl: { coefficient: -1 } }, /^kl\.coefficient must be a number above 0, got -1/],
       [{ kl: { coeff: 1 } }, /^unknown field kl\.coeff/],
       [{ loss: { name: "ppo", config: { clip: 1 } } }, /clip/],
-      [{ loss: "reinforce" }, /^loss must be one of importance_sampling, ppo, .*, got "reinforce"/],
-      [{ loss: { name: "grpo" } }, /^loss\.name must be one of importance_sampling, ppo/],
+      [{ loss: "reinforce" }, /^loss must be "importance_sampling", "ppo", .*, got "reinforce"/],
+      [{ loss: { name: "grpo" } }, /^loss\.name must be "importance_sampling", "ppo"/],
       [{ loss: 5 }, /^loss must be an object, got 5/],
       [{ kl: 0.1 }, /^kl must be an object, got 0\.1/],
       [{ groupSize: 1 }, /^groupSize must be at least 2: one answer alone is compared with nothing/],
       [{ penalties: [] }, /^penalties must be a function, got a list of 0/],
       [{ onRollouts: 4 }, /^onRollouts must be a function, got 4/],
       [{ strategy: retryOnFailure }, /^strategy must be a strategy, as failFast\(\) or retryOnFailure\(\)/],
-      [{ toolExecution: "paralel" }, /^toolExecution must be parallel or sequential, got "paralel"/],
+      [{ toolExecution: "paralel" }, /^toolExecution must be "parallel" or "sequential", got "paralel"/],
       [{ limits: { maxTurn: 3 } }, /^unknown field limits\.maxTurn; did you mean maxTurns\?/],
       [{ parseErrors: { retries: 3 } }, /^unknown field parseErrors\.retries/],
       [{ termination: { zeroRewardOnLimits: true } }, /^unknown field termination\.zeroRewardOnLimits/],
-      [{ evaluators: { name: "test" } }, /^evaluators must be a list of evaluators, got an object/],
-      [{ loggers: {} }, /^loggers must be a list of loggers, got an object/],
-      [{ folder: 7 }, /^folder must be the path of a folder, got 7/],
+      [{ evaluators: { name: "test" } }, /^evaluators must be a list, got an object/],
+      [{ loggers: {} }, /^loggers must be a list, got an object/],
+      [{ folder: 7 }, /^folder must be a non-empty string, got 7/],
       [{ adam: { learningRate: 1 } }, /^unknown field adam\.learningRate/],
       [{ best: true }, /^best needs evaluators/],
-      [{ advantages: "median" }, /^advantages must be one of mean, mean-deviation, leave-one-out/],
-      [{ limits: { maxTurns: 0 } }, /^limits\.maxTurns must be a whole number from 1/],
+      [{ advantages: "median" }, /^advantages must be "mean", "mean_deviation" or "leave_one_out"/],
+      [{ limits: { maxTurns: 0 } }, /^limits\.maxTurns must be a positive integer/],
       [{ group_size: 3 }, /^unknown field group_size; did you mean groupSize\?/],
     ];
     for (const [options, message] of refused)
@@ -445,9 +443,9 @@ describe("options", () => {
       /^unknown field groups/,
     );
     expect(() => environmentEvaluator({ problems: SUMS, reward: isRight, temperature: -1 })).toThrow(
-      /^temperature must be a number from 0/,
+      /^temperature must be a non-negative number/,
     );
-  }, 60_000);
+  });
 });
 
 /** Groups whose rewards are written down beforehand. */

@@ -1,8 +1,9 @@
 import { readFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
+import { reverseKlMetrics, reverseKlOfDatum } from "../../src/cookbook/distillation/reverse-kl-loss.js";
 import { reverseKlLoss } from "../../src/cookbook/index.js";
 import { Datum, ModelInput } from "../../src/index.js";
-import { variable } from "../../src/training/autograd/index.js";
+import { backward, stack, sum, tensor, variable } from "../../src/training/autograd/index.js";
 import { evaluateCustomLoss } from "../../src/training/custom-loss.js";
 
 interface Golden {
@@ -38,6 +39,27 @@ describe("the reverse KL to a teacher's likeliest tokens", () => {
     expect(metrics["sdft/reverse_kl_mean"]).toBeCloseTo(golden.loss / golden.positions, 5);
     expect(metrics["sdft/student_entropy_mean"]).toBeCloseTo(golden.entropy, 5);
     expect(metrics["sdft/reverse_kl_positions"]).toBe(golden.positions);
+  });
+
+  it("is the same datum by datum, as a server computes it", async () => {
+    const logprobs = golden.data.map((each) => variable(each.logprobs));
+    const metrics: Record<string, number> = {};
+    const losses = golden.data.map(({ weights }, index) => {
+      const one = reverseKlOfDatum(logprobs[index]!, { weights: tensor(weights) });
+      for (const [name, value] of Object.entries(one.metrics!))
+        metrics[name] = (metrics[name] ?? 0) + value.item();
+      return one.loss;
+    });
+    const gradients = backward(sum(stack(losses)));
+    for (const [index, { gradients: expected }] of golden.data.entries())
+      for (const [at, value] of expected.flat().entries())
+        expect(gradients.of(logprobs[index]!)[at]).toBeCloseTo(value, 5);
+    expect(reverseKlMetrics(metrics)).toEqual({
+      "sdft/reverse_kl_loss": expect.closeTo(golden.loss, 5),
+      "sdft/reverse_kl_mean": expect.closeTo(golden.loss / golden.positions, 5),
+      "sdft/student_entropy_mean": expect.closeTo(golden.entropy, 5),
+      "sdft/reverse_kl_positions": golden.positions,
+    });
   });
 
   it("is 0 for a student that agrees with its teacher, whatever it thinks of other tokens", async () => {

@@ -1,18 +1,19 @@
 import { describe, expect, it, vi } from "vitest";
 import {
-  type Environment,
   type EnvironmentGroup,
-  FailureCounts,
   failFast,
   minViableGroup,
-  type RolloutGroupOptions,
   RolloutPool,
   retryOnFailure,
-  rolloutDefaults,
-  rolloutGroup,
+  runRolloutGroup,
   type TrajectoryGroup,
   totalRewards,
 } from "../../src/cookbook/index.js";
+import {
+  FailureCounts,
+  type RolloutGroupOptions,
+  rolloutDefaults,
+} from "../../src/cookbook/rollouts/index.js";
 import { APIConnectionError, APIUserAbortError, GoneError } from "../../src/index.js";
 import { FakeClock } from "../support/fake-clock.js";
 import {
@@ -30,12 +31,12 @@ import {
 
 describe("a group", () => {
   const run = (group: EnvironmentGroup, options: RolloutGroupOptions = {}) =>
-    rolloutGroup(group, new ScriptedPolicy(), options);
+    runRolloutGroup(group, new ScriptedPolicy(), options);
   const expectAllClosed = (made: readonly (readonly ScriptedEnvironment[])[]) =>
     expect(made.flat().map(({ numClosed }) => numClosed)).toEqual(made.flat().map(() => 1));
 
   it("runs its episodes at once and adds its own rewards", async () => {
-    const seen: (readonly Environment[])[] = [];
+    const seen: (readonly unknown[])[] = [];
     const { group, made, counts } = scriptedGroup(3, (_, member) => oneTurn(member), {
       groupRewards: (trajectories, { environments }) => {
         seen.push(environments);
@@ -127,7 +128,7 @@ describe("a group", () => {
     for (const error of [new APIConnectionError("nobody there"), gone]) {
       const { group, made } = scriptedGroup(2, oneTurn);
       const policy = new ScriptedPolicy(() => Promise.reject(error));
-      await expect(rolloutGroup(group, policy, { strategy: minViableGroup() })).rejects.toThrow(error);
+      await expect(runRolloutGroup(group, policy, { strategy: minViableGroup() })).rejects.toThrow(error);
       expect(made.length).toBe(1);
       expectAllClosed(made);
     }
@@ -136,7 +137,7 @@ describe("a group", () => {
   it("refuses wrong settings, whatever the strategy", async () => {
     const { group, made } = scriptedGroup(1, () => oneTurn());
     const running = run(group, { limits: { maxTurns: -1 }, strategy: minViableGroup() });
-    await expect(running).rejects.toThrow("limits.maxTurns must be a whole number from 1");
+    await expect(running).rejects.toThrow("limits.maxTurns must be a positive integer");
     expect(made).toEqual([]);
   });
 
@@ -202,7 +203,7 @@ describe("a group", () => {
     const cut = (reward: number) => () => new ScriptedEnvironment(observation(10), [next(14, { reward })]);
     const limits = { maxTurns: 1 };
 
-    it("rewards nobody for running into a limit", async () => {
+    it("gives no reward for running into a limit", async () => {
       const rewards = [{ reward: 2 }, { reward: -3, metrics: { judged: 1 } }];
       const { group } = scriptedGroup(2, cut(0.5), { groupRewards: () => rewards });
       const result = await run(group, { limits, termination: { zeroRewardOnLimit: true } });
@@ -210,7 +211,7 @@ describe("a group", () => {
       expect(result.metrics).toEqual([{ zero_reward_on_limit: 1 }, { judged: 1 }]);
     });
 
-    it("leaves alone what is no limit", async () => {
+    it("does not change other ends than limits", async () => {
       const { group } = scriptedGroup(1, cut(0.5));
       const termination = { zeroRewardOnLimit: true, limits: ["rollout_timeout"] };
       expect(totalRewards(await run(group, { limits, termination }))).toEqual([0.5]);
@@ -274,7 +275,7 @@ describe("a pool of episodes", () => {
           ]),
       ).group;
     const results = await Promise.all(
-      Array.from({ length: 5 }, () => rolloutGroup(group(), new ScriptedPolicy(), { pool })),
+      Array.from({ length: 5 }, () => runRolloutGroup(group(), new ScriptedPolicy(), { pool })),
     );
     expect(results.map(({ trajectories }) => trajectories.length)).toEqual([4, 4, 4, 4, 4]);
     expect([most, pool.running, pool.waiting]).toEqual([3, 0, 0]);
@@ -284,7 +285,7 @@ describe("a pool of episodes", () => {
     const pool = new RolloutPool({ maxRollouts: 1 });
     const controller = new AbortController();
     const { group, made } = scriptedGroup(3, hanging);
-    const running = rolloutGroup(group, new ScriptedPolicy(), { pool, signal: controller.signal });
+    const running = runRolloutGroup(group, new ScriptedPolicy(), { pool, signal: controller.signal });
     await vi.waitFor(() => expect(pool.waiting).toBe(2));
     controller.abort();
     await expect(running).rejects.toThrow(APIUserAbortError);
@@ -312,7 +313,7 @@ describe("a pool of episodes", () => {
     };
     const thousand = async () => {
       const groups = Array.from({ length: 125 }, (_, group) =>
-        rolloutGroup(
+        runRolloutGroup(
           { makeEnvironments: () => Array.from({ length: 8 }, (_, member) => episode(8 * group + member)) },
           new ScriptedPolicy(),
           {
@@ -345,7 +346,7 @@ describe("a pool of episodes", () => {
   });
 
   it("refuses to have no room", () => {
-    expect(() => new RolloutPool({ maxRollouts: 0 })).toThrow("maxRollouts must be a whole number from 1");
+    expect(() => new RolloutPool({ maxRollouts: 0 })).toThrow("maxRollouts must be a positive integer");
   });
 });
 
@@ -360,8 +361,8 @@ describe("strategies", () => {
   });
 
   it("refuse counts that are none", () => {
-    expect(() => retryOnFailure({ maxRetries: -1 })).toThrow("maxRetries must be a whole number from 0");
-    expect(() => minViableGroup({ minSuccessful: 0 })).toThrow("minSuccessful must be a whole number from 1");
+    expect(() => retryOnFailure({ maxRetries: -1 })).toThrow("maxRetries must be a non-negative integer");
+    expect(() => minViableGroup({ minSuccessful: 0 })).toThrow("minSuccessful must be a positive integer");
     expect(() => minViableGroup({ timeoutMs: 0 })).toThrow("timeoutMs must be a number of milliseconds");
   });
 

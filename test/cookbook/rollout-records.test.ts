@@ -2,7 +2,8 @@ import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from "node
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { assembleData, type TrajectoryGroup, type Turn } from "../../src/cookbook/index.js";
+import type { Turn } from "../../src/cookbook/environments/index.js";
+import { assembleData, type TrajectoryGroup } from "../../src/cookbook/index.js";
 import { writeRollouts } from "../../src/cookbook/rollouts/rollout-files.node.js";
 import { ModelInput } from "../../src/wire/index.js";
 

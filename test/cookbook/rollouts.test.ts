@@ -1,15 +1,15 @@
 import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
+import { type Player, RolloutTimeoutError } from "../../src/cookbook/environments/index.js";
 import {
   agentic,
   type Environment,
   type EnvironmentGroup,
-  type RolloutOptions,
   RolloutPool,
-  RolloutTimeoutError,
-  rolloutGroup,
   runRollout,
+  runRolloutGroup,
   samplerPolicy,
 } from "../../src/cookbook/index.js";
+import type { RolloutOptions } from "../../src/cookbook/rollouts/index.js";
 import { APIUserAbortError, RequestFailedError, ServiceClient } from "../../src/index.js";
 import { type LocalBackend, startLocalBackend } from "../../src/local/index.js";
 import { type EncodedTextChunk, ModelInput } from "../../src/wire/index.js";
@@ -274,16 +274,16 @@ describe("an episode", () => {
     await expect(run(endless(), {}, new ScriptedPolicy(tooLong))).rejects.toThrow("reads at most 20 tokens");
   });
 
-  it("wants a logprob for each token", async () => {
+  it("needs a logprob for each token", async () => {
     const policy = new ScriptedPolicy(() => ({ ...action(3), logprobs: new Float32Array(2) }));
     await expect(run(oneTurn(), {}, policy)).rejects.toThrow("got 2 for 3");
   });
 
   it.each([
-    [{ limits: { maxTurns: 0 } }, "limits.maxTurns must be a whole number from 1"],
+    [{ limits: { maxTurns: 0 } }, "limits.maxTurns must be a positive integer"],
     [{ limits: { maxTurnTokens: 1.5 } }, "limits.maxTurnTokens must be"],
     [{ limits: { timeoutMs: -1 } }, "limits.timeoutMs must be a number of milliseconds above 0"],
-    [{ parseErrors: { retryMessage: "again" } }, "parseErrors.retryMessage must contain {details}"],
+    [{ parseErrors: { retryMessage: "again" } }, "parseErrors.retryMessage must be a text with {details}"],
     [{ parseErrors: { penalty: -1 } }, "parseErrors.penalty must be"],
     [{ termination: { graderTimeoutMs: 0 } }, "termination.graderTimeoutMs must be"],
   ] as const)("refuses %o", async (options, message) => {
@@ -309,7 +309,7 @@ describe("an episode", () => {
       expect(messages).toEqual([{ role: "user", content: "one turn left" }]);
     });
 
-    it("says so where an environment takes no messages", async () => {
+    it("fails if an environment takes no messages", async () => {
       const hooks = { beforeTurn: () => [{ role: "user" as const, content: "hello" }] };
       await expect(run(oneTurn(), { hooks })).rejects.toThrow("this environment does not take any");
     });
@@ -331,7 +331,7 @@ describe("an episode", () => {
       expect([end, heard]).toEqual(["max_turns", ["max_turns"]]);
     });
 
-    it("goes on where the hook says so, without the budget that is used up", async () => {
+    it("continues if the hook says so, without the budget that is used up", async () => {
       const policy = new ScriptedPolicy();
       const asked: string[] = [];
       const { turns, end } = await run(
@@ -367,7 +367,7 @@ describe("an episode", () => {
         [true, { "stop/completed": 1 }],
       ]);
       const deadEnd = run(oneTurn(), { hooks });
-      await expect(deadEnd).rejects.toThrow("the environment gave nothing to read next");
+      await expect(deadEnd).rejects.toThrow("the environment gave no next observation");
     });
 
     it("says when it was graded and when it is over", async () => {
@@ -422,7 +422,7 @@ describe("with a model", () => {
         }),
     };
     const episodes = async (seed: number, pool?: RolloutPool) => {
-      const { trajectories } = await rolloutGroup(group, policy, { seed, pool });
+      const { trajectories } = await runRolloutGroup(group, policy, { seed, pool });
       return trajectories.map(({ turns }) =>
         turns.map(({ action }) => [[...action.tokens], [...action.logprobs]]),
       );
@@ -432,5 +432,74 @@ describe("with a model", () => {
     expect(await episodes(12)).not.toEqual(first);
     // Members of a group differ, or there would be nothing to compare.
     expect(new Set(first.map((turns) => JSON.stringify(turns))).size).toBe(3);
+  });
+});
+
+describe("a player", () => {
+  /** Asks the policy twice, whatever anybody says. */
+  const player = (more: Partial<Player> = {}): Player & { numClosed: number } => ({
+    numClosed: 0,
+    async play(policy, { signal }) {
+      const turns = [];
+      for (const length of [4, 9]) {
+        const { prompt, stop } = observation(length);
+        const taken = await policy.act({ prompt, stop }, { signal });
+        turns.push({
+          observation: prompt,
+          action: taken,
+          reward: length,
+          isDone: false,
+          isMasked: false,
+          metrics: {},
+          logs: {},
+        });
+      }
+      return { turns, finalObservation: ModelInput.empty(), end: "completed" };
+    },
+    close() {
+      this.numClosed += 1;
+    },
+    ...more,
+  });
+
+  it("plays its whole episode by itself, beside environments that are stepped", async () => {
+    const ended: number[] = [];
+    const made = [player(), oneTurn(7)] as const;
+    const group = await runRolloutGroup({ makeEnvironments: () => made }, new ScriptedPolicy(), {
+      hooks: { onEnd: ({ turns }) => void ended.push(turns.length) },
+    });
+    expect(group.trajectories.map(({ turns, end }) => [turns.length, end])).toEqual([
+      [2, "completed"],
+      [1, "completed"],
+    ]);
+    expect(group.trajectories[0]!.turns.at(-1)).toMatchObject({
+      isDone: true,
+      metrics: { "stop/completed": 1 },
+    });
+    expect(ended.sort()).toEqual([1, 2]);
+    expect(made.map(({ numClosed }) => numClosed)).toEqual([1, 1]);
+  });
+
+  it("is abandoned when the rollout is aborted, and fails with its own error or a reward that is none", async () => {
+    const abort = new AbortController();
+    const hanging = player({
+      play: () => {
+        abort.abort();
+        return never();
+      },
+    });
+    await expect(runRollout(new ScriptedPolicy(), hanging, { signal: abort.signal })).rejects.toThrow(
+      APIUserAbortError,
+    );
+    expect(hanging.numClosed).toBe(1);
+    const broken = player({ play: () => Promise.reject(new RangeError("no such program")) });
+    await expect(runRollout(new ScriptedPolicy(), broken)).rejects.toThrow("no such program");
+    const wrong = player({
+      play: async (policy, context) => {
+        const { turns, ...rest } = await player().play(policy, context);
+        return { turns: turns.map((turn) => ({ ...turn, reward: Number.NaN })), ...rest };
+      },
+    });
+    await expect(runRollout(new ScriptedPolicy(), wrong)).rejects.toThrow("reward that play gives");
   });
 });

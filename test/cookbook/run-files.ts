@@ -25,10 +25,12 @@ export async function weightsAt(
   return Object.fromEntries(await Promise.all(contents)) as Record<string, string>;
 }
 
-/** Metrics without those that no two runs have in common. */
+/** Metrics without those that no two runs have in common: times, what a repeated step used once more, and warnings, which depend on the steps that this process has seen. */
 export const untimed = (metrics: readonly Record<string, unknown>[]) =>
   metrics.map((line) =>
-    Object.fromEntries(Object.entries(line).filter(([name]) => !name.startsWith("time"))),
+    Object.fromEntries(
+      Object.entries(line).filter(([name]) => !/^(?:time|tokens\/|cost\/|warnings\/)/.test(name)),
+    ),
   );
 
 /** Calls back when a step is logged. */

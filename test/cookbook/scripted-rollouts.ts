@@ -1,15 +1,13 @@
 /** Environments and policies that do what a test says, and remember what was done with them. */
+
 import type {
   Action,
-  Environment,
-  EnvironmentGroup,
   Observation,
-  Policy,
-  PolicyCall,
   PromptOverflow,
   RolloutContext,
-  StepResult,
-} from "../../src/cookbook/index.js";
+} from "../../src/cookbook/environments/index.js";
+import type { Environment, EnvironmentGroup, StepResult } from "../../src/cookbook/index.js";
+import type { Policy, PolicyCall } from "../../src/cookbook/rollouts/index.js";
 import type { Message } from "../../src/renderers/index.js";
 import { ModelInput } from "../../src/wire/index.js";
 

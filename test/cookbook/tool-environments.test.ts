@@ -4,16 +4,18 @@ import { InMemoryTransport } from "@modelcontextprotocol/sdk/inMemory.js";
 import { McpServer } from "@modelcontextprotocol/sdk/server/mcp.js";
 import { describe, expect, expectTypeOf, it } from "vitest";
 import { z } from "zod";
+import type {
+  Action,
+  Observation,
+  RolloutContext,
+  ToolEnvironmentOptions,
+  ToolEpisode,
+} from "../../src/cookbook/environments/index.js";
 import {
-  type Action,
   environmentGroups,
   mcpTools,
-  type Observation,
-  type RolloutContext,
   type StepResult,
   type Tool,
-  type ToolEnvironmentOptions,
-  type ToolEpisode,
   tool,
   toolEnvironment,
 } from "../../src/cookbook/index.js";
@@ -100,12 +102,15 @@ describe("a tool", () => {
   });
 
   it.each([
-    [{ name: "" }, "name must be the name of a function"],
+    [{ name: "" }, "name must be a non-empty string"],
     [{ execute: 5 }, "execute must be a function, got 5"],
     [{ parameters: z.string() }, "parameters must be the schema of an object"],
     [{ parameters: { type: "array" } }, "parameters must be the schema of an object"],
     [{ parameters: undefined }, "parameters must be the schema of an object, got undefined"],
-    [{ parameters: { "~standard": {} } }, "parameters must be a schema that knows its JSON schema"],
+    [
+      { parameters: { "~standard": {} } },
+      "parameters must be a JSON schema, or a schema that can be converted",
+    ],
   ])("refuses %o", (options, message) => {
     const given = {
       name: "f",
@@ -238,7 +243,7 @@ describe("an episode with tools", () => {
     expect(graded).toHaveLength(1);
   });
 
-  it("ends when a tool says so", async () => {
+  it("ends when a tool ends it", async () => {
     const submit = tool({
       name: "submit",
       description: "",
@@ -326,11 +331,11 @@ describe("an episode with tools", () => {
         context.signal.addEventListener("abort", () => {
           heard = true;
         });
+        setImmediate(() => over.abort());
         return new Promise<string>(() => {});
       },
     });
     const playing = play([call("hang", {})], { tools: [hang] }, { signal: over.signal });
-    setTimeout(() => over.abort(), 5);
     await expect(playing).rejects.toThrow(/abort/i);
     expect(heard).toBe(true);
   });
@@ -350,8 +355,8 @@ describe("an episode with tools", () => {
 
   it.each([
     [{ tools: [add, add] }, "tools must have different names, got add, add"],
-    [{ maxTurns: 0 }, "maxTurns must be a whole number from 1, got 0"],
-    [{ maxToolCalls: -1 }, "maxToolCalls must be a whole number from 0, got -1"],
+    [{ maxTurns: 0 }, "maxTurns must be a positive integer, got 0"],
+    [{ maxToolCalls: -1 }, "maxToolCalls must be a non-negative integer, got -1"],
   ])("refuses %o", async (options, message) => {
     await expect(play([], options)).rejects.toThrow(message);
   });
@@ -404,6 +409,7 @@ describe("tools of an MCP server", () => {
       content: [{ type: "text", text: "not today" }],
     }));
     server.registerTool("hang", { inputSchema: {} }, (_, { signal }) => {
+      heard.push("call");
       signal.addEventListener("abort", () => void heard.push("abort"));
       return new Promise<never>(() => {});
     });
@@ -447,13 +453,14 @@ describe("tools of an MCP server", () => {
     expect(gone.results).toEqual([expect.stringMatching(/^\{"error": "Tool execution failed: /)]);
   });
 
-  it("are told when the rollout is over", async () => {
+  it("learn when the rollout is over", async () => {
     const { run, heard, client } = await connected();
     const over = new AbortController();
-    const running = run("hang", {}, over.signal);
-    setTimeout(() => over.abort(), 5);
-    await expect(running).rejects.toThrow();
-    await expect.poll(() => heard).toEqual(["abort"]);
+    const running = expect(run("hang", {}, over.signal)).rejects.toThrow();
+    await expect.poll(() => heard).toEqual(["call"]);
+    over.abort();
+    await running;
+    await expect.poll(() => heard).toEqual(["call", "abort"]);
     await client.close();
   });
 
@@ -468,5 +475,16 @@ describe("tools of an MCP server", () => {
     });
     expect(tools.map(({ name }) => name)).toEqual(["a", "b"]);
     expect(await tools[0]!.run({}, { signal })).toEqual({ content: "" });
+  });
+
+  it("end where a server lists the same page again, or pages without end", async () => {
+    const listing = (nextCursor: (cursor: string | undefined) => string) =>
+      mcpTools({
+        listTools: async ({ cursor } = {}) => ({ tools: [], nextCursor: nextCursor(cursor) }),
+        callTool: async () => ({}),
+      });
+    await expect(listing(() => "again")).rejects.toThrow('after page 2 it goes back to the cursor "again"');
+    let pages = 0;
+    await expect(listing(() => String(pages++))).rejects.toThrow("more than 10000 tools or 1000 pages");
   });
 });

@@ -40,7 +40,7 @@ describe("a dashboard", () => {
     return { dashboard, ask, post };
   }
 
-  it("gives data to nobody without the token of this start", async () => {
+  it("gives no data without the token of this start", async () => {
     const { dashboard, ask } = opened();
     expect((await ask("/api/runs")).status).toBe(200);
     for (const authorization of [
@@ -144,7 +144,7 @@ describe("a dashboard", () => {
 
   it("says what a folder must be", () => {
     expect(() => createDashboard({ folders: [runs, join(home, "missing")] })).toThrow(
-      /folders\[1\] must be a folder, got .*missing/,
+      /missing is not a folder that can be read/,
     );
   });
 

@@ -35,7 +35,7 @@ export function reward(service: ServiceClient, folder: string) {
 /** What an attacker would like a page to make of a text. */
 export const HOSTILE = `<img src=x onerror="window.hacked=1"><script>window.hacked=1</script>{{7*7}}javascript:alert(1)`;
 
-/** A run whose every text wants to be HTML, and whose numbers are no good either. */
+/** A run in which every text looks like HTML, and whose numbers are bad. */
 export function writeHostileRun(folder: string): void {
   const step = join(folder, "iteration_000003");
   mkdirSync(step, { recursive: true });

@@ -1,3 +1,4 @@
+import { afterEach } from "vitest";
 import type {
   AdamSettings,
   Engine,
@@ -117,3 +118,16 @@ export const asHeard = ({ sequences }: SampleResult) =>
       return [...(topk?.tokens.slice(...cells) ?? []), ...(topk?.logprobs.slice(...cells) ?? [])];
     }),
   }));
+
+/** Opens engines that end with the test that opened them. */
+export function enginesForTests(): typeof openEngine {
+  const open: Engine[] = [];
+  afterEach(async () => {
+    for (const engine of open.splice(0)) await engine.close();
+  });
+  return async (options) => {
+    const engine = await openEngine(options);
+    open.push(engine);
+    return engine;
+  };
+}

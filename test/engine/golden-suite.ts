@@ -3,7 +3,7 @@ import type { Kernels } from "../../src/local/engine/kernels/kernels.js";
 import type { BaseModel } from "../../src/local/engine/model/base-model.js";
 import { linearForward } from "../../src/local/engine/model/linear.js";
 import { packedForward, packSequences } from "../../src/local/engine/model/packed-forward.js";
-import { Adapter } from "../../src/local/engine/training/adapter.js";
+import { LoraAdapter } from "../../src/local/engine/training/adapter.js";
 import {
   goldenCall,
   goldenModels,
@@ -36,7 +36,7 @@ export interface GoldenTolerance {
 /** The logits of every token of a sequence, of the base model or with its adapter. */
 export async function logitsOf(
   kernels: Kernels,
-  adapter: Adapter,
+  adapter: LoraAdapter,
   tokens: Int32Array,
   useAdapter: boolean,
 ): Promise<Float32Array> {
@@ -62,7 +62,7 @@ export function goldenSuite(kernels: Kernels, tolerance: GoldenTolerance): void 
       model = await loadFixture(kernels, name);
     });
 
-    const adapterOf = () => Adapter.restore(kernels, model, readPeftAdapter(name), false);
+    const adapterOf = () => LoraAdapter.restore(kernels, model, readPeftAdapter(name), false);
 
     it("computes the same logits, without and with the adapter that PEFT saved", async () => {
       const adapter = adapterOf();

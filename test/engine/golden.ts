@@ -11,7 +11,7 @@ import type {
 import type { Kernels } from "../../src/local/engine/kernels/kernels.js";
 import { type BaseModel, loadBaseModel } from "../../src/local/engine/model/base-model.js";
 import { openModelFolder } from "../../src/local/engine/model/model-folder.node.js";
-import type { Adapter } from "../../src/local/engine/training/adapter.js";
+import type { LoraAdapter } from "../../src/local/engine/training/adapter.js";
 import { trainingPass } from "../../src/local/engine/training/training-pass.js";
 
 export const goldenModels = ["qwen3", "llama", "qwen2"] as const;
@@ -79,7 +79,7 @@ export function goldenCall(golden: Golden, name: string): ForwardBackwardCall {
 
 export async function runPass(
   kernels: Kernels,
-  adapter: Adapter,
+  adapter: LoraAdapter,
   call: ForwardBackwardCall,
 ): Promise<ForwardBackwardResult> {
   const pass = trainingPass(kernels, adapter, call);

@@ -1,6 +1,6 @@
 import type { Kernels } from "../../src/local/engine/kernels/kernels.js";
-import { createReferenceKernels } from "../../src/local/engine/kernels/reference.js";
 import { createWasmKernels } from "../../src/local/engine/kernels/wasm-kernels.node.js";
+import { createReferenceKernels } from "./reference-kernels.js";
 
 export const kernelChoices: { name: string; create: () => Promise<Kernels> }[] = [
   { name: "reference", create: async () => createReferenceKernels() },

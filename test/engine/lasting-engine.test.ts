@@ -1,4 +1,6 @@
 import { existsSync } from "node:fs";
+import { setFlagsFromString } from "node:v8";
+import { runInNewContext } from "node:vm";
 import type { Worker } from "node:worker_threads";
 import { afterEach, describe, expect, it } from "vitest";
 import {
@@ -169,7 +171,7 @@ describe("an engine that is lost", () => {
       for (const outcome of await outcomes) {
         expect(outcome).toMatchObject({ status: "rejected", reason: { name: "EngineLostError" } });
         const { message } = (outcome as PromiseRejectedResult).reason as Error;
-        expect(message).toMatch(/^The engine's thread ended with code 1\. The engine starts anew/);
+        expect(message).toMatch(/^The engine's thread ended with code 1\. The engine restarts/);
       }
       expect(losses).toEqual(["The engine's thread ended with code 1"]);
       expect((await engine.sample(sampled)).sequences).toEqual(sequences);
@@ -184,7 +186,7 @@ describe("an engine that is lost", () => {
     const world = { starts: 0, closed: 0, fails: false, lose: (_reason: string) => {} };
     const engine = await LastingEngine.start(async () => {
       world.starts += 1;
-      if (world.fails) throw new Error("no graphics card was found");
+      if (world.fails) throw new Error("no GPU was found");
       return {
         device: async () => ({ kind: "gpu", name: "a card" }),
         models: async () => [],
@@ -200,13 +202,24 @@ describe("an engine that is lost", () => {
     return { engine, clock, world };
   }
 
+  it("keeps no answer once it was given", async () => {
+    setFlagsFromString("--expose-gc");
+    const collectGarbage = runInNewContext("gc") as () => void;
+    const { engine } = await losable();
+    const answer = new WeakRef(await engine.models());
+    await new Promise((resolve) => setImmediate(resolve));
+    collectGarbage();
+    expect(answer.deref()).toBeUndefined();
+    await engine.close();
+  });
+
   it("is closed before a new one starts, which may take several tries", async () => {
     const { engine, world, clock } = await losable();
     const waiting = engine.optimStep("a", adam).catch((error: Error) => error.message);
     await engine.models();
     world.fails = true;
     world.lose("The GPU was lost");
-    expect(await waiting).toMatch(/^The GPU was lost\. The engine starts anew/);
+    expect(await waiting).toMatch(/^The GPU was lost\. The engine restarts/);
     const later = engine.models();
     while (world.starts < 3) await new Promise((resolve) => setImmediate(resolve));
     world.fails = false;
@@ -217,7 +230,7 @@ describe("an engine that is lost", () => {
     expect(world.closed).toBe(2);
   });
 
-  it("again and again is given up, and says so to every call", async () => {
+  it("again and again is given up, and every call fails with that reason", async () => {
     const { engine, world, clock } = await losable();
     for (let loss = 1; loss <= 3; loss += 1) {
       world.lose(`loss ${loss}`);
@@ -225,7 +238,7 @@ describe("an engine that is lost", () => {
     }
     world.lose("loss 4");
     const gone =
-      /^The engine is gone for good, after 3 new starts: loss 4\. What was saved is safe: start the server again/;
+      /^The engine is gone for good, after 3 new starts: loss 4\. Saved checkpoints are safe: start the server again/;
     await expect(engine.models()).rejects.toThrow(gone);
     await expect(engine.optimStep("a", adam)).rejects.toThrow(gone);
     expect(world.starts).toBe(4);
@@ -233,7 +246,7 @@ describe("an engine that is lost", () => {
     expect(clock.sleeps).toEqual([]);
   });
 
-  it("now and then is always started anew", async () => {
+  it("now and then is always restarted", async () => {
     const { engine, world, clock } = await losable();
     for (let loss = 1; loss <= 8; loss += 1) {
       world.lose(`loss ${loss}`);

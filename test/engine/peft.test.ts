@@ -15,7 +15,7 @@ const folder = mkdtempSync(join(tmpdir(), "peft-"));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
 describe.runIf(python)("an adapter that we trained, read by PEFT", () => {
-  it.each(goldenModels)("gives the same logprobs (%s)", { timeout: 120_000 }, async (model) => {
+  it.each(goldenModels)("gives the same logprobs (%s)", async (model) => {
     const engine = await openEngine();
     await engine.createAdapter("a", model, lora);
     for (let step = 0; step < 5; step++) {

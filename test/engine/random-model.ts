@@ -1,14 +1,14 @@
 import { copyFileSync, mkdtempSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { FullTrainer } from "../../scripts/full-trainer.mjs";
 import { defaultModel } from "../../src/local/default-model.js";
 import { createWasmKernels } from "../../src/local/engine/kernels/wasm-kernels.node.js";
-import { FullTrainer } from "../../src/local/engine/training/full-trainer.node.js";
 
 export const END = 511;
 
-/** A folder with nano's tokens and weights by chance, so that nothing pushes towards JSON; whoever asks for it removes it. */
-export async function randomModel(seed: number): Promise<string> {
+/** A folder with nano's tokens and weights by chance, so that nothing pushes towards JSON; the caller removes it. */
+export async function randomModel(seed: number, positions = 2048): Promise<string> {
   const folder = mkdtempSync(join(tmpdir(), "random-model-"));
   const kernels = createWasmKernels({ threads: 1 });
   const shape = {
@@ -20,7 +20,7 @@ export async function randomModel(seed: number): Promise<string> {
     head_dim: 16,
     intermediate_size: 64,
     vocab_size: 512,
-    max_position_embeddings: 2048,
+    max_position_embeddings: positions,
     tie_word_embeddings: true,
     eos_token_id: END,
   };

@@ -1,17 +1,18 @@
-import { afterEach, describe, expect, it } from "vitest";
+import { describe, expect, it } from "vitest";
 import { type BaseModelInfo, CancelledError, type Engine } from "../../src/local/engine/engine.js";
 import { createWasmKernels } from "../../src/local/engine/kernels/wasm-kernels.node.js";
-import { adam, crossEntropy, lora, openEngine, randomTokens, sampleCall, trainingData } from "./engines.js";
+import { someOf } from "../support/long.js";
+import {
+  adam,
+  crossEntropy,
+  enginesForTests,
+  lora,
+  randomTokens,
+  sampleCall,
+  trainingData,
+} from "./engines.js";
 
-const open: Engine[] = [];
-const start = async (options?: Parameters<typeof openEngine>[0]) => {
-  const engine = await openEngine(options);
-  open.push(engine);
-  return engine;
-};
-afterEach(async () => {
-  for (const engine of open.splice(0)) await engine.close();
-});
+const start = enginesForTests();
 
 async function trained(engine: Engine, id: string, baseModel: string, seed: number) {
   await engine.createAdapter(id, baseModel, { ...lora, seed });
@@ -100,7 +101,7 @@ describe("sampling", () => {
     expect(promptCacheHitTokens).toBe(32);
   });
 
-  it("stops at end-of-sequence tokens unless told otherwise, and counts the token in", async () => {
+  it("stops at end-of-sequence tokens by default, and counts that token", async () => {
     const engine = await start();
     const prompt = randomTokens(6, 3);
     const free = (await engine.sample(sampleCall(prompt, { maxTokens: 100, stopTokens: [] }))).sequences[0]!;
@@ -268,7 +269,7 @@ describe("sampling", () => {
     await engine.createAdapter("x", "qwen3", lora);
   });
 
-  it("says so when an adapter has diverged, and goes on with the others", async () => {
+  it("reports an adapter that has diverged, and continues with the others", async () => {
     const engine = await start();
     await trained(engine, "a", "qwen3", 3);
     const state = await engine.exportAdapter("a", { optimizer: false });
@@ -300,9 +301,8 @@ describe("a short sample beside a backlog", () => {
     for (let step = 0; step < count; step++) await new Promise((resolve) => setImmediate(resolve));
   };
 
-  it.each<
-    [string, { changes?: object; count: number; samples: number; prompt: number; cacheBytes?: number }]
-  >([
+  type Backlog = { changes?: object; count: number; samples: number; prompt: number; cacheBytes?: number };
+  const backlogs: [string, Backlog][] = [
     ["of another session", { count: 40, samples: 8, prompt: 10 }],
     [
       "of another adapter",
@@ -315,7 +315,9 @@ describe("a short sample beside a backlog", () => {
     ["of its own session and adapter", { count: 40, samples: 8, prompt: 10, changes: { session: "busy" } }],
     ["of long prompts", { count: 400, samples: 1, prompt: 27 }],
     ["that fills the cache", { count: 40, samples: 8, prompt: 10, cacheBytes: 160 * pageBytes }],
-  ])(
+  ];
+
+  it.each(someOf(backlogs, 2))(
     "%s ends first, with the same tokens as alone",
     async (_, { changes, count, samples, prompt, cacheBytes }) => {
       const engine = await start(cacheBytes === undefined ? {} : { cacheBytes });
@@ -343,7 +345,7 @@ describe("a short sample beside a backlog", () => {
     },
   );
 
-  it("of many sessions gets its part: nobody waits for anybody's whole backlog", async () => {
+  it("of many sessions gets its share: none waits for another's whole backlog", async () => {
     const engine = await start();
     const order: string[] = [];
     const all = Array.from({ length: 20 }, (_, session) =>

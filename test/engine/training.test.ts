@@ -1,27 +1,27 @@
-import { afterEach, describe, expect, it } from "vitest";
+import { describe, expect, it } from "vitest";
 import type { Engine } from "../../src/local/engine/engine.js";
 import type { Kernels } from "../../src/local/engine/kernels/kernels.js";
-import { createReferenceKernels } from "../../src/local/engine/kernels/reference.js";
 import { createWasmKernels } from "../../src/local/engine/kernels/wasm-kernels.node.js";
-import { Adapter } from "../../src/local/engine/training/adapter.js";
+import { LoraAdapter } from "../../src/local/engine/training/adapter.js";
 import { trainingPass } from "../../src/local/engine/training/training-pass.js";
-import { adam, crossEntropy, lora, openEngine, randomTokens, sampleCall, trainingData } from "./engines.js";
+import {
+  adam,
+  crossEntropy,
+  enginesForTests,
+  lora,
+  randomTokens,
+  sampleCall,
+  trainingData,
+} from "./engines.js";
 import { loadFixture, relativeError, runPass } from "./golden.js";
 import { kernelChoices } from "./kernel-choices.js";
+import { createReferenceKernels } from "./reference-kernels.js";
 
-const open: Engine[] = [];
-const start = async (options?: Parameters<typeof openEngine>[0]) => {
-  const engine = await openEngine(options);
-  open.push(engine);
-  return engine;
-};
-afterEach(async () => {
-  for (const engine of open.splice(0)) await engine.close();
-});
+const start = enginesForTests();
 
 /** Adapters whose B is not zero, so that every gradient is there. */
 async function warmAdapter(kernels: Kernels, model: string) {
-  const adapter = Adapter.create(kernels, await loadFixture(kernels, model), lora);
+  const adapter = LoraAdapter.create(kernels, await loadFixture(kernels, model), lora);
   await runPass(kernels, adapter, crossEntropy("a", trainingData(4, 1)));
   await adapter.step(adam);
   return adapter;
@@ -314,7 +314,7 @@ describe("training", () => {
 
   it("has its gradients before it takes the memory of its steps, which it makes sure of before each of them", async () => {
     const kernels = createWasmKernels({ threads: 1 });
-    const adapter = Adapter.create(kernels, await loadFixture(kernels, "qwen3"), lora);
+    const adapter = LoraAdapter.create(kernels, await loadFixture(kernels, "qwen3"), lora);
     const calls: string[] = [];
     for (const name of ["alloc", "reserveScratch"] as const) {
       const call = kernels[name].bind(kernels) as (...args: unknown[]) => never;

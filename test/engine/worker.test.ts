@@ -1,9 +1,9 @@
-import { cpSync, existsSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { cpSync, existsSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { afterAll, describe, expect, it } from "vitest";
+import { describe, expect, it } from "vitest";
 import { CancelledError, EngineInputError } from "../../src/local/engine/index.js";
 import { startEngine } from "../../src/local/engine/start-engine.node.js";
+import { folderForTests } from "../support/folder-for-tests.js";
 import {
   adam,
   asHeard,
@@ -16,8 +16,7 @@ import {
 } from "./engines.js";
 import { fixture } from "./golden.js";
 
-const folder = mkdtempSync(join(tmpdir(), "engine-worker-"));
-afterAll(() => rmSync(folder, { recursive: true, force: true }));
+const folder = folderForTests("engine-worker");
 
 /** A tokenizer in which token n is the n-th printable character. */
 function modelWithTokenizer(): string {

@@ -1,6 +1,7 @@
 import { spawn } from "node:child_process";
 import { fileURLToPath } from "node:url";
 import { describe, expect, it } from "vitest";
+import { longTest } from "../support/long.js";
 
 const script = fileURLToPath(new URL("../../scripts/faults.mjs", import.meta.url));
 
@@ -27,22 +28,23 @@ interface Summary {
   differences: string[];
 }
 
-describe("npm run faults, in its short form", () => {
-  it("ends like the undisturbed run over a disturbed network", async () => {
-    const { code, output, summary } = await faults("--seeds", "2", "--steps", "40", "--samples", "100");
-    expect(summary.differences, output).toEqual([]);
-    expect(summary.runs).toBe(2);
-    expect(Object.keys(summary.faults).length).toBeGreaterThan(15);
-    expect(code).toBe(0);
-  }, 120_000);
+longTest("a short `npm run faults` ends like the undisturbed run over a disturbed network", async () => {
+  const { code, output, summary } = await faults("--seeds", "2", "--steps", "40", "--samples", "100");
+  expect(summary.differences, output).toEqual([]);
+  expect(summary.runs).toBe(2);
+  expect(Object.keys(summary.faults).length).toBeGreaterThan(15);
+  expect(code).toBe(0);
+});
 
-  it("loses no acknowledged checkpoint to kill -9, a full or a read-only disk", async () => {
+longTest(
+  "a short `npm run faults` loses no acknowledged checkpoint to kill -9, a full or a read-only disk",
+  async () => {
     const { code, output, summary } = await faults("--kills", "3");
     expect(summary.differences, output).toEqual([]);
     expect(Object.values(summary.kills).reduce((sum, each) => sum + each, 0)).toBe(3);
     expect(code).toBe(0);
-  }, 120_000);
-});
+  },
+);
 
 describe("the comparison with the undisturbed run", () => {
   const event = (f: string, fingerprint: string, at: number) => ({
@@ -109,5 +111,38 @@ describe("the comparison with the undisturbed run", () => {
       "sample sample:0:5 ran 2 times",
     );
     expect(await compare({ leftovers: ["2 connections were left open"] })).toContain("left open");
+  });
+});
+
+describe("the comparison of a recording with what agents read", () => {
+  const turn = { messageCount: 1, tokens: [5, 6], isRepeated: false };
+  const session = {
+    id: "a",
+    threads: [{ turns: [turn], messages: [{ content: "?" }, { content: "Yes." }] }],
+  };
+  const datum = { lossFnInputs: { weights: [0, 1, 1], logprobs: [0, -0.5, -0.25] } };
+  const whole = {
+    received: [{ session: "a", message: 1, content: "Yes." }],
+    sessions: [session],
+    datums: [datum],
+    computed: [[-9, -0.5, -0.25]],
+  };
+  async function differences(changed: Partial<typeof whole> = {}): Promise<string> {
+    const check = await import(new URL("./gateway/check.mjs", import.meta.url).href);
+    return (check.recordingDifferences({ ...whole, ...changed }) as string[]).join("; ");
+  }
+
+  it("finds nothing where nothing is missing", async () => {
+    expect(await differences()).toBe("");
+  });
+
+  it("finds a lost answer, tokens that are trained twice or not at all, and tokens that were sampled elsewhere", async () => {
+    const other = { session: "a", message: 1, content: "No." };
+    expect(await differences({ received: [other] })).toContain("message 1 is not recorded");
+    expect(
+      await differences({ datums: [datum, datum], computed: [...whole.computed, [0, -0.5, -0.25]] }),
+    ).toBe("4 tokens are trained, and 2 were sampled and kept");
+    expect(await differences({ datums: [], computed: [] })).toContain("nothing is trained");
+    expect(await differences({ computed: [[-9, -0.6, -0.25]] })).toContain("1 trained tokens have another");
   });
 });

@@ -4,7 +4,7 @@ import { openGpuDevice } from "../../src/local/engine/kernels/webgpu/gpu-device.
 import { createWebGpuKernels } from "../../src/local/engine/kernels/webgpu/webgpu-kernels.js";
 import { loadBaseModel } from "../../src/local/engine/model/base-model.js";
 import { modelFilesOf } from "../../src/local/engine/model/model-files.js";
-import { Adapter } from "../../src/local/engine/training/adapter.js";
+import { LoraAdapter } from "../../src/local/engine/training/adapter.js";
 import { trainingPass } from "../../src/local/engine/training/training-pass.js";
 
 async function bytesOf(path: string): Promise<Uint8Array> {
@@ -26,7 +26,7 @@ export async function goldenPass(lora: LoraSettings, call: ForwardBackwardCall) 
   });
   const model = await loadBaseModel(kernels, "fixture", files);
   const { tensors } = decodeSafetensors(await bytesOf("/model/adapter/adapter_model.safetensors"));
-  const adapter = Adapter.restore(kernels, model, { lora, tensors }, false);
+  const adapter = LoraAdapter.restore(kernels, model, { lora, tensors }, false);
   const pass = trainingPass(kernels, adapter, call);
   let step = await pass.next();
   while (!step.done) step = await pass.next();

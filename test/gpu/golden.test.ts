@@ -5,7 +5,7 @@ import { createWasmKernels } from "../../src/local/engine/kernels/wasm-kernels.n
 import { loadBaseModel } from "../../src/local/engine/model/base-model.js";
 import { modelFilesOf } from "../../src/local/engine/model/model-files.js";
 import { openModelFolder } from "../../src/local/engine/model/model-folder.node.js";
-import { Adapter } from "../../src/local/engine/training/adapter.js";
+import { LoraAdapter } from "../../src/local/engine/training/adapter.js";
 import { openEngine, sampleCall } from "../engine/engines.js";
 import {
   fixture,
@@ -34,7 +34,7 @@ describe("on the GPU", () => {
 
 describe.each(["BF16", "F16"] as const)("weights stored as %s", (dtype) => {
   /** The fixture's weights, rounded to two bytes. */
-  async function adapterOn(kernels: Kernels, name: GoldenModel): Promise<Adapter> {
+  async function adapterOn(kernels: Kernels, name: GoldenModel): Promise<LoraAdapter> {
     const files = openModelFolder(fixture(name));
     const values = [...files.tensors].map(([tensor, { shape, dtype: stored }]) => {
       const data = toFloat32(files.read(tensor).bytes, stored, tensor);
@@ -43,7 +43,7 @@ describe.each(["BF16", "F16"] as const)("weights stored as %s", (dtype) => {
     const weights = [encodeSafetensors(Object.fromEntries(values), { dtype })];
     files.close();
     const model = await loadBaseModel(kernels, name, modelFilesOf({ ...files, weights }));
-    return Adapter.restore(kernels, model, readPeftAdapter(name), false);
+    return LoraAdapter.restore(kernels, model, readPeftAdapter(name), false);
   }
 
   it.each(goldenModels)("give %s the logits and gradients of the CPU", async (name) => {
@@ -66,7 +66,7 @@ it("gives the same bits twice: logprobs, loss, gradients and the weights after a
   const model = await loadFixture(gpu, "qwen3");
   const call = goldenCall(readGolden("qwen3"), "ppo_tokens");
   const run = async () => {
-    const adapter = Adapter.restore(gpu, model, readPeftAdapter("qwen3"), false);
+    const adapter = LoraAdapter.restore(gpu, model, readPeftAdapter("qwen3"), false);
     const result = await runPass(gpu, adapter, call);
     const gradients = await adapter.exportGradients();
     const { gradNorm } = await adapter.step(ADAM);

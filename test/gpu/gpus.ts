@@ -1,6 +1,5 @@
 import { existsSync } from "node:fs";
 import { type F32, from, type I32, type Kernels } from "../../src/local/engine/kernels/kernels.js";
-import { createReferenceKernels } from "../../src/local/engine/kernels/reference.js";
 import {
   firstBitDifference,
   put,
@@ -13,6 +12,7 @@ import {
   createWebGpuKernels,
   type GpuContext,
 } from "../../src/local/engine/kernels/webgpu/webgpu-kernels.js";
+import { createReferenceKernels } from "../engine/reference-kernels.js";
 
 const SWIFTSHADER = "/usr/lib/chromium/vk_swiftshader_icd.json";
 

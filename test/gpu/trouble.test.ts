@@ -83,7 +83,7 @@ describe("a device that is lost", () => {
     await waiting.submitted;
     lose();
     await expect(waiting).rejects.toThrow(
-      /The GPU was lost: .*The engine starts anew: what was saved is safe/,
+      /The GPU was lost: .*The engine restarts: saved checkpoints are safe/,
     );
     await expect(unsaved.optimStep({ learningRate: 1e-2 })).rejects.toThrow(
       /is corrupted \(The GPU was lost.*\); create a new one from its last checkpoint/,
@@ -101,7 +101,7 @@ describe("a device that is lost", () => {
     };
     const sampled = await sample();
     const endless = sampler.sample({ prompt, numSamples: 8, samplingParams: { maxTokens: 100 } });
-    const failed = expect(endless).rejects.toThrow(/The GPU was lost: .*asked for again/);
+    const failed = expect(endless).rejects.toThrow(/The GPU was lost: .*sent again/);
     await new Promise((resolve) => setTimeout(resolve, 300));
     lose();
     await failed;
@@ -109,7 +109,7 @@ describe("a device that is lost", () => {
     expect(starts()).toBe(3);
   });
 
-  it("while nobody waits for anything is replaced as well", async () => {
+  it("without waiting requests is replaced as well", async () => {
     const { service, lose, starts } = await losableBackend();
     const training = await service.createLoraTrainingClient({ baseModel: MODEL, rank: 4, seed: 1 });
     lose();
@@ -192,7 +192,7 @@ describe("where a card is missing", () => {
     });
     expect(missing.code).toBe(1);
     expect(missing.stderr).toContain(
-      "no graphics card can be used: no graphics card was found, or its driver (Vulkan, Metal, D3D12) is missing",
+      "no GPU can be used: no GPU was found, or its driver (Vulkan, Metal, D3D12) is missing",
     );
   });
 
@@ -200,7 +200,7 @@ describe("where a card is missing", () => {
     const kernels = await openKernels();
     await kernels.close();
     const chosen = await chooseDevice({ parameters: MIN_GPU_PARAMETERS }, () => openMachineGpu({}));
-    expect(chosen).toEqual({ note: expect.stringMatching(/^there is no graphics card, only Swiftshader/) });
+    expect(chosen).toEqual({ note: expect.stringMatching(/^there is no GPU, only Swiftshader/) });
     const asked = await chooseDevice({ device: "gpu", parameters: 1 }, () => openMachineGpu({}));
     expect(asked).toMatchObject({
       gpu: { info: { isSoftware: true } },

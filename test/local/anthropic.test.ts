@@ -20,16 +20,15 @@ let backend: LocalBackend;
 let engine: ScriptedEngine;
 let client: Anthropic;
 beforeAll(async () => {
-  ({ backend, engine } = await scripted(model, { listen: true, apiKeys: ["tml-key"] }));
-  client = new Anthropic({ baseURL: `${backend.baseURL}/anthropic`, apiKey: "tml-key", maxRetries: 0 });
+  ({ backend, engine } = await scripted(model, { listen: true, apiKeys: ["tml-key-of-the-tests"] }));
+  client = new Anthropic({
+    baseURL: `${backend.baseURL}/anthropic`,
+    apiKey: "tml-key-of-the-tests",
+    maxRetries: 0,
+  });
 });
 afterAll(() => backend.close());
-beforeEach(() => {
-  engine.answers = [];
-  engine.heard.length = 0;
-  engine.failsAt = Number.POSITIVE_INFINITY;
-  engine.beforeToken = async () => {};
-});
+beforeEach(() => engine.reset());
 
 describe("messages", () => {
   it("are answered with thoughts, text, reasons and usage", async () => {
@@ -46,7 +45,7 @@ describe("messages", () => {
       role: "assistant",
       model,
       content: [
-        { type: "thinking", thinking: "Easy.", signature: "" },
+        { type: "thinking", thinking: "Easy.", signature: expect.stringMatching(/^sig_\w+$/) },
         { type: "text", text: "Sunny in Rome: 21°, ☀️." },
       ],
       stop_reason: "end_turn",
@@ -133,7 +132,7 @@ describe("streams", () => {
       stream.on("streamEvent", (event) => kinds.push(event.type));
       const final = await stream.finalMessage();
       const withoutIds = (message: Anthropic.Message) =>
-        message.content.map((block) => (block.type === "tool_use" ? { ...block, id: "" } : block));
+        message.content.map((block) => ({ ...block, id: "", signature: "" }));
       expect(withoutIds(final)).toEqual(withoutIds(whole));
       expect(final).toMatchObject({ stop_reason: whole.stop_reason, usage: whole.usage });
       const order = kinds.filter((kind, place) => kind !== kinds[place - 1]);
@@ -162,7 +161,7 @@ describe("streams", () => {
     expect((await stream.finalMessage()).content).toHaveLength(2);
   });
 
-  it("end the sample when nobody listens any more", async () => {
+  it("end the sample when the client has gone", async () => {
     engine.answers = [ANSWER];
     const before = engine.calls.length;
     engine.beforeToken = async (position) => {
@@ -230,25 +229,32 @@ describe("errors are Anthropic's", () => {
       /messages\.0\.content: tool_use_id is \\"x\\"/,
     ],
     [
-      "an answer that is begun",
+      "a role that names what all objects have",
+      { messages: [{ role: "constructor", content: [{ type: "text", text: "Hi" }] }] },
+      Anthropic.BadRequestError,
+      "invalid_request_error",
+      /messages\.0\.role/,
+    ],
+    [
+      "a prefilled answer",
       { messages: [...ask, { role: "assistant", content: "Well," }] },
       Anthropic.BadRequestError,
       "invalid_request_error",
-      /messages must end with a user's/,
+      /messages must end with a user message/,
     ],
     [
       "a tool of the server's",
       { tools: [{ type: "web_search_20250305", name: "web_search" }] },
       Anthropic.BadRequestError,
       "invalid_request_error",
-      /tools\.0\.type: must be custom/,
+      /tools\.0\.type must be custom/,
     ],
     [
       "a conversation that is too long",
       { messages: [{ role: "user", content: "word ".repeat(9000) }] },
       Anthropic.BadRequestError,
       "invalid_request_error",
-      /reads at most 8192 tokens/,
+      /prompt is too long: 18009 tokens > 8192 maximum/,
     ],
   ])("for %s", async (_, request, kind, type, message) => {
     const error = await failure(request);
@@ -263,7 +269,9 @@ describe("errors are Anthropic's", () => {
   it("also for keys, unknown routes, and what a model cannot do", async () => {
     const stranger = new Anthropic({ baseURL: client.baseURL, apiKey: "tml-other", maxRetries: 0 });
     await expect(stranger.messages.create(options)).rejects.toBeInstanceOf(Anthropic.AuthenticationError);
-    const unknown = await fetch(`${client.baseURL}/v1/nothing`, { headers: { "x-api-key": "tml-key" } });
+    const unknown = await fetch(`${client.baseURL}/v1/nothing`, {
+      headers: { "x-api-key": "tml-key-of-the-tests" },
+    });
     expect(await unknown.json()).toMatchObject({ type: "error", error: { type: "not_found_error" } });
   });
 });

@@ -18,6 +18,8 @@ beforeAll(async () => {
       bodyBytes: 200_000,
       decompressedBytes: 300_000,
       jsonBytes: 50_000,
+      jsonParts: 3000,
+      jsonValues: 8000,
       tokensPerRequest: 500,
       datumsPerRequest: 50,
       targetsPerToken: 4,
@@ -74,6 +76,43 @@ describe("a body", () => {
     // Brackets inside texts are no nesting.
     expect((await send(JSON.stringify({ events: ['\\"[['.repeat(200)] }))).status).toBe(200);
     expect((await send(`{"events":[${" ".repeat(60_000)}]}`)).status).toBe(413);
+  });
+
+  it("of JSON with more parts than the parser takes in its stride is refused before it is parsed", async () => {
+    const send = (body: string) => sendBytes("/telemetry", body, { "content-type": "application/json" });
+    const filled = (count: number, value: string) => `{"events":[${Array(count).fill(value).join()}]}`;
+    expect((await send(filled(2990, "[]"))).status).toBe(200);
+    expect(await send(filled(3000, "{}"))).toMatchObject({
+      status: 413,
+      body: {
+        detail: "The JSON body has more than 3000 objects, lists, texts and keys; send smaller requests.",
+      },
+    });
+    expect((await send(filled(3000, '","'))).status).toBe(413);
+    expect(await send(filled(8001, "1"))).toMatchObject({
+      status: 413,
+      body: { detail: "The JSON body has more than 8000 values; send smaller requests." },
+    });
+    // Commas and brackets of texts are letters.
+    expect((await send(JSON.stringify({ events: [",{".repeat(9000)] }))).status).toBe(200);
+  });
+
+  it("of protobuf with more parts than belong to a batch is refused, in whichever encoding", async () => {
+    const many = Buffer.alloc(4000, Uint8Array.of(0x1a, 0));
+    const detail = [
+      { loc: ["body", "data"], msg: "data: one request holds at most 50; send several requests" },
+    ];
+    const encodings = { identity: many, gzip: gzipSync(many), zstd: zstdRaw(many) };
+    for (const [encoding, bytes] of Object.entries(encodings)) {
+      const answer = await sendBytes("/forward_backward", bytes, { ...PROTO, "content-encoding": encoding });
+      expect(answer).toMatchObject({ status: 422, body: { detail } });
+    }
+  });
+
+  it("that names what does not exist gets an answer much shorter than itself", async () => {
+    const answer = await client.post("/forward_backward", passBody("x".repeat(40_000), 1, 2));
+    expect(answer.status).toBe(404);
+    expect(JSON.stringify(answer.body).length).toBeLessThan(20_000);
   });
 
   it("may be protobuf, plain or in zstd or gzip, and the same request then is the same request", async () => {
@@ -170,7 +209,7 @@ describe("a body", () => {
     expect(answer.status).toBe(status);
   });
 
-  it("that is no JSON, or JSON of the wrong kind, says so", async () => {
+  it("that is not JSON, or JSON of the wrong kind, is refused with the reason", async () => {
     const json = { "content-type": "application/json" };
     expect((await sendBytes("/create_session", "{", json)).status).toBe(422);
     expect((await sendBytes("/create_session", "[]", json)).status).toBe(422);
@@ -214,7 +253,12 @@ describe("a 422", () => {
     ["no data", { data: [] }, ["body", "data"], /at least one/],
     ["too many datums", { data: new Array(51).fill(one({})) }, ["body", "data"], /51 datums.*at most 50/],
     ["a loss that does not exist", { loss_fn: "kl" }, ["body", "loss_fn"], /must be one of cross_entropy/],
-    ["a custom loss", { loss_fn: "custom" }, ["body", "loss_fn"], /run in the client/],
+    [
+      "a custom loss without its id",
+      { loss_fn: "custom" },
+      ["body", "loss_fn_config", "loss_id"],
+      /create_custom_loss/,
+    ],
     [
       "a setting the loss does not have",
       { loss_fn: "dro", loss_fn_config: { clip_low_threshold: 1 } },
@@ -374,6 +418,12 @@ describe("a 422", () => {
       { prompt_logprobs_last_n: 1 },
       ["body", "prompt_logprobs_last_n"],
       /needs prompt logprobs/,
+    ],
+    [
+      "more likeliest tokens than fit in memory",
+      { num_samples: 1024, topk_sample_logprobs: 100, sampling_params: { max_tokens: 60 } },
+      ["body", "topk_sample_logprobs"],
+      /asks for 6144000 likeliest tokens over all positions, and one request may have \d+; ask for fewer/,
     ],
     ["a missing prompt", { prompt: undefined }, ["body", "prompt"], /is missing/],
     ["no prompt", { prompt: null }, ["body", "prompt"], /must be an object, got null/],

@@ -1,12 +1,11 @@
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
-import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { describe, expect, it, onTestFinished } from "vitest";
 import { RestClient, ServiceClient } from "../../src/index.js";
 import type { AdamSettings, ForwardBackwardCall } from "../../src/local/engine/engine.js";
-import type { LocalBackend } from "../../src/local/index.js";
-import { superviseRun } from "../../src/training/index.js";
+import { runWithRecovery } from "../../src/training/index.js";
 import { FakeEngine, fakeModel } from "./fake-engine.js";
-import { passBody, type RawClient, startFake, stepBody } from "./raw-client.js";
+import { passBody, startFake, stepBody } from "./raw-client.js";
 
 /** Fails once, in the middle of what it was asked to do. */
 class FailingEngine extends FakeEngine {
@@ -33,21 +32,17 @@ class FailingEngine extends FakeEngine {
 }
 
 describe("a run whose engine failed in the middle of a change", () => {
-  let engine: FailingEngine;
-  let backend: LocalBackend;
-  let client: RawClient;
-  let modelId: string;
-
-  beforeEach(async () => {
-    engine = new FailingEngine();
-    ({ backend, client } = await startFake({ engine }));
-    ({ modelId } = await client.openModel());
-  });
-  afterEach(() => backend.close());
-
-  const isCorrupted = async () => (await client.get(`/training_runs/${modelId}`)).body["corrupted"];
+  async function open() {
+    const engine = new FailingEngine();
+    const { backend, client } = await startFake({ engine });
+    onTestFinished(() => backend.close());
+    const { modelId } = await client.openModel();
+    const isCorrupted = async () => (await client.get(`/training_runs/${modelId}`)).body["corrupted"];
+    return { engine, backend, client, modelId, isCorrupted };
+  }
 
   it.each(["pass", "step"] as const)("is corrupted, and goes no further: %s", async (point) => {
+    const { engine, client, modelId, isCorrupted } = await open();
     await client.result(client.ok("/save_weights", { model_id: modelId, seq_id: 1, path: "good" }));
     expect(await isCorrupted()).toBe(false);
     engine.failNext = point;
@@ -76,6 +71,7 @@ describe("a run whose engine failed in the middle of a change", () => {
   });
 
   it("is not corrupted by a forward pass, which changes nothing, nor by a request that was wrong", async () => {
+    const { engine, client, modelId, isCorrupted } = await open();
     engine.failNext = "pass";
     const { forward_backward_input: input, ...rest } = passBody(modelId, 1, 1);
     expect(await client.result(client.ok("/forward", { ...rest, forward_input: input }))).toMatchObject({
@@ -89,6 +85,7 @@ describe("a run whose engine failed in the middle of a change", () => {
   });
 
   it.each([Number.NaN, Number.POSITIVE_INFINITY])("is corrupted by gradients of norm %s", async (norm) => {
+    const { engine, client, modelId, isCorrupted } = await open();
     engine.gradNorm = norm;
     const step = await client.ok("/optim_step", stepBody(modelId, 1));
     expect(await client.result(step)).toEqual({
@@ -98,7 +95,8 @@ describe("a run whose engine failed in the middle of a change", () => {
     expect(await isCorrupted()).toBe(true);
   });
 
-  it("is restored from its last checkpoint by superviseRun, as if nothing had happened", async () => {
+  it("is restored from its last checkpoint by runWithRecovery, as if nothing had happened", async () => {
+    const { engine, backend } = await open();
     const datum = {
       modelInput: [1, 2, 3],
       lossFnInputs: { targetTokens: [2, 3, 4], weights: [1, 1, 1] },
@@ -106,8 +104,8 @@ describe("a run whose engine failed in the middle of a change", () => {
     const run = async (failAt: number | undefined) => {
       const failures: string[] = [];
       let left = failAt;
-      const { checkpoint, restores } = await superviseRun({
-        service: () => new ServiceClient(backend),
+      const { checkpoint, restores } = await runWithRecovery({
+        service: () => new ServiceClient({ ...backend }),
         start: (service) => service.createLoraTrainingClient({ baseModel: fakeModel.name, rank: 4, seed: 0 }),
         steps: 6,
         checkpointEvery: 2,

@@ -1,5 +1,5 @@
 /** Saves checkpoints through the server as fast as it can and prints each one that was acknowledged; waits to be killed. */
-import { type RawClient, startFake, stepBody } from "./raw-client.js";
+import { type RawClient, startFake, stepBody, weightedPass } from "./raw-client.js";
 
 const { client } = await startFake({ dataDir: process.argv[2]! });
 const raw: RawClient = client;
@@ -7,24 +7,7 @@ const sessionId = await raw.openSession();
 const modelId = await raw.createModel(sessionId, 0, 5);
 let seqId = 1;
 for (let round = 0; ; round += 1) {
-  await raw.result(
-    raw.ok("/forward_backward", {
-      model_id: modelId,
-      seq_id: seqId++,
-      forward_backward_input: {
-        loss_fn: "cross_entropy",
-        data: [
-          {
-            model_input: { chunks: [{ type: "encoded_text", tokens: [1] }] },
-            loss_fn_inputs: {
-              target_tokens: { data: [1], dtype: "int64", shape: [1] },
-              weights: { data: [round], dtype: "float32", shape: [1] },
-            },
-          },
-        ],
-      },
-    }),
-  );
+  await raw.result(raw.ok("/forward_backward", weightedPass(modelId, seqId++, round)));
   await raw.result(raw.ok("/optim_step", stepBody(modelId, seqId++, 1)));
   // Every other one replaces the checkpoint of that name.
   const name = round % 2 === 0 ? `step-${round}` : "latest";

@@ -172,13 +172,13 @@ describe("a model's tokenizer", () => {
   class EngineWithTokenizer extends FakeEngine {
     override models = async () => [{ ...fakeModel, tokenizerPath: defaultModel.path }];
   }
-  const keys = { apiKeys: ["tml-one"] };
+  const keys = { apiKeys: ["tml-one-key-of-the-test"] };
 
   it("is downloaded with a key of the server, as an archive that Python reads", async () => {
     const { backend, client } = await startFake({ engine: new EngineWithTokenizer(), ...keys });
     const url = `/tokenizer?model=${encodeURIComponent(fakeModel.name)}`;
     expect((await client.get(url)).status).toBe(401);
-    const withKey = client.withKey("tml-one");
+    const withKey = client.withKey("tml-one-key-of-the-test");
     const answer = await withKey.send("GET", `/api/v1${url}`);
     expect(answer.status).toBe(200);
     const tar = gunzipSync(Buffer.from(await answer.arrayBuffer()));
@@ -194,7 +194,7 @@ describe("a model's tokenizer", () => {
 
   it("is a folder to clients of this machine, and the model's name to others", async () => {
     const { backend, client } = await startFake({ engine: new EngineWithTokenizer(), ...keys });
-    const withKey = client.withKey("tml-one");
+    const withKey = client.withKey("tml-one-key-of-the-test");
     const { modelId } = await withKey.openModel();
     const info = async (origin: string) => {
       const answer = await withKey.send("POST", `${origin}/api/v1/get_info`, {

@@ -75,7 +75,7 @@ export class FakeEngine implements Engine {
     this.#onLost.push(listener);
   }
 
-  /** As an engine that is lost and at once replaced: all adapters are gone, and whoever waits at the gate is told. */
+  /** As an engine that is lost and at once replaced: all adapters are gone, and calls that wait at the gate fail. */
   lose(why: string): void {
     this.adapters.clear();
     const error = new EngineLostError(why, "Begin again.");

@@ -71,6 +71,18 @@ describe("a long poll", () => {
     const gone = await client.post("/retrieve_future", { request_id: `${modelId}:17` });
     expect(gone.status).toBe(410);
     expect(gone.body["detail"]).toContain("is gone");
+    // The Python package sends samples again after a 410; of anything else it would show "Promise expired/broken".
+    const asPython = (type: string) =>
+      client.asPython(type).post("/retrieve_future", { request_id: `${modelId}:17` });
+    expect((await asPython("Sample")).status).toBe(410);
+    const { status, body } = await asPython("OptimStep");
+    expect([status, body]).toEqual([
+      200,
+      {
+        error: expect.stringMatching(/is gone: .* the server was restarted\. Go on from/),
+        category: "server",
+      },
+    ]);
   });
 
   it("leaves no timers and no waiters behind when the caller goes away", async () => {
@@ -123,7 +135,7 @@ describe("a result", () => {
     expect(announced["response_payload_size"]).toBe(bytes.byteLength);
   });
 
-  it("that nobody fetches is kept for an hour, a fetched one for minutes", async () => {
+  it("that is not fetched is kept for an hour, a fetched one for minutes", async () => {
     await start({ sessionTimeoutMs: 10 * 3_600_000 });
     const { modelId } = await client.openModel();
     const fetched = await client.ok("/optim_step", stepBody(modelId, 1));

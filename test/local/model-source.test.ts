@@ -33,7 +33,7 @@ describe("a model", () => {
     await rm(folder, { recursive: true });
   });
 
-  it("may be a folder, named after itself or as told", async () => {
+  it("may be a folder, under its own name or a given one", async () => {
     const path = join(folder, "my-model");
     await mkdir(path);
     await expect(resolveModel(path)).rejects.toThrow(/neither a folder with a config.json/);
@@ -47,7 +47,7 @@ describe("a model", () => {
     expect(await resolveModel("tinkerts/nano")).toEqual(defaultModel);
   });
 
-  it("of the hub is downloaded once, without the files nobody reads", async () => {
+  it("of the hub is downloaded once, without files that are not needed", async () => {
     const { name, path } = await resolveModel("some-org/some-model");
     expect(name).toBe("some-org/some-model");
     expect(await readFile(join(path, "model.safetensors"), "utf8")).toBe("weights");

@@ -27,16 +27,11 @@ let backend: LocalBackend;
 let engine: ScriptedEngine;
 let baseURL: string;
 beforeAll(async () => {
-  ({ backend, engine } = await scripted(model, { listen: true, apiKeys: ["tml-key"] }));
+  ({ backend, engine } = await scripted(model, { listen: true, apiKeys: ["tml-key-of-the-tests"] }));
   baseURL = `${backend.baseURL}/v1`;
 });
 afterAll(() => backend.close());
-beforeEach(() => {
-  engine.answers = [];
-  engine.heard.length = 0;
-  engine.failsAt = Number.POSITIVE_INFINITY;
-  engine.beforeToken = async () => {};
-});
+beforeEach(() => engine.reset());
 
 async function collect<T>(source: AsyncIterable<T>): Promise<T[]> {
   const all: T[] = [];
@@ -45,7 +40,7 @@ async function collect<T>(source: AsyncIterable<T>): Promise<T[]> {
 }
 
 describe("the openai package", () => {
-  const client = () => new OpenAI({ baseURL, apiKey: "tml-key", maxRetries: 0 });
+  const client = () => new OpenAI({ baseURL, apiKey: "tml-key-of-the-tests", maxRetries: 0 });
   const ask = [{ role: "user" as const, content: "Weather in Rome?" }];
 
   it("lists models and finds one", async () => {
@@ -158,7 +153,7 @@ describe("the openai package", () => {
     expect(String(nowhere)).toContain("embeddings");
   });
 
-  it("is told of a failure in the middle of a stream", async () => {
+  it("gets an error for a failure in the middle of a stream", async () => {
     engine.answers = ["Sunny."];
     engine.failsAt = 2;
     const stream = await client().chat.completions.create({ model, messages: ask, stream: true });
@@ -177,7 +172,9 @@ describe("the openai package", () => {
 
 describe("the AI SDK", () => {
   const chatModel = () =>
-    createOpenAICompatible({ name: "tinkerts", baseURL, apiKey: "tml-key", includeUsage: true })(model);
+    createOpenAICompatible({ name: "tinkerts", baseURL, apiKey: "tml-key-of-the-tests", includeUsage: true })(
+      model,
+    );
   const tools = {
     weather: tool({
       description: "The weather of a city.",
@@ -234,7 +231,7 @@ describe("the AI SDK", () => {
     const provider = createOpenAICompatible({
       name: "tinkerts",
       baseURL,
-      apiKey: "tml-key",
+      apiKey: "tml-key-of-the-tests",
       includeUsage: true,
     });
     const result = streamText({ model: provider.completionModel(model), prompt: "Go" });
@@ -245,7 +242,13 @@ describe("the AI SDK", () => {
 
 describe("LangChain", () => {
   const chat = (fields: object = {}) =>
-    new ChatOpenAI({ model, apiKey: "tml-key", configuration: { baseURL }, maxRetries: 0, ...fields });
+    new ChatOpenAI({
+      model,
+      apiKey: "tml-key-of-the-tests",
+      configuration: { baseURL },
+      maxRetries: 0,
+      ...fields,
+    });
 
   it("answers, with logprobs", async () => {
     engine.answers = ["Hello!"];
@@ -285,7 +288,7 @@ describe("LangChain", () => {
 
 it("the models' list suits a picker", async () => {
   const response = await fetch(`${backend.baseURL}/oai/api/v1/models`, {
-    headers: { authorization: "Bearer tml-key" },
+    headers: { authorization: "Bearer tml-key-of-the-tests" },
   });
   expect(response.status).toBe(200);
   const { data } = (await response.json()) as { data: { id: string }[] };
@@ -298,7 +301,7 @@ describe("JSON output", () => {
 
   it("is asked for by the openai package", async () => {
     engine.answers = [said];
-    const client = new OpenAI({ baseURL, apiKey: "tml-key", maxRetries: 0 });
+    const client = new OpenAI({ baseURL, apiKey: "tml-key-of-the-tests", maxRetries: 0 });
     const { choices } = await client.chat.completions.parse({
       model,
       messages: [{ role: "user", content: "Which city?" }],
@@ -314,7 +317,7 @@ describe("JSON output", () => {
     const provider = createOpenAICompatible({
       name: "tinkerts",
       baseURL,
-      apiKey: "tml-key",
+      apiKey: "tml-key-of-the-tests",
       supportsStructuredOutputs: true,
     });
     const { output } = await generateText({
@@ -328,7 +331,12 @@ describe("JSON output", () => {
 
   it("is asked for by LangChain", async () => {
     engine.answers = [said];
-    const chat = new ChatOpenAI({ model, apiKey: "tml-key", configuration: { baseURL }, maxRetries: 0 });
+    const chat = new ChatOpenAI({
+      model,
+      apiKey: "tml-key-of-the-tests",
+      configuration: { baseURL },
+      maxRetries: 0,
+    });
     const structured = chat.withStructuredOutput(SCHEMA, { method: "jsonSchema", name: "place" });
     expect(await structured.invoke("Which city?")).toEqual({ city: "Rome" });
     expect(engine.requests.at(-1)).toMatchObject({ constraint });

@@ -30,6 +30,7 @@ describe("the code in docs/openai-api.md", () => {
   it("is for each client", () => {
     expect(blocks.map(({ heading }) => heading)).toEqual([
       "The openai package",
+      "The Responses API",
       "The AI SDK",
       "LangChain",
       "Tools",

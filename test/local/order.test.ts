@@ -212,12 +212,12 @@ describe("a training request whose body is too large", () => {
     await backend.close();
   });
 
-  it("gives up nobody else's number", async () => {
+  it("gives up no other client's number", async () => {
     const { backend, client } = await startFake({
       limits: { bodyBytes: 20_000 },
-      apiKeys: ["tml-alice", "tml-bob"],
+      apiKeys: ["tml-alice-key-of-the-test", "tml-bob-key-of-the-test"],
     });
-    const alice = client.withKey("tml-alice");
+    const alice = client.withKey("tml-alice-key-of-the-test");
     const { modelId } = await alice.openModel();
     const body = encodeForwardBackwardRequest({
       modelId,
@@ -226,7 +226,7 @@ describe("a training request whose body is too large", () => {
       lossFn: "cross_entropy",
       forwardOnly: false,
     }) as BodyInit;
-    const answer = await client.withKey("tml-bob").send("POST", "/api/v1/forward_backward", {
+    const answer = await client.withKey("tml-bob-key-of-the-test").send("POST", "/api/v1/forward_backward", {
       headers: { "content-type": "application/x-protobuf" },
       body,
     });

@@ -32,8 +32,12 @@ export class RawClient {
   }
 
   /** The same as the official Python package, which some answers are made for. */
-  asPython(): RawClient {
-    return new RawClient(this.backend, { ...this.headers, "user-agent": "AsyncTinker/Python 0.36.0" });
+  asPython(requestType = "ForwardBackward"): RawClient {
+    return new RawClient(this.backend, {
+      ...this.headers,
+      "user-agent": "AsyncTinker/Python 0.36.0",
+      "x-tinker-request-type": requestType,
+    });
   }
 
   withKey(key: string): RawClient {
@@ -150,6 +154,18 @@ export function passBody(modelId: string, seqId: number | undefined, first: numb
       ...fields,
     },
   };
+}
+
+/** A pass over one token of this weight. */
+export function weightedPass(modelId: string, seqId: number, weight: number): Json {
+  const datum = {
+    model_input: { chunks: [{ type: "encoded_text", tokens: [1] }] },
+    loss_fn_inputs: {
+      target_tokens: { data: [1], dtype: "int64", shape: [1] },
+      weights: { data: [weight], dtype: "float32", shape: [1] },
+    },
+  };
+  return passBody(modelId, seqId, 1, { data: [datum] });
 }
 
 export function stepBody(modelId: string, seqId: number, learningRate = 0.1): Json {

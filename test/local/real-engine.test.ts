@@ -7,6 +7,7 @@ import { ServiceClient, type TrainingClient } from "../../src/index.js";
 import { startEngine } from "../../src/local/engine/start-engine.node.js";
 import { type LocalBackend, startLocalBackend } from "../../src/local/index.js";
 import { FakeClock } from "../support/fake-clock.js";
+import { passTime } from "./pass-time.js";
 import { RawClient, silent } from "./raw-client.js";
 
 const model = {
@@ -115,8 +116,26 @@ describe("a backend with the real engine", () => {
     );
   });
 
+  it("lets samplers in flight follow the weights, while a snapshot keeps its own", async () => {
+    const training = await service.createLoraTrainingClient({ baseModel: model.name, rank: 8, seed: 2 });
+    const tokens = [3, 1, 4, 1, 5];
+    const first = await training.saveWeightsAndGetSamplingClient({ kind: "inflight" });
+    const kept = await training.saveWeightsAndGetSamplingClient();
+    const before = await first.computeLogprobs(tokens);
+    expect(await kept.computeLogprobs(tokens)).toEqual(before);
+    await steps(training, 0, 3);
+    const second = await training.saveWeightsAndGetSamplingClient({ kind: "inflight" });
+    const after = await second.computeLogprobs(tokens);
+    expect(after).not.toEqual(before);
+    expect(await first.computeLogprobs(tokens)).toEqual(after);
+    expect(await kept.computeLogprobs(tokens)).toEqual(before);
+    await expect(training.saveWeightsAndGetSamplingClient({ kind: "live" as "inflight" })).rejects.toThrow(
+      'kind must be "snapshot" or "inflight"',
+    );
+  });
+
   it("samples for a session at once while another has a long queue", async () => {
-    const other = new ServiceClient(backend);
+    const other = new ServiceClient({ ...backend });
     const busy = await service.createSamplingClient({ baseModel: model.name });
     const sampler = await other.createSamplingClient({ baseModel: model.name });
     const samplingParams = { maxTokens: 100, stop: [] };
@@ -172,7 +191,7 @@ describe("a backend with the real engine", () => {
     expect(await weights(restarted)).toEqual(finalLogprobs);
   });
 
-  it("samples from what was trained, the same for the same seed, whoever samples beside it", async () => {
+  it("samples from the trained weights, the same for the same seed, whatever else is sampled", async () => {
     const training = await service.createLoraTrainingClient({ baseModel: model.name, rank: 8, seed: 3 });
     await steps(training, 0, 10);
     const { path } = await training.saveWeightsForSampler("trained");
@@ -268,10 +287,7 @@ it("leaves the engine to others while the client of a long sample is gone, and d
   const long = [];
   for (let seqId = 1; seqId <= 200; seqId += 1)
     long.push(await client.ok("/asample", body(gone.id, seqId, 4)));
-  for (let time = 0; time < 30_000; time += 5_000) {
-    await clock.advance(5_000);
-    await new Promise((resolve) => setTimeout(resolve, 10));
-  }
+  await passTime(clock, 30_000);
   const other = await openSampler();
   await client.sampleResult(await client.ok("/asample", body(other.id, 0, 1)));
   const { body: trace } = await client.get(`/sessions/${gone.sessionId}/trace_export`);
@@ -280,4 +296,4 @@ it("leaves the engine to others while the client of a long sample is gone, and d
   for (const accepted of [long[0]!, long.at(-1)!]) {
     expect((await client.sampleResult(accepted)).sequences).toEqual(expected.sequences);
   }
-}, 60_000);
+});

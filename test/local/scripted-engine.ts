@@ -5,12 +5,20 @@ import { TalkingEngine } from "../cli/talking-engine.js";
 
 const EOS = 511;
 
-/** Says what it was told to, token by token, and stops at stop texts as the real engine does. */
+/** Says a scripted text token by token, and stops at stop texts as the real engine does. */
 export class ScriptedEngine extends TalkingEngine {
   /** Where it waits before each token, so that a test can look at what came until then. */
   beforeToken: (position: number) => Promise<void> = async () => {};
   /** Fails before this token. */
   failsAt = Number.POSITIVE_INFINITY;
+
+  /** As new, for the next test. */
+  reset(): void {
+    this.answers = [];
+    this.heard.length = 0;
+    this.failsAt = Number.POSITIVE_INFINITY;
+    this.beforeToken = async () => {};
+  }
 
   override async models() {
     const [model] = await super.models();

@@ -1,9 +1,15 @@
+import { createHash } from "node:crypto";
+import { mkdtemp, readdir, readFile, rm, stat, writeFile } from "node:fs/promises";
 import { get } from "node:http";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { type LocalBackend, startLocalBackend } from "../../src/local/index.js";
+import { createServer } from "../../src/local/server/index.js";
+import { openStore } from "../../src/local/store/index.js";
 import { FakeClock } from "../support/fake-clock.js";
 import { FakeEngine, fakeModel } from "./fake-engine.js";
-import { type Json, type RawClient, silent, startFake, stepBody } from "./raw-client.js";
+import { type Json, RawClient, silent, startFake, stepBody } from "./raw-client.js";
 
 describe("a server with keys", () => {
   let backend: LocalBackend;
@@ -14,22 +20,32 @@ describe("a server with keys", () => {
   let sessionId: string;
   let modelId: string;
   let path: string;
+  let dataDir: string;
 
   beforeAll(async () => {
     clock = new FakeClock();
-    ({ backend, client: stranger } = await startFake({ clock, apiKeys: ["tml-alice", "tml-bob"] }));
-    alice = stranger.withKey("tml-alice");
-    bob = stranger.withKey("tml-bob");
+    dataDir = await mkdtemp(join(tmpdir(), "tinkerts-security-"));
+    ({ backend, client: stranger } = await startFake({
+      clock,
+      dataDir,
+      tokens: true,
+      apiKeys: ["tml-alice-key-of-the-test", "tml-bob-key-of-the-test"],
+    }));
+    alice = stranger.withKey("tml-alice-key-of-the-test");
+    bob = stranger.withKey("tml-bob-key-of-the-test");
     ({ sessionId, modelId } = await alice.openModel());
     path = String(
       (await alice.result(alice.ok("/save_weights", { model_id: modelId, seq_id: 1, path: "one" })))["path"],
     );
     await alice.result(alice.ok("/save_weights_for_sampler", { model_id: modelId, seq_id: 2, path: "two" }));
   });
-  afterAll(() => backend.close());
+  afterAll(async () => {
+    await backend.close();
+    await rm(dataDir, { recursive: true });
+  });
 
   it("hands the first key to clients made from it", () => {
-    expect(backend.apiKey).toBe("tml-alice");
+    expect(backend.apiKey).toBe("tml-alice-key-of-the-test");
   });
 
   it("answers 401 without one, and with a wrong one, but tells its health", async () => {
@@ -37,7 +53,7 @@ describe("a server with keys", () => {
     expect((await stranger.withKey("tml-mallory").get("/get_server_capabilities")).status).toBe(401);
     expect((await stranger.get("/healthz")).status).toBe(200);
     expect((await alice.get("/get_server_capabilities")).status).toBe(200);
-    const bearer = { authorization: "Bearer tml-alice" };
+    const bearer = { authorization: "Bearer tml-alice-key-of-the-test" };
     expect((await stranger.get("/get_server_capabilities", bearer)).status).toBe(200);
   });
 
@@ -116,9 +132,10 @@ describe("a server with keys", () => {
     const sessionOfBob = await bob.openSession();
     const load = { session_id: sessionOfBob, model_seq_id: 0, path, optimizer: false };
     expect((await bob.post("/load_weights", load)).status).toBe(404);
-    expect((await bob.post("/load_weights", { ...load, weights_access_token: "tml-alice" })).status).toBe(
-      200,
-    );
+    expect(
+      (await bob.post("/load_weights", { ...load, weights_access_token: "tml-alice-key-of-the-test" }))
+        .status,
+    ).toBe(200);
     expect(
       (await bob.post("/load_weights", { ...load, weights_access_token: "tml-eve", model_seq_id: 1 })).status,
     ).toBe(401);
@@ -138,8 +155,54 @@ describe("a server with keys", () => {
     expect((await stranger.withKey("eyJ.x").get("/training_runs")).status).toBe(401);
     const unsigned = `${Buffer.from('{"alg":"none"}').toString("base64url")}.${jwt.split(".")[1]}.`;
     expect((await stranger.withKey(unsigned).get("/training_runs")).status).toBe(401);
+    const again = await withToken.post("/auth/token");
+    expect([again.status, again.body["detail"]]).toEqual([403, expect.stringContaining("send the API key")]);
+    const { jwt: ofBob } = (await bob.ok("/auth/token")) as { jwt: string };
+    expect((await bob.call("DELETE", "/auth/token")).status).toBe(204);
+    expect((await stranger.withKey(ofBob).get("/training_runs")).status).toBe(401);
+    const { jwt: newOfBob } = (await bob.ok("/auth/token")) as { jwt: string };
+    expect((await stranger.withKey(newOfBob).get("/training_runs")).status).toBe(200);
+    expect((await withToken.get("/training_runs")).status).toBe(200);
     await clock.advance(3_601_000);
     expect((await withToken.get("/training_runs")).status).toBe(401);
+  });
+
+  it("slows clients that try keys, and none that has one", async () => {
+    await clock.advance(60_000);
+    const trying = stranger.withKey("tml-mallory-of-the-test");
+    for (let tries = 0; tries < 10; tries += 1) await trying.get("/training_runs");
+    const answered: number[] = [];
+    const guesses = Array.from({ length: 12 }, async () => {
+      answered.push((await trying.get("/training_runs")).status);
+    });
+    // Guesses at the keys of others, in the place of a token for their weights, count too.
+    const token = { source_path: path, destination_project_id: "p", weights_access_token: "tml-guess" };
+    expect((await bob.post("/copy_weights", token)).status).toBe(429);
+    expect((await alice.get("/training_runs")).status).toBe(200);
+    expect(answered).toEqual([429, 429, 429, 429]);
+    await clock.advance(5_000);
+    await Promise.all(guesses);
+    expect(answered.slice(4)).toEqual([401, 401, 401, 401, 401, 401, 401, 401]);
+    await clock.advance(60_000);
+    expect((await trying.get("/training_runs")).status).toBe(401);
+  });
+
+  it("names owners by what the data folder alone can tell from their keys", async () => {
+    const { name: owner } = (await alice.get("/auth/apikey/me")).body as { name: string };
+    const bare = createHash("sha256").update("tml-alice-key-of-the-test").digest("hex");
+    expect(owner).not.toContain(bare.slice(0, 8));
+    expect((await stat(join(dataDir, "secret"))).mode & 0o777).toBe(0o600);
+    const elsewhere = await startFake({ apiKeys: ["tml-alice-key-of-the-test"] });
+    const { body } = await elsewhere.client.withKey("tml-alice-key-of-the-test").get("/auth/apikey/me");
+    expect(body["name"]).not.toBe(owner);
+    await elsewhere.backend.close();
+  });
+
+  it("says to browsers that answers are data, and not for other sites", async () => {
+    for (const answer of [await alice.get("/training_runs"), await stranger.get("/training_runs")]) {
+      expect(answer.headers.get("x-content-type-options")).toBe("nosniff");
+      expect(answer.headers.get("cross-origin-resource-policy")).toBe("same-origin");
+    }
   });
 
   it("may be used from any web page, by those who have a key", async () => {
@@ -212,12 +275,45 @@ describe("a server without keys", () => {
   });
 });
 
+it("a client of another machine learns no folder of this one, whatever it calls itself", async () => {
+  const dataDir = await mkdtemp(join(tmpdir(), "tinkerts-folders-"));
+  const clock = new FakeClock();
+  const store = await openStore(dataDir, { wallNow: clock.wallNow });
+  const server = await createServer({
+    engine: new FakeEngine(),
+    store,
+    clock,
+    random: () => 0.5,
+    logger: silent,
+    apiKeys: [],
+    origins: [],
+    sessionTimeoutMs: 1000,
+    limits: {},
+    clientConfig: {},
+  });
+  const from = (address?: string) =>
+    new RawClient({
+      baseURL: "http://localhost",
+      fetch: async (url, init) => server.fetch(new Request(url, init), { address }),
+    });
+  const { modelId } = await from().openModel();
+  const tokenizerFor = async (address?: string) =>
+    ((await from(address).ok("/get_info", { model_id: modelId }))["model_data"] as Json)["tokenizer_id"];
+  for (const here of [undefined, "127.0.0.1", "::1", "::ffff:127.0.0.1"])
+    expect(await tokenizerFor(here)).toBe(fakeModel.tokenizerPath);
+  for (const elsewhere of ["10.0.0.9", "::ffff:10.0.0.9", "fe80::1"])
+    expect(await tokenizerFor(elsewhere)).toBe(fakeModel.name);
+  await server.close();
+  await store.close();
+  await rm(dataDir, { recursive: true });
+});
+
 describe("starting", () => {
   it("refuses to listen for other machines without a key", async () => {
     const engine = new FakeEngine();
     await expect(startLocalBackend({ engine, host: "0.0.0.0" })).rejects.toThrow(/needs an API key/);
     await expect(startLocalBackend({ engine, host: "::" })).rejects.toThrow(/needs an API key/);
-    const backend = await startLocalBackend({ engine, host: "0.0.0.0", apiKeys: ["tml-x"] });
+    const backend = await startLocalBackend({ engine, host: "0.0.0.0", apiKeys: ["tml-x-key-of-the-test"] });
     expect((await fetch(`${backend.baseURL}/healthz`)).status).toBe(200);
     await backend.close();
   });
@@ -226,14 +322,58 @@ describe("starting", () => {
     const starting = startLocalBackend({ engine: new FakeEngine(), apiKeys: ["secret123"] });
     await expect(starting).rejects.toThrow(/must begin with 'tml-'/);
     await expect(starting).rejects.not.toThrow(/secret123/);
+    const guessable = startLocalBackend({ engine: new FakeEngine(), apiKeys: ["tml-secret123"] });
+    await expect(guessable).rejects.toThrow(/at least 20 characters, got one of 13/);
+    await expect(guessable).rejects.not.toThrow(/secret123/);
+  });
+
+  it("refuses limits that would bound nothing, or that it does not have", async () => {
+    const limited = (limits: object) => startLocalBackend({ engine: new FakeEngine(), limits });
+    for (const bytes of [-1, Number.NaN])
+      await expect(limited({ bodyBytes: bytes })).rejects.toThrow(
+        `limits.bodyBytes must be a number, 0 or more, got ${bytes}`,
+      );
+    await expect(limited({ bodybytes: 1 })).rejects.toThrow("did you mean bodyBytes?");
+  });
+
+  it("issues no tokens by default", async () => {
+    const { backend, client } = await startFake({ apiKeys: ["tml-alice-key-of-the-test"] });
+    const answer = await client.withKey("tml-alice-key-of-the-test").post("/auth/token");
+    expect([answer.status, answer.body["detail"]]).toEqual([403, expect.stringContaining("no tokens")]);
+    await backend.close();
+  });
+
+  it("keeps everybody's own in a data folder that an earlier version wrote, and refuses one with a broken secret", async () => {
+    const dataDir = await mkdtemp(join(tmpdir(), "tinkerts-former-"));
+    const apiKeys = ["tml-alice-key-of-the-test"];
+    const first = await startFake({ dataDir, apiKeys });
+    const { modelId } = await first.client.withKey(apiKeys[0]!).openModel();
+    const { name } = (await first.client.withKey(apiKeys[0]!).get("/auth/apikey/me")).body as {
+      name: string;
+    };
+    await first.backend.close();
+    // As it was: owners by a bare hash, and no secret.
+    const former = `key-${createHash("sha256").update(apiKeys[0]!).digest("hex").slice(0, 16)}`;
+    for (const entry of await readdir(dataDir, { recursive: true, withFileTypes: true })) {
+      if (!entry.isFile() || !/\.jsonl?$/.test(entry.name)) continue;
+      const file = join(entry.parentPath, entry.name);
+      await writeFile(file, (await readFile(file, "utf8")).replaceAll(name, former));
+    }
+    await rm(join(dataDir, "secret"));
+    const second = await startFake({ dataDir, apiKeys });
+    expect((await second.client.withKey(apiKeys[0]!).get(`/training_runs/${modelId}`)).status).toBe(200);
+    await second.backend.close();
+    await writeFile(join(dataDir, "secret"), "damaged");
+    await expect(startFake({ dataDir, apiKeys })).rejects.toThrow(/secret must hold 64 hexadecimal digits/);
+    await rm(dataDir, { recursive: true });
   });
 });
 
 describe("download links", () => {
   it("are signed, for one thing, and end", async () => {
     const clock = new FakeClock();
-    const { backend, client } = await startFake({ clock, apiKeys: ["tml-alice"] });
-    const alice = client.withKey("tml-alice");
+    const { backend, client } = await startFake({ clock, apiKeys: ["tml-alice-key-of-the-test"] });
+    const alice = client.withKey("tml-alice-key-of-the-test");
     const { modelId } = await alice.openModel();
     for (const [seqId, name] of [
       [1, "one"],

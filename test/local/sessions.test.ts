@@ -4,10 +4,11 @@ import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import { ServiceClient } from "../../src/index.js";
 import type { LocalBackend } from "../../src/local/index.js";
-import { superviseRun } from "../../src/training/index.js";
+import { runWithRecovery } from "../../src/training/index.js";
 import { FakeClock } from "../support/fake-clock.js";
 import { type FakeEngine, fakeModel } from "./fake-engine.js";
-import { type Json, type RawClient, sampleBody, startFake, stepBody } from "./raw-client.js";
+import { passTime } from "./pass-time.js";
+import { type Json, type RawClient, sampleBody, startFake, stepBody, weightedPass } from "./raw-client.js";
 
 describe("a session", () => {
   let backend: LocalBackend;
@@ -31,14 +32,17 @@ describe("a session", () => {
       signal,
     });
 
-  /** Lets the server's clean-up notice the time, and its files be written. */
-  async function pass(durationMs: number): Promise<void> {
-    for (let passed = 0; passed < durationMs; passed += 5_000) {
-      await clock.advance(5_000);
-      await new Promise((resolve) => setTimeout(resolve, 10));
-      // While a sweep still writes, its next timer is not set, and time would count as the server's own absence.
-      await vi.waitFor(() => expect(clock.pending).toBeGreaterThan(0), { timeout: 10_000 });
-    }
+  const pass = (durationMs: number) => passTime(clock, durationMs);
+  const cancelled = () => engine.calls.filter((call) => call.startsWith("cancel"));
+
+  /** Half a minute after its client was last heard, a sample is taken out of the engine, and stays out. */
+  async function expectRest(sample: Json): Promise<void> {
+    await pass(20_000);
+    expect(cancelled()).toEqual([]);
+    await pass(10_000);
+    expect(cancelled()).toEqual([`cancel ${sample["request_id"]}`]);
+    engine.open();
+    await pass(5_000);
   }
 
   it("lives on heartbeats", async () => {
@@ -70,13 +74,20 @@ describe("a session", () => {
     expect((await client.get(`/training_runs/${modelId}`)).status).toBe(200);
   });
 
-  it("that ends with requests in its queue, because the server does, is restored by superviseRun", async () => {
+  it("that ends with requests in its queue, because the server does, is restored by runWithRecovery", async () => {
     const dataDir = await mkdtemp(join(tmpdir(), "tinkerts-sessions-"));
     let server = await startFake({ dataDir });
     const failures: string[] = [];
-    const { restores } = await superviseRun({
+    const { restores } = await runWithRecovery({
       service: () =>
-        new ServiceClient({ ...server.backend, fetch: (...request) => server.backend.fetch(...request) }),
+        new ServiceClient({
+          ...server.backend,
+          // A server that is gone refuses connections.
+          fetch: (...request) =>
+            server.backend.fetch(...request).catch(() => {
+              throw new TypeError("fetch failed");
+            }),
+        }),
       start: (service) => service.createLoraTrainingClient({ baseModel: fakeModel.name, rank: 4, seed: 0 }),
       steps: 3,
       policy: { backoffMs: 1 },
@@ -191,17 +202,11 @@ describe("a session", () => {
       engine.calls.length = 0;
       return { running, queued, sample };
     }
-    const cancelled = () => engine.calls.filter((call) => call.startsWith("cancel"));
     const executed = () => engine.calls.filter((call) => !call.startsWith("cancel"));
 
     it("takes nothing of the engine after half a minute, and all that was asked for once it is back", async () => {
       const { running, queued, sample } = await leaveWork();
-      await pass(20_000);
-      expect(cancelled()).toEqual([]);
-      await pass(10_000);
-      expect(cancelled()).toEqual([`cancel ${sample["request_id"]}`]);
-      engine.open();
-      await pass(5_000);
+      await expectRest(sample);
       expect(executed()).toEqual([]);
       expect((await heartbeat(sessionId)).status).toBe(200);
       await vi.waitFor(() => expect(executed()).toEqual(["optim_step 0.25", "sample 5"]));
@@ -271,7 +276,6 @@ describe("a session", () => {
 
   describe("that is missing: a sample on its own", () => {
     let accepted: Json;
-    const cancelled = () => engine.calls.filter((call) => call.startsWith("cancel"));
 
     async function ask(): Promise<void> {
       const body = { ...sampleBody("", 0), sampling_session_id: undefined, seq_id: undefined };
@@ -294,20 +298,15 @@ describe("a session", () => {
       await polled.catch(() => undefined);
     }
 
-    it("rests when its poll was closed and nobody asks again, and is drawn when somebody does", async () => {
+    it("pauses when its poll was closed, and is sampled when another poll comes", async () => {
       await pollUntilKilled();
-      await pass(20_000);
-      expect(cancelled()).toEqual([]);
-      await pass(10_000);
-      expect(cancelled()).toEqual([`cancel ${accepted["request_id"]}`]);
-      engine.open();
-      await pass(5_000);
+      await expectRest(accepted);
       expect(engine.calls).toHaveLength(1);
       expect((await client.sampleResult(accepted)).sequences).toHaveLength(1);
       expect(engine.calls.at(-1)).toBe("sample 5");
     });
 
-    it("goes on while somebody asks again, and while nobody has asked yet", async () => {
+    it("continues while polls come, and before the first poll", async () => {
       await pass(40_000);
       for (let time = 0; time < 60_000; time += 20_000) {
         await pollUntilKilled();
@@ -319,7 +318,7 @@ describe("a session", () => {
     it("is given up after the time of a session, and can be cancelled before", async () => {
       await pollUntilKilled();
       await pass(65_000);
-      const failure = { category: "server", error: expect.stringContaining("Nobody has asked for request") };
+      const failure = { category: "server", error: expect.stringContaining("was not polled for") };
       expect(await client.result(accepted)).toMatchObject(failure);
       await ask();
       await pollUntilKilled();
@@ -414,22 +413,7 @@ describe("unnamed sampler weights", () => {
     const { modelId } = await client.openModel();
     const samplers: string[] = [];
     for (let index = 0; index < 8; index += 1) {
-      await client.ok("/forward_backward", {
-        model_id: modelId,
-        seq_id: 3 * index + 1,
-        forward_backward_input: {
-          loss_fn: "cross_entropy",
-          data: [
-            {
-              model_input: { chunks: [{ type: "encoded_text", tokens: [1] }] },
-              loss_fn_inputs: {
-                target_tokens: { data: [1], dtype: "int64", shape: [1] },
-                weights: { data: [10], dtype: "float32", shape: [1] },
-              },
-            },
-          ],
-        },
-      });
+      await client.ok("/forward_backward", weightedPass(modelId, 3 * index + 1, 10));
       await client.ok("/optim_step", stepBody(modelId, 3 * index + 2, 1));
       const saved = await client.result(
         client.ok("/save_weights_for_sampler", {

@@ -6,6 +6,7 @@ import { join } from "node:path";
 import { promisify } from "node:util";
 import { describe, expect, it } from "vitest";
 import { startLocalBackend } from "../../src/local/index.js";
+import { FakeClock } from "../support/fake-clock.js";
 import { FakeEngine, fakeModel } from "./fake-engine.js";
 import { passBody, RawClient, sampleBody, silent, stepBody } from "./raw-client.js";
 
@@ -13,6 +14,37 @@ import { passBody, RawClient, sampleBody, silent, stepBody } from "./raw-client.
 function overSocket(backend: { baseURL: string }): RawClient {
   return new RawClient({ baseURL: backend.baseURL, fetch });
 }
+
+/** A step of the optimizer that the engine holds back until it is opened. */
+async function heldStep(backend: { baseURL: string }, engine: FakeEngine) {
+  const client = overSocket(backend);
+  const { modelId } = await client.openModel();
+  engine.hold();
+  return { client, accepted: await client.ok("/optim_step", stepBody(modelId, 1)) };
+}
+
+/** A body of that length begins. */
+function beginTelemetry({ baseURL }: { baseURL: string }, length: number) {
+  const outgoing = request(`${baseURL}/api/v1/telemetry`, {
+    method: "POST",
+    headers: { "content-type": "application/json", "content-length": length },
+  });
+  const status = new Promise<number | undefined>((resolve, reject) => {
+    outgoing.on("error", reject).on("response", (response) => {
+      resolve(response.statusCode);
+      outgoing.destroy();
+    });
+  });
+  return { outgoing, status };
+}
+
+/** A whole body with so many letters. */
+const sendTelemetry = ({ baseURL }: { baseURL: string }, letters: number) =>
+  fetch(`${baseURL}/api/v1/telemetry`, {
+    method: "POST",
+    headers: { "content-type": "application/json" },
+    body: JSON.stringify({ events: ["x".repeat(letters)] }),
+  });
 
 describe("a backend on a socket", () => {
   it("starts in a program given on the command line, whose flags are no flags for its threads", async () => {
@@ -27,9 +59,7 @@ describe("a backend on a socket", () => {
 
   it("starts at once on a free port of this machine, trains, samples and closes", async () => {
     const engine = new FakeEngine();
-    const began = performance.now();
     const backend = await startLocalBackend({ engine });
-    expect(performance.now() - began).toBeLessThan(1000);
     expect(backend.baseURL).toMatch(/^http:\/\/127\.0\.0\.1:\d+$/);
     const client = overSocket(backend);
     const { sessionId, modelId } = await client.openModel();
@@ -56,35 +86,26 @@ describe("a backend on a socket", () => {
     await expect(fetch(`${backend.baseURL}/healthz`)).rejects.toThrow();
   });
 
-  it("closes within a second while polls are open, and twice is once", async () => {
+  it("closes while polls are open, and twice is once", async () => {
     const engine = new FakeEngine();
     await using backend = await startLocalBackend({ engine });
-    const client = overSocket(backend);
-    const { modelId } = await client.openModel();
-    engine.hold();
-    const accepted = await client.ok("/optim_step", stepBody(modelId, 1));
+    const { client, accepted } = await heldStep(backend, engine);
     const polling = client
       .post("/retrieve_future", { request_id: accepted["request_id"] })
       .catch(() => undefined);
     await new Promise((resolve) => setTimeout(resolve, 50));
-    setTimeout(() => engine.open(), 100);
-    const began = performance.now();
+    const closing = backend.close();
+    engine.open();
+    await closing;
     await backend.close();
-    await backend.close();
-    expect(performance.now() - began).toBeLessThan(1500);
     await polling;
   });
 
   it("closes while an operation takes minutes", async () => {
     const engine = new FakeEngine();
     const backend = await startLocalBackend({ engine });
-    const client = overSocket(backend);
-    const { modelId } = await client.openModel();
-    engine.hold();
-    await client.ok("/optim_step", stepBody(modelId, 1));
-    const began = performance.now();
+    await heldStep(backend, engine);
     await backend.close();
-    expect(performance.now() - began).toBeLessThan(3000);
   });
 
   it("closes while the engine is busy, and takes no more requests meanwhile", async () => {
@@ -100,7 +121,6 @@ describe("a backend on a socket", () => {
     const { modelId } = await client.openModel();
     engine.hold();
     await client.ok("/optim_step", stepBody(modelId, 1));
-    const began = performance.now();
     const closing = backend.close();
     expect(await client.post("/create_session")).toMatchObject({
       status: 503,
@@ -108,79 +128,62 @@ describe("a backend on a socket", () => {
     });
     expect((await client.post(`/sessions/${modelId.split(":")[0]}/finish`)).status).toBe(204);
     await closing;
-    expect(performance.now() - began).toBeLessThan(3000);
     expect(removed).toBe(0);
   });
 
   it("answers 413 to a body that says it is too large, without reading it", async () => {
     await using backend = await startLocalBackend({ engine: new FakeEngine(), limits: { bodyBytes: 1000 } });
-    const status = await new Promise<number | undefined>((resolve, reject) => {
-      const outgoing = request(`${backend.baseURL}/api/v1/telemetry`, {
-        method: "POST",
-        headers: { "content-type": "application/json", "content-length": "100000000" },
-      });
-      outgoing.on("response", (response) => {
-        resolve(response.statusCode);
-        outgoing.destroy();
-      });
-      outgoing.on("error", reject);
-      outgoing.write("{");
-    });
-    expect(status).toBe(413);
+    const { outgoing, status } = beginTelemetry(backend, 100_000_000);
+    outgoing.write("{");
+    expect(await status).toBe(413);
     expect((await fetch(`${backend.baseURL}/healthz`)).status).toBe(200);
   });
 
   it("gives up a body that stops coming with a 408, and bodies that come too many at once with a 429", async () => {
+    const clock = new FakeClock();
     await using backend = await startLocalBackend({
       engine: new FakeEngine(),
+      clock,
       limits: { bodyIdleMs: 300, arrivingBytes: 100_000 },
     });
-    const half = (bytes: number) =>
-      new Promise<number | undefined>((resolve, reject) => {
-        const outgoing = request(`${backend.baseURL}/api/v1/telemetry`, {
-          method: "POST",
-          headers: { "content-type": "application/json", "content-length": "1000000" },
-        });
-        outgoing.on("response", (response) => {
-          resolve(response.statusCode);
-          outgoing.destroy();
-        });
-        outgoing.on("error", reject);
-        outgoing.write(" ".repeat(bytes));
+    /** Sends so many bytes of a larger body, and resolves to the answer when they have come. */
+    const half = async (bytes: number) => {
+      const { outgoing, status } = beginTelemetry(backend, 1_000_000);
+      await new Promise((resolve) => outgoing.write(" ".repeat(bytes), resolve));
+      for (let turn = 0; turn < 50; turn += 1) await new Promise((resolve) => setTimeout(resolve, 1));
+      return { status };
+    };
+    /** Nothing more comes of them. */
+    const answers = async (...sent: { status: Promise<number | undefined> }[]) => {
+      const statuses = Promise.all(sent.map(({ status }) => status));
+      let isOver = false;
+      const over = statuses.finally(() => {
+        isOver = true;
       });
-    expect(await half(10)).toBe(408);
-    const statuses = await Promise.all([half(60_000), half(60_000)]);
-    expect(statuses.sort()).toEqual([408, 429]);
+      while (!isOver) await clock.advance(100);
+      return await over;
+    };
+    expect(await answers(await half(10))).toEqual([408]);
+    expect(await answers(await half(60_000), await half(60_000))).toEqual([408, 429]);
     // What was given up no longer counts.
-    expect(await half(60_000)).toBe(408);
-    const whole = await fetch(`${backend.baseURL}/api/v1/telemetry`, {
-      method: "POST",
-      headers: { "content-type": "application/json" },
-      body: JSON.stringify({ events: ["x".repeat(200_000)] }),
-    });
+    expect(await answers(await half(60_000))).toEqual([408]);
+    const whole = await sendTelemetry(backend, 200_000);
     expect(whole.status).toBe(200);
   });
 
-  it("takes a body in pieces that is too large, and says so while the client still sends", async () => {
+  it("refuses a body in pieces that is too large while the client still sends", async () => {
     await using backend = await startLocalBackend({
       engine: new FakeEngine(),
       limits: { bodyBytes: 100_000 },
     });
-    const response = await fetch(`${backend.baseURL}/api/v1/telemetry`, {
-      method: "POST",
-      headers: { "content-type": "application/json" },
-      body: JSON.stringify({ events: ["x".repeat(5_000_000)] }),
-    });
+    const response = await sendTelemetry(backend, 5_000_000);
     expect(response.status).toBe(413);
   });
 
   it("forgets the poll of a client that hung up", async () => {
     const engine = new FakeEngine();
     await using backend = await startLocalBackend({ engine });
-    const client = overSocket(backend);
-    const { modelId } = await client.openModel();
-    engine.hold();
-    const accepted = await client.ok("/optim_step", stepBody(modelId, 1));
+    const { client, accepted } = await heldStep(backend, engine);
     const abort = new AbortController();
     const polling = client.send("POST", "/api/v1/retrieve_future", {
       headers: { "content-type": "application/json" },
@@ -195,15 +198,13 @@ describe("a backend on a socket", () => {
 });
 
 describe("a data folder", () => {
+  const startOn = (dataDir: string) =>
+    startLocalBackend({ engine: new FakeEngine(), dataDir, listen: false, logger: silent });
+
   it("lists all runs and checkpoints after a restart, and training goes on from them", async () => {
     const dataDir = await mkdtemp(join(tmpdir(), "tinkerts-data-"));
     try {
-      const first = await startLocalBackend({
-        engine: new FakeEngine(),
-        dataDir,
-        listen: false,
-        logger: silent,
-      });
+      const first = await startOn(dataDir);
       const before = new RawClient(first);
       const { sessionId, modelId } = await before.openModel();
       await before.result(before.ok("/forward_backward", passBody(modelId, 1, 1)));
@@ -215,12 +216,7 @@ describe("a data folder", () => {
       await first.close();
       expect(await readdir(dataDir)).not.toContain(".lock");
 
-      const second = await startLocalBackend({
-        engine: new FakeEngine(),
-        dataDir,
-        listen: false,
-        logger: silent,
-      });
+      const second = await startOn(dataDir);
       const after = new RawClient(second);
       expect((await after.get("/training_runs")).body["training_runs"]).toMatchObject([
         { training_run_id: modelId },

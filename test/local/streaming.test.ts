@@ -13,14 +13,16 @@ import { type LocalBackend, type LocalBackendOptions, startLocalBackend } from "
 import { Activity } from "../../src/local/server/activity.js";
 import { FutureStore } from "../../src/local/server/futures/future-store.js";
 import { defaultLimits } from "../../src/local/server/http/limits.js";
+import { OwnerShares } from "../../src/local/server/http/owner-shares.js";
 import { AdapterPool } from "../../src/local/server/sampling/adapter-pool.js";
-import { toSampleCall } from "../../src/local/server/sampling/sample-call.js";
+import { jobAlone, toSampleCall } from "../../src/local/server/sampling/sample-call.js";
 import { SampleRuns } from "../../src/local/server/sampling/sample-runs.js";
 import { openStore } from "../../src/local/store/index.js";
 import { systemClock } from "../../src/transport/clock.js";
 import { endpoints } from "../../src/wire/index.js";
 import { FakeClock } from "../support/fake-clock.js";
 import { FakeEngine, fakeModel } from "./fake-engine.js";
+import { passTime } from "./pass-time.js";
 import { RawClient, sampleBody, silent } from "./raw-client.js";
 
 interface Drawing {
@@ -31,7 +33,7 @@ interface Drawing {
   fail(error: Error): void;
 }
 
-/** Draws tokens when it is told to: token 10 at position 0, 11 at position 1, and so on. */
+/** Draws tokens on request: token 10 at position 0, 11 at position 1, and so on. */
 class SteeredEngine extends FakeEngine {
   readonly drawings: Drawing[] = [];
   readonly cancelled: string[] = [];
@@ -276,7 +278,7 @@ describe("a streamed sample", () => {
     await events.next();
   });
 
-  it("goes on behind what was told when a pause has taken it out of the engine, with the same seed", async () => {
+  it("continues after its last token when a pause has taken it out of the engine, with the same seed", async () => {
     const clock = new FakeClock();
     const { engine, client, stream, drawing } = await start({ clock });
     const sessionId = await client.openSession();
@@ -288,13 +290,8 @@ describe("a streamed sample", () => {
     const answering = stream(sampleBody(String(sampler), 0));
     (await drawing()).draw(2);
     const response = await answering;
-    // Nobody reads, and no heartbeat comes.
-    for (let time = 0; time < 40_000; time += 5_000) {
-      await clock.advance(5_000);
-      await new Promise((resolve) => setTimeout(resolve, 10));
-      // While a sweep still writes, its next timer is not set.
-      await vi.waitFor(() => expect(clock.pending).toBeGreaterThan(0));
-    }
+    // There is no reader and no heartbeat.
+    await passTime(clock, 40_000);
     await vi.waitFor(() => expect(engine.cancelled).toHaveLength(1));
     const events = reader(response);
     expect([await events.next(), await events.next()].map(parsed).map((event) => event["index"])).toEqual([
@@ -324,13 +321,17 @@ describe("a streamed sample", () => {
   });
 });
 
-it("a listener that throws ends its own sample, and nobody else's", async () => {
+it("a listener that throws ends only its own sample", async () => {
   const folder = await mkdtemp(join(tmpdir(), "tinkerts-listener-"));
   const store = await openStore(folder, systemClock);
   try {
     const engine = new SteeredEngine();
-    const futures = new FutureStore(systemClock, defaultLimits);
-    const adapters = new AdapterPool(engine, folder, 1);
+    const futures = new FutureStore(
+      systemClock,
+      defaultLimits,
+      new OwnerShares(1, defaultLimits.resultBytes),
+    );
+    const adapters = new AdapterPool(engine, folder, 1, { take: async () => () => {} });
     const limits = defaultLimits;
     const runs = new SampleRuns({
       engine,
@@ -338,16 +339,19 @@ it("a listener that throws ends its own sample, and nobody else's", async () => 
       clock: systemClock,
       futures,
       limits,
+      shared: (limit) => new OwnerShares(1, limit),
       adapters,
       timeoutMs: 60_000,
       activity: new Activity(systemClock),
     });
     const start = (onToken: OnToken) =>
-      runs.startAlone(
-        { owner: "local", seesAll: true },
-        { info: fakeModel, weights: { type: "base" } },
-        toSampleCall(endpoints.sample.request.read(baseBody(), ""), fakeModel, limits),
-        { onToken },
+      runs.start(
+        jobAlone(
+          { owner: "local", seesAll: true },
+          { info: fakeModel, weights: { type: "base" } },
+          toSampleCall(endpoints.sample.request.read(baseBody(), ""), fakeModel, limits),
+          { onToken },
+        ),
       );
     const heard: number[] = [];
     const clumsy = start(() => {

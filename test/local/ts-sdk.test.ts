@@ -13,13 +13,31 @@ const datum = (first: number, length = 6) => {
 };
 
 describe("new ServiceClient(backend)", () => {
+  it("closes the backend with the last client that was handed it; clients of a copy leave it open", async () => {
+    const engine = new FakeEngine();
+    const backend = await startLocalBackend({ engine, logger: silent });
+    const [one, two] = [new ServiceClient(backend), new ServiceClient(backend)];
+    const copy = new ServiceClient({ ...backend });
+    await copy.getServerCapabilities();
+    await copy.close();
+    await one.clone().close();
+    await one.close();
+    await two.getServerCapabilities();
+    await two.close();
+    await expect(fetch(`${backend.baseURL}/api/v1/healthz`)).rejects.toThrow("fetch failed");
+    const late = new ServiceClient({ ...backend });
+    await expect(late.getServerCapabilities()).rejects.toThrow("The backend is closed");
+    await late.close();
+    await backend.close();
+  });
+
   it.each<[string, LocalBackendOptions, boolean]>([
     ["without a socket", { listen: false }, true],
     ["over a socket", {}, false],
     [
       "with keys, tokens, one poll for all samples and models created from checkpoints",
       {
-        apiKeys: ["tml-one"],
+        apiKeys: ["tml-one-key-of-the-test"],
         clientConfig: {
           pjwtAuthEnabled: true,
           sampleUseRetrieveFutures: true,

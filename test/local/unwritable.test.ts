@@ -23,7 +23,7 @@ describe("a data folder that cannot be written", () => {
     );
   });
 
-  it("is told to clients with its reason, as something not to be tried again, without the server's paths", async () => {
+  it("is reported to clients with its reason, as not to be retried, without the server's paths", async () => {
     const { backend, client, engine } = await startFake({ dataDir: folder });
     const modelId = await client.createModel(await client.openSession(), 0);
     for (const part of ["sessions", "runs"]) {

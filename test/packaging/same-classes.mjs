@@ -48,14 +48,14 @@ await pass;
 await client.optimStep({ learningRate: 1e-4 });
 
 const log = await RunLog.open(join(folder, `run-${how}`));
-const { checkpoint } = await training.superviseRun({
+const { checkpoint } = await training.runWithRecovery({
   service: () => new tinkerts.ServiceClient(backend),
   start: async (own) => {
-    check("superviseRun's service", own, tinkerts.ServiceClient);
+    check("runWithRecovery's service", own, tinkerts.ServiceClient);
     return own.createLoraTrainingClient({ baseModel: "tinkerts/nano", rank: 2 });
   },
   step: async (own) => {
-    check("superviseRun's training client", own, tinkerts.TrainingClient);
+    check("runWithRecovery's training client", own, tinkerts.TrainingClient);
     check("forwardBackward()", own.forwardBackward([datum], "cross_entropy"), tinkerts.APIFuture);
     await own.optimStep({ learningRate: 1e-4 });
   },

@@ -42,6 +42,16 @@ export function trainingClient(client: TestClient): Promise<TrainingClient> {
   return client.service.createLoraTrainingClient({ baseModel: "test/tiny", rank: 8 });
 }
 
+/** Starts a client and a training client with a server's settings. */
+export async function startTraining(
+  server: ProtocolServer,
+  config: Record<string, unknown> = {},
+): Promise<{ client: TestClient; training: TrainingClient }> {
+  server.on("POST /api/v1/client/config", { json: config });
+  const client = testClient(server);
+  return { client, training: await trainingClient(client) };
+}
+
 export const datum = (tokens: number[] = [1, 2, 3]) => ({
   modelInput: tokens,
   lossFnInputs: { targetTokens: tokens, weights: tokens.map(() => 1) },

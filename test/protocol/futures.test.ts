@@ -263,7 +263,7 @@ describe("polling a future", () => {
 });
 
 describe("telemetry", () => {
-  it("hears of failed operations, as user errors where the user can mend them, and never of keys", async () => {
+  it("reports failed operations, as user errors if the user can fix them, and never contains keys", async () => {
     process.env["TINKER_TELEMETRY"] = "1";
     const server = await startProtocolServer();
     try {

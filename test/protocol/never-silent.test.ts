@@ -27,7 +27,7 @@ describe("a pass that fails", () => {
     await server.close();
   });
 
-  it("is logged at once when nobody waits for it, and fails the step that covers it, by name", async () => {
+  it("is logged at once if it is not awaited, and fails the step that covers it, by name", async () => {
     server.accept(FORWARD_BACKWARD, failure);
     pass();
     const error: unknown = await training.optimStep().catch((caught: unknown) => caught);
@@ -43,7 +43,7 @@ describe("a pass that fails", () => {
     expect(server.requestsTo(OPTIM)[0]!.json()).toMatchObject({ seq_id: 2 });
   });
 
-  it("is not logged when somebody waits, but still fails a step that was called before it was known", async () => {
+  it("is not logged if it is awaited, but still fails a step that was called before it was known", async () => {
     server.accept(FORWARD_BACKWARD, failure);
     const [passed, stepped] = await Promise.allSettled([pass(), training.optimStep()]);
     expect(passed).toMatchObject({ status: "rejected", reason: { category: "user" } });

@@ -3,8 +3,11 @@ import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { APIConnectionError, ServiceClient, type ServiceClientOptions } from "../../src/index.js";
 import { type Clock, sleepWith, systemClock } from "../../src/transport/clock.js";
 import { encodeSampleResponse } from "../../src/wire/protobuf.js";
+import { cases } from "../support/long.js";
 import { type ProtocolServer, type ScriptedAnswer, startProtocolServer } from "../support/protocol-server.js";
 import { sampleResponse } from "./client.js";
+
+const SAMPLES = cases(2_000, 400);
 
 const SAMPLE = "POST /api/v1/asample";
 const POLL = "POST /api/v1/retrieve_future";
@@ -22,7 +25,7 @@ const fastClock: Clock = {
 };
 const pause = (clockMs: number) => new Promise((resolve) => setTimeout(resolve, clockMs / SPEED));
 
-describe("while a server answers nobody", () => {
+describe("while a server does not answer", () => {
   let server: ProtocolServer;
   let service: ServiceClient;
   const connect = (options: ServiceClientOptions = {}) =>
@@ -56,43 +59,43 @@ describe("while a server answers nobody", () => {
     await server.close();
   });
 
-  it("2,000 samples cost a minute's outage a hundred connections at most, and none is lost", async () => {
+  it("thousands of samples cost a minute's outage a hundred connections at most, and none is lost", async () => {
     const sampler = await service.createSamplingClient({ baseModel: "test/tiny" });
     let held = 0;
     server.on(POLL, () => {
       held += 1;
       return { delayMs: Number.POSITIVE_INFINITY };
     });
-    const samples = Array.from({ length: 2_000 }, () => sampler.sample({ prompt: [1, 2, 3] }));
-    await expect.poll(() => held, { timeout: 60_000 }).toBe(2_000);
+    const samples = Array.from({ length: SAMPLES }, () => sampler.sample({ prompt: [1, 2, 3] }));
+    await expect.poll(() => held).toBe(SAMPLES);
     await stop();
     server.on(POLL, answer);
+    await expect.poll(() => connections).toBeGreaterThan(0);
     await pause(60_000);
-    expect(connections).toBeGreaterThan(0);
     expect(connections).toBeLessThanOrEqual(100);
     const accepted = server.requestsTo(SAMPLE).length;
     await server.listen();
     const results = await Promise.all(samples);
     expect(results.every(({ sequences }) => sequences[0]!.tokens.length === 4)).toBe(true);
     // What the server had accepted was only asked for again.
-    expect([accepted, server.requestsTo(SAMPLE).length]).toEqual([2_000, 2_000]);
-  }, 120_000);
+    expect([accepted, server.requestsTo(SAMPLE).length]).toEqual([SAMPLES, SAMPLES]);
+  });
 
   it("those that come during the outage are not even tried, and go out after it", async () => {
     const sampler = await service.createSamplingClient({ baseModel: "test/tiny" });
     server.on(POLL, answer);
     await stop();
-    const samples = Array.from({ length: 2_000 }, () => sampler.sample({ prompt: [1] }));
+    const samples = Array.from({ length: SAMPLES }, () => sampler.sample({ prompt: [1] }));
     await pause(60_000);
     // At most 64 of a pool may be connecting at once: those were under way when the first of them failed.
     expect(connections).toBeLessThanOrEqual(100);
     await server.listen();
-    expect(await Promise.all(samples)).toHaveLength(2_000);
+    expect(await Promise.all(samples)).toHaveLength(SAMPLES);
     const numbers = server.requestsTo(SAMPLE).map((request) => (request.json() as { seq_id: number }).seq_id);
-    expect(new Set(numbers).size).toBe(2_000);
-  }, 120_000);
+    expect(new Set(numbers).size).toBe(SAMPLES);
+  });
 
-  it("a call that wants no retries fails at once, and the answer to any call ends the wait of all", async () => {
+  it("a call without retries fails at once, and an answer to any call ends the wait of all", async () => {
     const sampler = await service.createSamplingClient({ baseModel: "test/tiny" });
     server.on(POLL, answer);
     await using impatient = connect();
@@ -106,7 +109,7 @@ describe("while a server answers nobody", () => {
     await server.listen();
     await list();
     expect(await Promise.all(samples)).toHaveLength(10);
-  }, 60_000);
+  });
 
   it("a request that waits can be given up, also the one that asks for the others", async () => {
     const sampler = await service.createSamplingClient({ baseModel: "test/tiny" });
@@ -121,5 +124,5 @@ describe("while a server answers nobody", () => {
     }
     await server.listen();
     expect((await samples[4]!).sequences).toHaveLength(1);
-  }, 60_000);
+  });
 });

@@ -1,5 +1,6 @@
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { NotFoundError, RestClient, type ServiceClient } from "../../src/index.js";
+import { camelToSnake } from "../../src/wire/json-keys.js";
 import { type ProtocolServer, startProtocolServer } from "../support/protocol-server.js";
 import { type TestClient, testClient } from "./client.js";
 
@@ -47,6 +48,21 @@ describe("REST", () => {
     expect(last().path).toBe(`/api/v1/training_runs/${RUN}`);
     expect(last().headers).toMatchObject({ "x-sdk-method": "get_training_run", "x-api-key": "tml-test" });
     expect(last().query.get("access_scope")).toBe("owned");
+  });
+
+  it.each<[string, string, (rest: RestClient) => unknown]>([
+    ["GET /api/v1/get_server_capabilities", "supportedModels", (rest) => rest.getServerCapabilities()],
+    ["GET /api/v1/training_runs", "trainingRuns", (rest) => rest.listTrainingRuns()],
+    ["GET /api/v1/checkpoints", "checkpoints", (rest) => rest.listUserCheckpoints()],
+    ["POST /api/v1/sessions/search", "sessions", (rest) => rest.searchSessions()],
+    ["GET /api/v1/audit", "entries", (rest) => rest.getAuditLog()],
+  ])("says that another kind of server answered %s", async (route, list, call) => {
+    for (const json of [{}, [], null, { [camelToSnake(list)]: [null] }]) {
+      server.on(route, { json });
+      await expect(call(rest)).rejects.toThrow(
+        `${route} answered without a list of ${list}. Check that TINKER_BASE_URL`,
+      );
+    }
   });
 
   it("gives lists as pages to await or to iterate over", async () => {

@@ -131,7 +131,7 @@ describe("sampling", () => {
       /known fields are .*includePrompt/,
     );
     // @ts-expect-error a prompt alone
-    expect(() => sampler.sample([1, 2])).toThrow("the argument of sample must be an object, got a list of 2");
+    expect(() => sampler.sample([1, 2])).toThrow("the options of sample must be an object, got a list of 2");
     // @ts-expect-error text instead of tokens
     expect(() => sampler.sample({ prompt: "hello" })).toThrow(/prompt must be tokens, got the text "hello"/);
     expect(() => sampler.sample({ prompt: [1, 1.5] })).toThrow(/prompt/);
@@ -153,7 +153,7 @@ describe("sampling", () => {
     );
     // @ts-expect-error a name alone
     await expect(client.service.createLoraTrainingClient("m")).rejects.toThrow(
-      'the argument of createLoraTrainingClient must be an object, got "m"',
+      'the options of createLoraTrainingClient must be an object, got "m"',
     );
   });
 
@@ -163,7 +163,7 @@ describe("sampling", () => {
     expect(await sampler.computeLogprobs([1, 2, 3])).toEqual([null, -1, -2]);
     expect(sent()[0]).toMatchObject({ prompt_logprobs: true, sampling_params: { max_tokens: 1 } });
     await expect(sampler.computeLogprobs([1, 2, 3], { promptLogprobsLastN: 1 })).rejects.toThrow(
-      /does not know this option/,
+      /does not support this option/,
     );
     server.accept(SAMPLE, answer({ promptLogprobs: [-1, -2] }));
     expect(await sampler.computeLogprobs([1, 2, 3]), "a server that leaves the first token out").toEqual([
@@ -331,7 +331,7 @@ describe("sampling", () => {
 
   it("does not wait for a second completion of a request that it had to send again", async () => {
     await start({ sample_use_retrieve_futures: true });
-    // A server that still knows the request gives it the same id, and has told of its end already.
+    // A server that still knows the request gives it the same id, and has already reported its end.
     server.on(SAMPLE, { json: { request_id: "future-x" } });
     server.future("future-x", { status: 410, json: { detail: "gone" } }, answer());
     const page = { headers: { "content-type": "text/html" }, text: "<html>Please log in</html>" };
@@ -376,7 +376,7 @@ describe("sampling", () => {
     await worker.terminate();
   });
 
-  it("lets the server number its copies where it wants to", async () => {
+  it("lets the server number its copies", async () => {
     await start({ sample_join_sampling_session: true });
     server.on("POST /api/v1/join_sampling_session", { json: { client_counter: 5 } });
     await using copy = await SamplingClient.fromSamplerHandle(sampler.getSamplerHandle(), {

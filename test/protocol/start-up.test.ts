@@ -7,6 +7,7 @@ import {
   TinkerError,
   ValidationError,
 } from "../../src/index.js";
+import { FakeClock } from "../support/fake-clock.js";
 import { type ProtocolServer, startProtocolServer } from "../support/protocol-server.js";
 import { testClient } from "./client.js";
 
@@ -22,7 +23,7 @@ beforeEach(async () => {
 });
 afterEach(() => server.close());
 
-/** A route that answers only when told to. */
+/** A route that answers only on request. */
 function held(route: string, json: unknown): () => void {
   let answer: () => void = () => {};
   const told = new Promise<void>((resolve) => {
@@ -102,6 +103,31 @@ describe("a server that cannot be reached", () => {
     expect(warnings[0]).toMatch(/ECONNREFUSED.*Check the base URL.*failed 3 times in a row/);
     expect(warnings).toHaveLength(1);
     server = await startProtocolServer();
+  });
+
+  it("is named after the first connection that timed out, and again in the error and its cause", async () => {
+    const clock = new FakeClock({ auto: true });
+    const warnings: string[] = [];
+    const warn = (message: string) => void warnings.push(`${clock.now() / 1000} s: ${message}`);
+    const nothing = () => {};
+    const timedOut = Object.assign(new Error("no route to tinker.example"), { code: "ETIMEDOUT" });
+    const service = new ServiceClient({
+      baseURL: "https://tinker.example",
+      apiKey: "tml-bogus",
+      clock,
+      logger: { error: nothing, warn, info: nothing, debug: nothing },
+      fetch: async () => {
+        clock.stop(5_000);
+        throw new TypeError("fetch failed", { cause: timedOut });
+      },
+    });
+    const failure = await service.getSessionId().catch((error: unknown) => error as Error);
+    expect(warnings[0]).toMatch(
+      /^5 s: .*no route to tinker\.example.* It failed once and is still being tried/,
+    );
+    expect(failure).toMatchObject({ message: expect.stringContaining("no route to tinker.example") });
+    expect((failure as Error).cause).toMatchObject({ cause: timedOut });
+    await service.close();
   });
 });
 

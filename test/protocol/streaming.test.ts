@@ -74,6 +74,16 @@ describe.each(["undici", "fetch"])("a stream over %s", (sender) => {
   };
   const positions = ({ pieces }: { pieces: SampledPiece[] }) => pieces.map(({ position }) => position);
 
+  it("sends a constraint only to a server that says that it keeps it", async () => {
+    const constraint = { type: "json_object" } as const;
+    server.on("GET /api/v1/samplers/*", { json: { sampler_id: "s", base_model: "test/tiny" } });
+    expect(await sampler.canConstrain()).toBe(false);
+    await expect(sampler.stream({ ...request, constraint }).result).rejects.toThrow(
+      "constraint is not possible here: this server does not constrain what it samples",
+    );
+    expect(server.requests.some(({ path }) => path.endsWith("stream_sample"))).toBe(false);
+  });
+
   it("asks as sample does, without a number, and gives tokens and the result", async () => {
     server.on(STREAM, whole);
     const { pieces, result } = await read();
@@ -96,7 +106,7 @@ describe.each(["undici", "fetch"])("a stream over %s", (sender) => {
     });
   });
 
-  it("has its result also where nobody reads the tokens, and can be read once", async () => {
+  it("has its result even if its tokens are not read, and can be read once", async () => {
     server.on(STREAM, whole);
     const stream = sampler.stream(request);
     expect(await stream.result).toEqual(response);
@@ -122,7 +132,7 @@ describe.each(["undici", "fetch"])("a stream over %s", (sender) => {
         [8, -0.25, undefined],
         [9, -1, "stop"],
       ]);
-      // Nobody has a tokenizer for this model.
+      // There is no tokenizer for this model.
       expect(first.pieces.map(({ text }) => text)).toEqual([undefined, undefined, undefined]);
       expect(first.result.sequences).toMatchObject([{ tokens: Int32Array.of(7, 8, 9) }]);
       await read();
@@ -138,7 +148,7 @@ describe.each(["undici", "fetch"])("a stream over %s", (sender) => {
     expect(positions(await read())).toEqual([0, 1, 2]);
   });
 
-  it("that breaks goes on behind what was told where there is a seed", async () => {
+  it("that breaks continues after the tokens received, if it has a seed", async () => {
     server.on(STREAM, [broken, whole]);
     const { pieces, result } = await read(seeded);
     expect(positions({ pieces })).toEqual([0, 1, 2]);
@@ -147,7 +157,7 @@ describe.each(["undici", "fetch"])("a stream over %s", (sender) => {
     expect(server.requestsTo(STREAM)).toHaveLength(2);
   });
 
-  it("that breaks without a seed fails with a sentence, every token told once", async () => {
+  it("that breaks without a seed fails with a sentence, after every token came once", async () => {
     server.on(STREAM, [broken, whole]);
     const stream = sampler.stream(request);
     const pieces: SampledPiece[] = [];
@@ -155,7 +165,7 @@ describe.each(["undici", "fetch"])("a stream over %s", (sender) => {
       for await (const piece of stream) pieces.push(piece);
     })();
     await expect(reading).rejects.toThrow(
-      /^The stream broke after 2 tokens, and cannot go on behind them without a seed\. Give samplingParams\.seed/,
+      /^The stream broke after 2 tokens, and cannot continue without a seed\. Set samplingParams\.seed/,
     );
     await expect(stream.result).rejects.toBeInstanceOf(APIConnectionError);
     expect(positions({ pieces })).toEqual([0, 1]);
@@ -171,13 +181,13 @@ describe.each(["undici", "fetch"])("a stream over %s", (sender) => {
     expect(positions(await read())).toEqual([0, 1, 2]);
   });
 
-  it("refuses other tokens after a break, tokens that are missing and samples nobody asked for", async () => {
+  it("refuses different tokens after a break, missing tokens and samples that were not requested", async () => {
     server.on(STREAM, [broken, answer(token(0, { token: 99 }), done)]);
-    await expect(read(seeded)).rejects.toThrow(/drew other tokens/);
+    await expect(read(seeded)).rejects.toThrow(/sampled different tokens/);
     server.on(STREAM, answer(token(1), done));
     await expect(read()).rejects.toThrow(/left out token 0/);
     server.on(STREAM, answer(token(0, { sequence: 1 }), done));
-    await expect(read()).rejects.toThrow(/tells of sample 1, but 1 were asked for/);
+    await expect(read()).rejects.toThrow(/sent sample 1, but 1 were requested/);
   });
 
   it("fails with what the server says in the middle", async () => {

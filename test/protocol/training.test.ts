@@ -5,6 +5,7 @@ import {
   AuthenticationError,
   ConflictError,
   type ForwardBackwardOutput,
+  type OptimParams,
   TensorData,
   type TrainingClient,
   UnprocessableEntityError,
@@ -17,7 +18,7 @@ import {
   type ScriptedAnswer,
   startProtocolServer,
 } from "../support/protocol-server.js";
-import { datum, seqIds, type TestClient, testClient, trainingClient } from "./client.js";
+import { datum, seqIds, startTraining, type TestClient, testClient, trainingClient } from "./client.js";
 
 const FORWARD_BACKWARD = "POST /api/v1/forward_backward";
 const OPTIM = "POST /api/v1/optim_step";
@@ -33,6 +34,12 @@ const output = (datums: number, metrics: Record<string, number> = {}): ForwardBa
   metrics,
 });
 
+/** The request arrives, and its caller gives up. */
+const arrivesAndIsLost = (waiting: AbortController) => (): ScriptedAnswer => {
+  waiting.abort();
+  return { delayMs: Number.POSITIVE_INFINITY };
+};
+
 /** Answers each chunk in protobuf with one record per datum and metrics made from it. */
 const answerChunks =
   (metrics: (datums: number) => Record<string, number>) =>
@@ -46,10 +53,8 @@ describe("training requests", () => {
   let client: TestClient;
   let training: TrainingClient;
 
-  const start = async (config: Record<string, unknown> = {}) => {
-    server.on("POST /api/v1/client/config", { json: config });
-    client = testClient(server);
-    training = await trainingClient(client);
+  const start = async (config?: Record<string, unknown>) => {
+    ({ client, training } = await startTraining(server, config));
   };
   beforeEach(async () => {
     server = await startProtocolServer();
@@ -225,7 +230,9 @@ describe("training requests", () => {
       "unknown field clipLowThreshold; did you mean config.clipLowThreshold?",
     );
     // @ts-expect-error nor does nothing where options are expected
-    expect(() => training.forward([datum()], "cross_entropy", null)).toThrow(/options must be an object/);
+    expect(() => training.forward([datum()], "cross_entropy", null)).toThrow(
+      "the options of forward must be an object, got null",
+    );
     const misspelt = { modelInput: [1], lossFnInputs: { targetTokens: [1], weight: [1] } };
     expect(() => training.forwardBackward([misspelt], "cross_entropy")).toThrow(
       "unknown field data[0].lossFnInputs.weight; did you mean weights?",
@@ -235,7 +242,7 @@ describe("training requests", () => {
       "unknown field lr; did you mean learningRate?",
     );
     // @ts-expect-error nor does a number alone
-    expect(() => training.optimStep(1e-4)).toThrow("the argument of optimStep must be an object, got 0.0001");
+    expect(() => training.optimStep(1e-4)).toThrow("the options of optimStep must be an object, got 0.0001");
     expect(() => training.forwardBackward([rl], { name: "" })).toThrow(
       /lossFn.name must be a non-empty string/,
     );
@@ -282,6 +289,8 @@ describe("training requests", () => {
     expect(unknown).toBe(1);
     await training.optimStep({ type: "of_next_year", anything: 1 });
     await training.optimStep({ type: "dimuon", learningRate: 1e-3 });
+    const chosen: OptimParams[] = [{ learningRate: 1e-4 }, { type: "dimuon", learningRate: 1e-3 }];
+    for (const params of chosen) await training.optimStep(params);
   });
 
   it("gives the number of a refused request to the next one", async () => {
@@ -304,10 +313,7 @@ describe("training requests", () => {
     await start();
     const waiting = new AbortController();
     server.on(OPTIM, [
-      () => {
-        waiting.abort();
-        return { delayMs: Number.POSITIVE_INFINITY };
-      },
+      arrivesAndIsLost(waiting),
       { status: 409, json: { detail: "another payload under this seq_id" } },
       { json: { request_id: "a" } },
     ]);
@@ -339,13 +345,7 @@ describe("training requests", () => {
   it("takes back a number it skipped when the server objected to the request instead", async () => {
     await start();
     const waiting = new AbortController();
-    server.on(OPTIM, [
-      () => {
-        waiting.abort();
-        return { delayMs: Number.POSITIVE_INFINITY };
-      },
-      { json: { request_id: "a" } },
-    ]);
+    server.on(OPTIM, [arrivesAndIsLost(waiting), { json: { request_id: "a" } }]);
     server.on(SAVE, { status: 409, json: { detail: "the name is taken" } });
     server.future("a", { json: {} });
     const lost = training.optimStep({}, { signal: waiting.signal });
@@ -420,7 +420,7 @@ describe("training requests", () => {
     expect(client.clock.now()).toBeLessThan(6 * 60_000);
   });
 
-  it("learns that a server wants JSON and stays with it", async () => {
+  it("remembers that a server takes only JSON", async () => {
     await start();
     const json = {
       loss_fn_output_type: "T",
@@ -551,7 +551,7 @@ describe("training requests", () => {
     expect(() => training.loadState("run/weights/a")).toThrow(/tinker:\/\//);
   });
 
-  it("numbers sampling sessions by session, whoever asks for them", async () => {
+  it("numbers sampling sessions by session, whichever client opens them", async () => {
     await start();
     server.accept(SAVE_FOR_SAMPLER, (request) => {
       const { path, sampling_session_seq_id } = request.json() as {

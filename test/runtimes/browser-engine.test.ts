@@ -3,6 +3,7 @@ import { createRequire } from "node:module";
 import type { Browser } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { findChromium, launchChromium } from "../support/chromium.js";
+import { longTest } from "../support/long.js";
 import { askPage, lossesInNode, servePigLatinPage, trainPage, visit } from "../support/pig-latin-page.js";
 
 const isMissing = findChromium() === undefined;
@@ -17,19 +18,19 @@ describe.skipIf(isMissing)("the engine in a page, on WebAssembly", () => {
   beforeAll(async () => {
     site = await servePigLatinPage();
     browser = await launchChromium();
-  }, 120_000);
+  });
   afterAll(async () => {
     await browser?.close();
     await site?.[Symbol.asyncDispose]();
   });
 
-  it("learns what it learns in Node, and says where it computes", { timeout: 120_000 }, async () => {
+  longTest("learns what it learns in Node, and says where it computes", async () => {
     const address = `${site.origin}/?steps=${STEPS}&batchSize=${BATCH_SIZE}&words=8`;
     const { page, complaints } = await visit(browser, address);
     const shown = await trainPage(page, 100_000);
     expect(shown).toMatchObject({
       status: "Trained.",
-      device: "Computes on the CPU (WebAssembly) (the browser shows no graphics card)",
+      device: "Computes on the CPU (WebAssembly) (the browser shows no GPU)",
       step: `${STEPS} of ${STEPS}`,
       loss: (await lossesInNode(STEPS, BATCH_SIZE)).at(-1)!.toFixed(3),
     });
@@ -41,16 +42,14 @@ describe.skipIf(isMissing)("the engine in a page, on WebAssembly", () => {
     expect(complaints).toEqual([]);
   });
 
-  it("stops when it is told to, keeps what it has learnt, and starts anew", {
-    timeout: 120_000,
-  }, async () => {
+  it("stops on request, keeps its training, and starts again", async () => {
     const { page, complaints } = await visit(browser, `${site.origin}/?steps=10000&batchSize=2&words=1`);
     const firstLosses: unknown[] = [];
     for (let run = 0; run < 2; run += 1) {
       await page.locator("#train:enabled").click();
       await page.locator("#step", { hasText: /^\d+ of 10000$/ }).waitFor();
       await page.locator("#stop").click();
-      await page.locator("#status", { hasText: "Stopped. It keeps what it has learnt so far." }).waitFor();
+      await page.locator("#status", { hasText: "Stopped. It keeps what it has learned so far." }).waitFor();
       expect(await askPage(page, "smile")).toMatch(/^[✓✗] /);
       const label = await page.locator("#chart").getAttribute("aria-label");
       firstLosses.push(/from ([\d.]+) to/.exec(label!)?.[1]);
@@ -64,9 +63,7 @@ describe.skipIf(isMissing)("the engine in a page, on WebAssembly", () => {
     const unknown = await visit(browser, `${site.origin}/?device=tpu`);
     await unknown.page.getByText("This did not work: device must be auto, cpu or gpu, got tpu").waitFor();
     const gpu = await visit(browser, `${site.origin}/?device=gpu`);
-    await gpu.page
-      .getByText("This did not work: no graphics card can be used: the browser shows no")
-      .waitFor();
+    await gpu.page.getByText("This did not work: no GPU can be used: the browser shows no").waitFor();
     for (const { page } of [unknown, gpu]) expect(await page.locator("button:enabled").count()).toBe(0);
   });
 

@@ -89,7 +89,7 @@ describe("a browser bundle", () => {
 
   beforeAll(async () => {
     chunks = await bundleForBrowser(folder.path);
-  }, 60_000);
+  });
   afterAll(() => folder.remove());
 
   it("holds nothing of Node, and imports nothing from outside", () => {
@@ -107,7 +107,6 @@ describe("a browser bundle", () => {
 
   it.skipIf(skipReason !== undefined)(
     `samples in Chromium from a server of another origin${skipReason ? ` (${skipReason})` : ""}`,
-    { timeout: 60_000 },
     async () => {
       await using tinker = await samplingServer();
       await using site = await serveSite(chunks);
@@ -131,7 +130,6 @@ describe("a browser bundle", () => {
 
   it.skipIf(skipReason !== undefined)(
     `has the tokenizer of tinkerts/nano from the server that runs it${skipReason ? ` (${skipReason})` : ""}`,
-    { timeout: 60_000 },
     async () => {
       await using backend = await startLocalBackend({ threads: 1 });
       await using site = await serveSite(chunks);

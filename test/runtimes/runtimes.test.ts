@@ -65,11 +65,9 @@ describe("the same script samples in", () => {
     if (skipReason !== undefined) console.warn(`${name} is skipped: ${skipReason}`);
     it.skipIf(skipReason !== undefined)(
       skipReason === undefined ? name : `${name} (${skipReason})`,
-      { timeout: 60_000 },
       async () => {
         const { stdout, stderr } = await run(command, [...flags, "sample.mjs", server.url], {
           cwd: folder.path,
-          timeout: 50_000,
         });
         expect(stderr).toBe("");
         expect(JSON.parse(stdout)).toEqual({

@@ -1,5 +1,5 @@
 import { APIConnectionError, APIError } from "../../src/errors.js";
-import type { ApiRequest, Clock, HttpClient, Logger } from "../../src/transport/index.js";
+import type { APIRequest, Clock, HttpClient, Logger } from "../../src/transport/index.js";
 import { FakeClock } from "../support/fake-clock.js";
 
 export interface FakeAnswer {
@@ -9,7 +9,7 @@ export interface FakeAnswer {
   drop?: boolean;
 }
 
-export type Answer = (request: ApiRequest) => FakeAnswer | Promise<FakeAnswer>;
+export type Answer = (request: APIRequest) => FakeAnswer | Promise<FakeAnswer>;
 
 export interface LogLine {
   level: keyof Logger;
@@ -18,7 +18,7 @@ export interface LogLine {
 
 /** An HttpClient without HTTP: one attempt per exchange, answered by a function, on a fake clock. */
 export function fakeHttp(answer: Answer = () => ({}), clock: Clock = new FakeClock()) {
-  const requests: Array<ApiRequest & { atMs: number }> = [];
+  const requests: Array<APIRequest & { atMs: number }> = [];
   const logs: LogLine[] = [];
   const line = (level: keyof Logger) => (message: string) => void logs.push({ level, message });
   const logger: Logger = {
@@ -27,7 +27,7 @@ export function fakeHttp(answer: Answer = () => ({}), clock: Clock = new FakeClo
     info: line("info"),
     debug: line("debug"),
   };
-  const exchange = async (request: ApiRequest) => {
+  const exchange = async (request: APIRequest) => {
     requests.push({ ...request, atMs: clock.now() });
     const { status = 200, json = {}, drop = false } = await answer(request);
     if (request.signal?.aborted) throw new APIConnectionError("aborted");

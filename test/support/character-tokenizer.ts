@@ -1,7 +1,8 @@
 import type { RendererTokenizer } from "../../src/renderers/index.js";
 import type { EncodeOptions } from "../../src/tokenizers/index.js";
 
-const FIRST_ADDED = 0x110000;
+/** The first of the tokens that are not characters. */
+export const FIRST_ADDED = 0x110000;
 
 /** Tokens of the families of models that their tokenizers call special: text that is split knows them no more. */
 export const SPECIAL_TOKENS: readonly string[] = [
@@ -36,23 +37,30 @@ export const PLAIN_TOKENS: readonly string[] = [
 export class CharacterTokenizer implements RendererTokenizer {
   readonly bosToken: string | undefined;
   readonly eosToken: string;
-  readonly #added = [...SPECIAL_TOKENS, ...PLAIN_TOKENS];
-  readonly #ids = new Map(this.#added.map((text, index) => [text, FIRST_ADDED + index]));
-  readonly #anyAdded = pattern(this.#added);
+  readonly #added: readonly string[];
+  readonly #ids: ReadonlyMap<string, number>;
+  readonly #anyAdded: RegExp;
   readonly #plainAdded = pattern(PLAIN_TOKENS);
 
-  constructor({ bosToken, eosToken }: { readonly bosToken?: string; readonly eosToken: string }) {
+  /** `special`: the special tokens. Default: those of all families. */
+  constructor(
+    { bosToken, eosToken }: { readonly bosToken?: string; readonly eosToken: string },
+    special: readonly string[] = SPECIAL_TOKENS,
+  ) {
     this.bosToken = bosToken;
     this.eosToken = eosToken;
+    this.#added = [...special, ...PLAIN_TOKENS];
+    this.#ids = new Map(this.#added.map((text, index) => [text, FIRST_ADDED + index]));
+    this.#anyAdded = pattern(this.#added);
   }
 
   encode(
     text: string,
-    { addSpecialTokens = true, splitSpecialTokens = false }: EncodeOptions = {},
+    { addSpecialTokens = true, splitSpecialTokens = false, plainText = false }: EncodeOptions = {},
   ): number[] {
     const tokens = addSpecialTokens && this.bosToken !== undefined ? [this.#ids.get(this.bosToken)!] : [];
     // A pattern in brackets keeps what it splits at: every second piece is an added token.
-    const pieces = text.split(splitSpecialTokens ? this.#plainAdded : this.#anyAdded);
+    const pieces = plainText ? [text] : text.split(splitSpecialTokens ? this.#plainAdded : this.#anyAdded);
     for (const [index, piece] of pieces.entries()) {
       if (index % 2 === 1) tokens.push(this.#ids.get(piece)!);
       else for (const character of piece) tokens.push(character.codePointAt(0)!);

@@ -2,6 +2,8 @@ import { execFileSync } from "node:child_process";
 import { existsSync } from "node:fs";
 import { type Browser, chromium } from "playwright-core";
 
+const PATIENCE_MS = 120_000;
+
 const BROWSER_FLAGS = [
   "--headless",
   "--no-sandbox",
@@ -33,12 +35,22 @@ export function findChromium(): string | undefined {
 }
 
 /** Starts it, without a window. */
-export function launchChromium(): Promise<Browser> {
-  return chromium.launch({ executablePath: findChromium()!, args: BROWSER_FLAGS });
-}
+export const launchChromium = (): Promise<Browser> => launch(BROWSER_FLAGS);
 
 /** Starts it with WebGPU, which SwiftShader computes: the same on every machine. */
 export function launchGpuChromium(): Promise<Browser> {
   const flags = BROWSER_FLAGS.filter((flag) => flag !== "--disable-gpu");
-  return chromium.launch({ executablePath: findChromium()!, args: [...flags, ...WEBGPU_FLAGS] });
+  return launch([...flags, ...WEBGPU_FLAGS]);
+}
+
+/** Its pages wait as long as the other tests do (patience.ts). */
+async function launch(args: string[]): Promise<Browser> {
+  const browser = await chromium.launch({ executablePath: findChromium()!, args, timeout: PATIENCE_MS });
+  const newPage = browser.newPage.bind(browser);
+  browser.newPage = async (options) => {
+    const page = await newPage(options);
+    page.setDefaultTimeout(PATIENCE_MS);
+    return page;
+  };
+  return browser;
 }

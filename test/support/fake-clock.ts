@@ -13,7 +13,7 @@ async function settle(): Promise<void> {
 }
 
 /**
- * A clock that stands still until told otherwise. With `auto: true` every `sleep` ends at the next turn of the
+ * A clock that stands still until it is moved. With `auto: true` every `sleep` ends at the next turn of the
  * event loop, earliest first, and moves the time forward, so back-offs of hours take no time; timers
  * (timeouts, heartbeats) still fire only through `advance`, because real I/O cannot be hurried along with them.
  */
@@ -23,6 +23,7 @@ export class FakeClock implements Clock {
   readonly #auto: boolean;
   #startWallMs: number;
   readonly #timers = new Map<number, Timer>();
+  readonly #timersSet = new Map<number, number>();
   #nowMs = 0;
   #nextId = 0;
 
@@ -39,8 +40,10 @@ export class FakeClock implements Clock {
     return sleepWith((callback, ms) => this.#add(callback, ms, true), delayMs, signal);
   };
 
-  setTimer = (callback: () => void, delayMs: number, _options?: TimerOptions): (() => void) =>
-    this.#add(callback, delayMs, false);
+  setTimer = (callback: () => void, delayMs: number, _options?: TimerOptions): (() => void) => {
+    this.#timersSet.set(delayMs, this.timersSet(delayMs) + 1);
+    return this.#add(callback, delayMs, false);
+  };
 
   /** The machine was suspended: the date moves on, timers do not. */
   jumpWall(durationMs: number): void {
@@ -50,6 +53,11 @@ export class FakeClock implements Clock {
   /** The process was stopped: time moves on, and what fell due meanwhile fires late. */
   stop(durationMs: number): void {
     this.#nowMs += durationMs;
+  }
+
+  /** How many timers of this length were set so far. */
+  timersSet(delayMs: number): number {
+    return this.#timersSet.get(delayMs) ?? 0;
   }
 
   /** How many timers and sleeps are still waiting. */

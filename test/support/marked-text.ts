@@ -7,7 +7,7 @@ import type {
   TrainOn,
 } from "../../src/renderers/index.js";
 
-/** The text of an example, with `⟦` and `⟧` around what is learnt. */
+/** The text of an example, with `⟦` and `⟧` around trained tokens. */
 export function markedText(tokenizer: RendererTokenizer, { input, weights }: SupervisedExample): string {
   const tokens = input.toInts();
   let text = "";

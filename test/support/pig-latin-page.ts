@@ -95,7 +95,7 @@ export async function trainPage(page: Page, timeout: number) {
   };
 }
 
-/** A word of one's own. */
+/** A word that the visitor types. */
 export async function askPage(page: Page, word: string): Promise<string> {
   await page.locator("#word").fill(word);
   await page.locator("#ask-button").click();

@@ -7,3 +7,9 @@ export function pngHeader(width: number, height: number): Uint8Array {
   view.setUint32(20, height);
   return bytes;
 }
+
+/** The size that a PNG file says it has. */
+export function pngSize(file: Uint8Array): { readonly width: number; readonly height: number } {
+  const view = new DataView(file.buffer, file.byteOffset, file.byteLength);
+  return { width: view.getUint32(16), height: view.getUint32(20) };
+}

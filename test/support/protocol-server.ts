@@ -86,7 +86,12 @@ export class ProtocolServer {
   /** Begins to serve; after `stop` at the same address again. */
   async listen(): Promise<void> {
     const earlier = this.url === "" ? 0 : Number(new URL(this.url).port);
-    await new Promise<void>((resolve) => this.#server.listen(earlier, "127.0.0.1", resolve));
+    await new Promise<void>((resolve) => {
+      // Another connection may have the port for a moment.
+      this.#server.on("error", () => setTimeout(() => this.#server.listen(earlier, "127.0.0.1"), 50));
+      this.#server.listen(earlier, "127.0.0.1").once("listening", resolve);
+    });
+    this.#server.removeAllListeners("error");
     const { port } = this.#server.address() as AddressInfo;
     this.url = `${this.#options.tls === undefined ? "http" : "https"}://127.0.0.1:${port}`;
   }

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { ServiceClient } from "../../src/index.js";
 import { startEngine } from "../../src/local/engine/start-engine.node.js";
-import { type LocalBackend, startLocalBackend } from "../../src/local/index.js";
+import { type LocalBackend, type LocalBackendOptions, startLocalBackend } from "../../src/local/index.js";
 import { silent } from "../local/raw-client.js";
 
 /** A model of a few thousand random weights. */
@@ -12,7 +12,7 @@ export const TINY = "test/tiny";
 const folder = fileURLToPath(new URL("../fixtures/engine/qwen3", import.meta.url));
 
 /** The built-in backend with the tiny model, in this thread, and a client of it. */
-export async function startTinyBackend(): Promise<{
+export async function startTinyBackend(options: Pick<LocalBackendOptions, "customLosses"> = {}): Promise<{
   service: ServiceClient;
   dataDir: string;
   /** As a crash and a start on the same data: sessions, models in memory and requests under way are lost. */
@@ -22,7 +22,7 @@ export async function startTinyBackend(): Promise<{
   const dataDir = await mkdtemp(join(tmpdir(), "tinkerts-tiny-"));
   const start = async () => {
     const engine = await startEngine({ models: [{ name: TINY, path: folder }], threads: 1, inThread: true });
-    return startLocalBackend({ engine, dataDir, listen: false, logger: silent });
+    return startLocalBackend({ ...options, engine, dataDir, listen: false, logger: silent });
   };
   let backend: LocalBackend | undefined = await start();
   const ask: typeof fetch = async (...request) => {

@@ -2,6 +2,7 @@ import { describe, expect, it } from "vitest";
 import { compileChatTemplate, findChatTemplates } from "../../src/tokenizers/chat-template.js";
 import { createTextTokenizer } from "../../src/tokenizers/files.js";
 import { DecodeStream } from "../../src/tokenizers/index.js";
+import { cpuMsOf } from "../support/cpu-time.js";
 import { families, readFiles, readGolden, readTexts } from "./fixtures.js";
 
 const texts = readTexts();
@@ -94,11 +95,10 @@ describe("Kimi's special tokens", () => {
     expect(tokenizer.decode(ids, { skipSpecialTokens: true })).toBe("hi<|tool_calls_section_begin|>");
   });
 
-  it("does long pieces in good time", () => {
-    const start = performance.now();
+  it("does long pieces in good time", async () => {
     const text = "字".repeat(20_000) + "=".repeat(20_000);
-    expect(tokenizer.decode(tokenizer.encode(text))).toBe(text);
-    expect(performance.now() - start).toBeLessThan(5_000);
+    const there = () => expect(tokenizer.decode(tokenizer.encode(text))).toBe(text);
+    expect(await cpuMsOf(there)).toBeLessThan(5_000);
   });
 
   it("names the line of a broken file", () => {
@@ -108,7 +108,7 @@ describe("Kimi's special tokens", () => {
   });
 });
 
-describe("special tokens that somebody wrote", () => {
+describe("typed special tokens", () => {
   it.each([
     ["nano", "<|im_end|>", ""],
     ["qwen3", "<|im_end|>", "<tool_call>"],

@@ -10,6 +10,7 @@ import {
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
+import { downloadFromHub } from "../../src/tokenizers/hub.js";
 import { loadTokenizer, modelInputFromText, tokenizerForModel } from "../../src/tokenizers/index.js";
 import { COMMIT, type FakeHub, startFakeHub } from "./fake-hub.js";
 import { readFiles, writeFolder } from "./fixtures.js";
@@ -40,7 +41,7 @@ afterEach(async () => {
 });
 
 describe("loadTokenizer", () => {
-  it("reads a folder, and asks nobody", async () => {
+  it("reads a folder without a network", async () => {
     const folder = writeFolder(nano, join(home, "folder"));
     const tokenizer = await loadTokenizer(folder);
     expect(tokenizer.decode(tokenizer.encode(text))).toBe(text);
@@ -76,6 +77,22 @@ describe("loadTokenizer", () => {
     const snapshot = join(cacheFolder, repository, "snapshots", COMMIT);
     expect(readdirSync(snapshot).sort()).toEqual(["tokenizer.json", "tokenizer_config.json"]);
     expect(readFileSync(join(snapshot, "tokenizer.json"), "utf8")).toBe(nano["tokenizer.json"]);
+  });
+
+  it("stops a download that is larger than any tokenizer", async () => {
+    let sent = 0;
+    const body = new ReadableStream<Uint8Array>({
+      pull(controller) {
+        sent += 1;
+        controller.enqueue(new Uint8Array(2 ** 20));
+      },
+    });
+    const endless = () => Promise.resolve(new Response(body));
+    const source = { endpoint: "http://hub", token: undefined, fetch: endless };
+    await expect(downloadFromHub({ id: "org/model", revision: "main" }, source)).rejects.toThrow(
+      "is larger than any tokenizer: more than 16777216 bytes",
+    );
+    expect(sent).toBeLessThan(20);
   });
 
   it("loads once for all who ask at the same time, and again after a failure", async () => {

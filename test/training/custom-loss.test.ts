@@ -10,7 +10,7 @@ import { exp, log, mean, mul, stack, stopGradient, sum, tensor } from "../../src
 import { type CustomLossFn, withGradients } from "../../src/training/custom-loss.js";
 import { l2, withRegularizers } from "../../src/training/index.js";
 import { decodeForwardBackwardRequest, encodeForwardBackwardOutput } from "../../src/wire/protobuf.js";
-import { type TestClient, testClient, trainingClient } from "../protocol/client.js";
+import { startTraining, type TestClient } from "../protocol/client.js";
 import {
   type ProtocolServer,
   type RecordedRequest,
@@ -52,10 +52,8 @@ describe("forwardBackwardCustom", () => {
   let server: ProtocolServer;
   let client: TestClient;
   let training: TrainingClient;
-  const start = async (config: Record<string, unknown> = {}) => {
-    server.on("POST /api/v1/client/config", { json: config });
-    client = testClient(server);
-    training = await trainingClient(client);
+  const start = async (config?: Record<string, unknown>) => {
+    ({ client, training } = await startTraining(server, config));
   };
   beforeEach(async () => {
     server = await startProtocolServer();
@@ -357,7 +355,7 @@ describe("forwardBackwardCustom", () => {
         "data[0].lossFnInputs.targetTokens is missing",
       );
       expect(() => training.forwardBackwardCustom(batch, "dpo" as never)).toThrow(
-        "lossFn must be a function, got string",
+        "lossFn must be a function or a loss of createCustomLoss, got string",
       );
       expect(sent()).toEqual([]);
     });

@@ -1,9 +1,9 @@
 import { getEventListeners } from "node:events";
 import { describe, expect, it, vi } from "vitest";
 import { APIConnectionError, APITimeoutError, APIUserAbortError, TinkerError } from "../../src/errors.js";
-import type { ApiResponse, HttpClient } from "../../src/transport/index.js";
+import type { APIResponse, HttpClient } from "../../src/transport/index.js";
 import { FakeClock } from "../support/fake-clock.js";
-import { clientForTest, REQUEST, ROUTE, serverForTest } from "./helpers.js";
+import { clientForTest, REQUEST, ROUTE, serverForTest, turnsOfEventLoop } from "./helpers.js";
 
 const NEVER = { delayMs: Number.POSITIVE_INFINITY };
 const HALF_THEN_NOTHING = { json: { some: "long enough body" }, stallMs: Number.POSITIVE_INFINITY };
@@ -47,7 +47,7 @@ describe("abort", () => {
     const controller = new AbortController();
     const call = client.exchange({ ...REQUEST, signal: controller.signal });
     await vi.waitFor(() => expect(server.requests).toHaveLength(1));
-    await new Promise((resolve) => setTimeout(resolve, 30));
+    await turnsOfEventLoop();
     expect(listenersOf(controller.signal)).toBe(1);
     expect(server.openConnections()).toBe(1);
     controller.abort("stop");
@@ -111,7 +111,7 @@ describe("timeout", () => {
     const client = clientForTest(server, { clock, maxRetries: 0, timeout: 5000 });
     const call = client.exchange(REQUEST).catch((reason: unknown) => reason);
     await vi.waitFor(() => expect(server.requests).toHaveLength(1));
-    await new Promise((resolve) => setTimeout(resolve, 30));
+    await turnsOfEventLoop();
     await clock.advance(4999);
     expect(clock.pending).toBe(1);
     await clock.advance(1);
@@ -122,7 +122,7 @@ describe("timeout", () => {
     await vi.waitFor(() => expect(server.openConnections()).toBe(0));
   });
 
-  it("starts anew with every piece of the body", async () => {
+  it("starts again with every piece of the body", async () => {
     let body: ReadableStreamDefaultController<Uint8Array> | undefined;
     const fetch = async () =>
       new Response(
@@ -142,7 +142,7 @@ describe("timeout", () => {
     await clock.advance(4999);
     expect(clock.pending).toBe(1);
     body?.close();
-    expect(((await call) as ApiResponse).json()).toEqual([1, 2, 3]);
+    expect(((await call) as APIResponse).json()).toEqual([1, 2, 3]);
     expect(clock.pending).toBe(0);
   });
 
@@ -174,9 +174,7 @@ describe("timeout", () => {
     server.on(ROUTE, NEVER);
     const { systemClock } = await import("../../src/transport/index.js");
     const client: HttpClient = clientForTest(server, { clock: systemClock, maxRetries: 0, timeout: 40 });
-    const startedMs = performance.now();
     await expect(client.exchange(REQUEST)).rejects.toBeInstanceOf(APITimeoutError);
-    expect(performance.now() - startedMs).toBeLessThan(2000);
   });
 });
 
@@ -193,7 +191,9 @@ describe("close", () => {
     await client.close();
     for (const error of await Promise.all(calls)) {
       expect(error).toBeInstanceOf(APIConnectionError);
-      expect((error as Error).message).toBe("POST /api/v1/thing was given up because the client was closed.");
+      expect((error as Error).message).toBe(
+        "POST /api/v1/thing was cancelled because the client was closed.",
+      );
     }
     expect(listenersOf(signal)).toBe(0);
     expect(client.clock.pending).toBe(0);

@@ -7,7 +7,7 @@ import { describe, expect, it, onTestFinished, vi } from "vitest";
 import { APIConnectionError } from "../../src/errors.js";
 import type { PoolName } from "../../src/transport/index.js";
 import type { ScriptedAnswer } from "../support/protocol-server.js";
-import { clientForTest, environment, REQUEST, ROUTE, serverForTest } from "./helpers.js";
+import { clientForTest, environment, REQUEST, ROUTE, serverForTest, turnsOfEventLoop } from "./helpers.js";
 
 /** The fixture's certificate is its own authority, which no client trusts unasked. */
 const trustTestCertificate = () => environment({ NODE_TLS_REJECT_UNAUTHORIZED: "0" });
@@ -24,7 +24,7 @@ describe("connections", () => {
     const client = clientForTest(server);
     for (let i = 0; i < 5; i += 1) {
       await client.exchange(REQUEST);
-      await pause(5);
+      await turnsOfEventLoop();
     }
     expect(server.connectionsSeen).toBe(1);
   });
@@ -47,7 +47,7 @@ describe("connections", () => {
 
   it("carry one training request each, at the same time", async () => {
     const server = await serverForTest();
-    server.on(ROUTE, { json: {}, delayMs: 30 });
+    server.on(ROUTE, barrier(20));
     const client = clientForTest(server);
     await Promise.all(Array.from({ length: 20 }, () => client.exchange(REQUEST)));
     expect(new Set(server.requests.map(({ connection }) => connection)).size).toBe(20);
@@ -193,7 +193,7 @@ describe("2,000 requests at once", () => {
     }
     expect(client.clock.pending).toBe(0);
     await client.close();
-    await vi.waitFor(() => expect(server.openConnections()).toBe(0), 5000);
+    await vi.waitFor(() => expect(server.openConnections()).toBe(0));
     expect(warnings).toEqual([]);
     expect(heapAfter[2]! - heapAfter[1]!).toBeLessThan(10e6);
   });
@@ -262,7 +262,7 @@ describe("HTTP/2", () => {
     expect(server.requests[0]?.httpVersion).toBe("1.1");
   });
 
-  it("does not make up for a certificate nobody signed", async () => {
+  it("does not retry an unsigned certificate", async () => {
     const server = await serverForTest({ tls: "http2" });
     const client = clientForTest(server, { maxRetries: 0 });
     await expect(client.exchange(REQUEST)).rejects.toBeInstanceOf(APIConnectionError);

@@ -62,21 +62,29 @@ describe("credentials", () => {
     expect(server.requests).toHaveLength(0);
   });
 
-  it("come from the file that `tinker auth login` writes", async () => {
-    const server = await serverForTest();
+  it("from the file go to the server they were stored for, and to no other", async () => {
+    const [server, other] = [await serverForTest(), await serverForTest()];
     server.on(ROUTE, { json: {} });
-    home(
-      JSON.stringify({
-        version: 1,
-        default: "b",
-        keys: {
-          a: { type: "manual", key: "tml-a", name: "a" },
-          b: { type: "manual", key: "tml-b", name: "b" },
-        },
-      }),
-    );
+    other.on(ROUTE, { json: {} });
+    // "b" as `tinker auth login` writes it: the hosted service's.
+    const keys = {
+      a: { type: "manual", key: "tml-a", name: "a" },
+      b: { type: "manual", key: "tml-b", name: "b" },
+      c: { type: "manual", key: "tml-c", name: "c", base_url: server.url },
+      d: { type: "manual", key: "tml-d", name: "d", base_url: "http://192.0.2.1:8642" },
+      e: { type: "manual", key: "tml-e", name: "e", base_url: "https://tinker.example" },
+    };
+    home(JSON.stringify({ version: 1, default: "b", keys }));
     await clientForTest(server, NO_KEY).exchange(REQUEST);
-    expect(keysSent(server)).toEqual(["tml-b"]);
+    await clientForTest(other, NO_KEY).exchange(REQUEST);
+    expect([...keysSent(server), ...keysSent(other)]).toEqual(["tml-c", undefined]);
+    const keyFor = (baseURL?: string) => new HttpClient({ baseURL }).auth.token();
+    expect(keyFor()).toBe("tml-b");
+    expect(keyFor("https://tinker.example/")).toBe("tml-e");
+    expect(keyFor("https://tinker.thinkingmachines.dev.example")).toBeUndefined();
+    // Over http to another machine the network could read it, whatever the file says.
+    expect(keyFor("http://192.0.2.1:8642")).toBeUndefined();
+    expect(keyFor("http://tinker.example")).toBeUndefined();
   });
 
   it.each([undefined, "{}", '{"default":"gone","keys":{}}', '{"default":null}'])(

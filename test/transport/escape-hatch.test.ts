@@ -252,7 +252,7 @@ describe("redirects", () => {
     );
   });
 
-  it("are shown when the caller wants to see them", async () => {
+  it("are shown on request", async () => {
     const server = await serverForTest();
     server.on("GET /api/v1/archive", {
       status: 302,

@@ -33,6 +33,11 @@ export function clientForTest(
   return client as HttpClient & { clock: FakeClock };
 }
 
+/** Enough for what was written to a socket to be read, and for undici to hand the connection on: a few turns, however long they take. */
+export async function turnsOfEventLoop(): Promise<void> {
+  for (let turn = 0; turn < 10; turn += 1) await new Promise((resolve) => setTimeout(resolve, 1));
+}
+
 /** Sets environment variables until the test ends. */
 export function environment(values: Record<string, string | undefined>): void {
   const before = Object.fromEntries(Object.keys(values).map((name) => [name, process.env[name]]));

@@ -9,7 +9,7 @@ import {
   ValidationError,
 } from "../../src/errors.js";
 import { HttpClient } from "../../src/transport/index.js";
-import { clientForTest, REQUEST, ROUTE, serverForTest } from "./helpers.js";
+import { clientForTest, REQUEST, ROUTE, serverForTest, turnsOfEventLoop } from "./helpers.js";
 
 const OK = { json: { ok: true } };
 
@@ -166,9 +166,6 @@ describe("retries", () => {
   });
 });
 
-/** undici hands a connection on only a turn of the event loop after the answer. */
-const connectionFree = () => new Promise<void>((resolve) => setTimeout(resolve, 10));
-
 describe("a 400 with an empty body", () => {
   it("opens a new connection and sends again", async () => {
     const server = await serverForTest();
@@ -176,13 +173,13 @@ describe("a 400 with an empty body", () => {
     server.on(ROUTE, [{ status: 400 }, OK]);
     const client = clientForTest(server);
     await client.exchange({ method: "GET", path: "/api/v1/warm" });
-    await connectionFree();
+    await turnsOfEventLoop();
     await client.exchange(REQUEST);
     expect(server.requests.map(({ connection }) => connection)).toEqual([1, 1, 2]);
     expect(client.clock.sleeps).toEqual([500]);
   });
 
-  it("looks like a lost connection to a caller who wants no retries", async () => {
+  it("is a lost connection to a caller without retries", async () => {
     const server = await serverForTest();
     server.on(ROUTE, { status: 400 });
     await expect(clientForTest(server).exchange({ ...REQUEST, maxRetries: 0 })).rejects.toBeInstanceOf(
@@ -324,21 +321,23 @@ describe("requests", () => {
     ["baseURL", () => new HttpClient({ baseURL: "http://host/?a=1" }), /query/],
     ["timeout", () => new HttpClient({ baseURL: "http://host", timeout: 0 }), /positive.*got 0/],
     ["maxRetries", () => new HttpClient({ baseURL: "http://host", maxRetries: 1.5 }), /integer.*got 1.5/],
-    ["logLevel", () => new HttpClient({ baseURL: "http://host", logLevel: "loud" as never }), /off, error/],
+    [
+      "logLevel",
+      () => new HttpClient({ baseURL: "http://host", logLevel: "loud" as never }),
+      /"off", "error"/,
+    ],
   ])("refuse a wrong %s", (field, construct, message) => {
     expect(construct).toThrow(ValidationError);
     expect(construct).toThrow(message);
     expect(construct).toThrow(expect.objectContaining({ field }));
   });
 
-  it("refuse a path that is not below the base URL, and bad options of one call", async () => {
+  it("refuse a path that is not below the base URL, and two bodies", async () => {
     const server = await serverForTest();
     const client = clientForTest(server);
     await expect(client.exchange({ ...REQUEST, path: "https://elsewhere/" })).rejects.toThrow(
       /path must begin with/,
     );
-    await expect(client.exchange({ ...REQUEST, timeout: -1 })).rejects.toThrow(/timeout must be a positive/);
-    await expect(client.exchange({ ...REQUEST, maxRetries: -1 })).rejects.toThrow(/maxRetries must be/);
     await expect(client.exchange({ ...REQUEST, body: "twice" })).rejects.toThrow(/either json or body/);
     expect(server.requests).toHaveLength(0);
   });

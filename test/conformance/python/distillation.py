@@ -1,4 +1,4 @@
-"""The Python cookbook's formulas of distillation, over data that come as JSON. Run by renderers.py, as formulas."""
+"""The Python cookbook's formulas of distillation, over data that come as JSON. Run by cookbook_renderers.py, as formulas."""
 
 import asyncio
 from types import SimpleNamespace

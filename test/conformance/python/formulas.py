@@ -1,4 +1,4 @@
-"""The Python cookbook's pure functions, each of which takes and gives JSON. Run by renderers.py."""
+"""The Python cookbook's pure functions, each of which takes and gives JSON. Run by cookbook_renderers.py."""
 
 import dataclasses
 import json

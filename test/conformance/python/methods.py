@@ -19,6 +19,7 @@ from tinker import types
 from tinker.lib.api_future_impl import QueueState
 
 from download_tokenizer import download_tokenizer
+from made import made
 
 try:
     import torch
@@ -51,19 +52,19 @@ class World:
     def __init__(self):
         self.service = tinker.ServiceClient(user_metadata={"who": "methods"}, project_id="proj-a", display_name="Every method")
         self.session = self.service.holder.get_session_id()
-        self.training = self.service.create_lora_training_client(base_model=MODEL, rank=4, seed=1)
+        self.training = made(self.service.create_lora_training_client(base_model=MODEL, rank=4, seed=1))
         self.training.forward_backward([datum()], "cross_entropy").result()
         self.training.optim_step(types.AdamParams(learning_rate=0.01)).result()
         self.state = self.training.save_state(fresh()).result().path
         self.for_sampler = self.training.save_weights_for_sampler(fresh()).result().path
         self.external = self.training.save_weights_external(fresh()).result().path
-        self.sampler = self.service.create_sampling_client(model_path=self.for_sampler)
+        self.sampler = made(self.service.create_sampling_client(model_path=self.for_sampler))
         self.sampler.sample(PROMPT, 1, GREEDY).result()
         self.rest = tinker.RestClient()
         self.admin = tinker.AdminClient()
 
     def new_model(self):
-        return self.service.create_lora_training_client(base_model=MODEL, rank=4)
+        return made(self.service.create_lora_training_client(base_model=MODEL, rank=4))
 
     def new_state(self):
         return self.training.save_state(fresh()).result().path
@@ -184,6 +185,7 @@ def calls(world):
             "export_session_trace": (lambda: (session,), lambda url: url.startswith("http") or 1 / 0),
             "get_external_weights_urls": (lambda: (world.external,), lambda found: found.urls or 1 / 0),
             "get_sampler": (lambda: (world.sampler._sampling_session_id,), lambda found: found.base_model == MODEL or 1 / 0),
+            "get_server_capabilities": (lambda: (), lambda found: MODEL in [model.model_name for model in found.supported_models] or 1 / 0),
             "get_session": (lambda: (session,), lambda found: training.model_id in found.training_run_ids or 1 / 0),
             "get_training_run": (lambda: (training.model_id,), lambda run: run.lora_rank == 4 or 1 / 0),
             "get_training_run_by_tinker_path": (lambda: (world.state,), lambda run: run.training_run_id == training.model_id or 1 / 0),

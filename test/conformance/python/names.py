@@ -45,9 +45,9 @@ def cookbook():
     if package is None:
         return
     root = pathlib.Path(package.submodule_search_locations[0])
-    for room in ["rl", "tool_use", "preference", "distillation"]:
+    for room in ["rl", "tool_use", "preference", "distillation", "weights"]:
         names = set()
-        for file in (root / room).glob("*.py"):
+        for file in (root / room).rglob("*.py"):
             for node in ast.parse(file.read_text()).body:
                 if not isinstance(node, (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
                     continue

@@ -253,7 +253,7 @@ def group(script, strategy, termination=None):
     async def work():
         return await rollouts.do_group_rollout(builder, ScriptedPolicy([]), strategy=chosen, termination=policy)
 
-    # As do_group_rollout_and_filter_constant_reward does it, which wants a sampling client.
+    # As do_group_rollout_and_filter_constant_reward does it, which needs a sampling client.
     try:
         result = in_virtual_time(work)
         counter.ingest(result)

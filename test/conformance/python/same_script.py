@@ -10,6 +10,8 @@ import numpy as np
 import tinker
 from tinker import types
 
+from made import made
+
 MODEL = os.environ["MODEL"]
 HAS_CUSTOM_LOSS = bool(os.environ.get("HAS_CUSTOM_LOSS"))
 seen = []
@@ -100,15 +102,15 @@ def sample(sampler):
 
 service = tinker.ServiceClient(user_metadata={"who": "both"}, project_id="proj", display_name="One script")
 seen.append([model.model_name for model in service.get_server_capabilities().supported_models])
-training = service.create_lora_training_client(base_model=MODEL, rank=8, seed=7, train_unembed=False)
+training = made(service.create_lora_training_client(base_model=MODEL, rank=8, seed=7, train_unembed=False))
 info = training.get_info()
 seen.append([info.lora_rank, info.model_name])
 train(training)
 path = training.save_state("state", ttl_seconds=7200, user_metadata={"step": "8"}).result().path
 named = training.save_weights_for_sampler("sampler").result().path
-sample(service.create_sampling_client(model_path=named))
-sample(training.save_weights_and_get_sampling_client())
-loaded = service.create_training_client_from_state_with_optimizer(path)
+sample(made(service.create_sampling_client(model_path=named)))
+sample(made(training.save_weights_and_get_sampling_client()))
+loaded = made(service.create_training_client_from_state_with_optimizer(path))
 seen.append(plain(loaded.forward_backward([supervised(5)], "cross_entropy").result()))
 loaded.optim_step(types.AdamParams(learning_rate=0.01)).result()
 loaded.save_state("again").result()

@@ -16,6 +16,8 @@ import numpy as np
 import tinker
 from tinker import types
 
+from made import made
+
 MODEL = os.environ["MODEL"]
 KEY = os.environ["TINKER_API_KEY"]
 
@@ -39,7 +41,7 @@ def download(url, headers=None):
 
 
 def train(service):
-    training = service.create_lora_training_client(base_model=MODEL, rank=4, seed=3)
+    training = made(service.create_lora_training_client(base_model=MODEL, rank=4, seed=3))
     info = training.get_info()
     assert info.model_data.model_name == MODEL and info.lora_rank == 4 and info.is_lora, info
     passed = training.forward_backward([datum(index) for index in range(5)], "cross_entropy")
@@ -82,7 +84,7 @@ def errors(service, training):
     )
     assert "model_input" in message and "token 1000000" in message, message
     assert "base_model" in raises(
-        tinker.UnprocessableEntityError, lambda: service.create_lora_training_client(base_model="nope")
+        tinker.UnprocessableEntityError, lambda: made(service.create_lora_training_client(base_model="nope"))
     )
     assert "path" in raises(tinker.UnprocessableEntityError, lambda: training.save_state("../evil").result())
     # A 409 would be sent again for five minutes, with everything behind it waiting.
@@ -98,7 +100,7 @@ def errors(service, training):
 
 
 def sample(service, training, path):
-    sampler = service.create_sampling_client(model_path=path)
+    sampler = made(service.create_sampling_client(model_path=path))
     assert sampler.get_base_model() == MODEL
     prompt = types.ModelInput.from_ints([1, 2, 3])
     answer = sampler.sample(
@@ -128,8 +130,8 @@ def sample(service, training, path):
     assert len({future.result().sequences[0].sequence_id for future in futures}) == 100
     params = types.SamplingParams(max_tokens=2, temperature=0)
     for client in [
-        training.save_weights_and_get_sampling_client(),
-        service.create_sampling_client(base_model=MODEL),
+        made(training.save_weights_and_get_sampling_client()),
+        made(service.create_sampling_client(base_model=MODEL)),
         tinker.SamplingClient.from_sampler_handle(sampler.get_sampler_handle(), api_key=KEY),
     ]:
         assert len(client.sample(prompt, 1, params).result().sequences) == 1
@@ -205,7 +207,7 @@ def whole_context(service):
     models = service.get_server_capabilities().supported_models
     context = next(model.max_context_length for model in models if model.model_name == MODEL)
     tokens = types.ModelInput.from_ints([index % 50 + 1 for index in range(context)])
-    assert len(service.create_sampling_client(base_model=MODEL).compute_logprobs(tokens).result()) == context
+    assert len(made(service.create_sampling_client(base_model=MODEL)).compute_logprobs(tokens).result()) == context
 
 
 def main():
@@ -218,7 +220,7 @@ def main():
         service.create_training_client_from_state,
         service.create_training_client_from_state_with_optimizer,
     ]:
-        loaded = load(saved)
+        loaded = made(load(saved))
         output = loaded.forward([datum(3)], "cross_entropy").result()
         assert output.loss_fn_outputs[0]["logprobs"].tolist() == reference, "loaded weights differ"
     for_sampler = training.save_weights_for_sampler("for-sampler").result().path

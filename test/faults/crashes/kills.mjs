@@ -10,7 +10,7 @@ import { verify } from "./verify.mjs";
 
 const STEPS = 24;
 
-/** The hashes of all states a run can be saved in, from one that nobody disturbs. */
+/** The hashes of all states a run can be saved in, from an undisturbed one. */
 export async function expectedHashes(folder, modelFolder) {
   const dataDir = join(folder, "expected");
   const server = await new ServerProcess({ dataDir, modelFolder }).started;

@@ -27,10 +27,12 @@ export async function runCrashes({ from, kills, log }) {
 export function crashesReport(result) {
   const { kills, disk } = result;
   const total = Object.values(kills).reduce((sum, each) => sum + each, 0);
-  const said = Object.entries(disk.said).map(
-    ([when, text]) =>
-      `| ${when} | ${text.replace(/\(request [^,]*, /, "(").replace(/\/\S*\/disk/, "/disk")} |`,
-  );
+  const asCell = (text) =>
+    text
+      .replace(/\(request [^,]*, /, "(")
+      .replaceAll(/\/[^\s']*\/disk/g, "/disk")
+      .replaceAll("\n", " ");
+  const said = Object.entries(disk.said).map(([when, text]) => `| ${when} | ${asCell(text)} |`);
   return `
 \`tinkerts serve\` on one data folder, killed with SIGKILL ${total} times (${kills.saving} while saving, ${kills.training} while training, ${kills.starting} while starting) and
 started again: **${result.differences.length} differences**, ${result.restarts} inspections, ${result.seconds} s. Every checkpoint that was acknowledged and not deleted is listed and has the bits of

@@ -1,4 +1,4 @@
-// `tinkerts serve` as a process that can be killed and started again on the same data.
+// `tinkerts serve` and `tinkerts gateway` as processes that can be killed and started again on the same data.
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { fileURLToPath } from "node:url";
@@ -15,24 +15,21 @@ export class ServerEnded extends Error {
   }
 }
 
-export class ServerProcess {
+class ListeningProcess {
   baseURL = "";
   said = "";
   #child;
   #exited;
 
-  /** Starts at once; `started` resolves when it listens. */
-  constructor({ dataDir, modelFolder, port = 0 }) {
-    const options = ["--port", String(port), "--threads", "1", "--data-dir", dataDir];
-    // Without one it serves the model of the package.
-    if (modelFolder !== undefined) options.push("--model", `${TINY_MODEL}=${modelFolder}`);
-    this.#child = spawn(process.execPath, [main, "serve", ...options], { stdio: ["ignore", "pipe", "pipe"] });
+  /** Starts at once; `started` resolves when it has printed its address as this variable. */
+  constructor(args, variable) {
+    this.#child = spawn(process.execPath, [main, ...args], { stdio: ["ignore", "pipe", "pipe"] });
     this.#exited = once(this.#child, "close");
     let printed = "";
     const listening = new Promise((resolve) => {
       this.#child.stdout.setEncoding("utf8").on("data", (text) => {
         printed += text;
-        const found = /TINKER_BASE_URL=(\S+)/.exec(printed);
+        const found = new RegExp(`${variable}=(\\S+)\n`).exec(printed);
         if (found !== null) resolve(found[1]);
       });
     });
@@ -64,5 +61,23 @@ export class ServerProcess {
   async stop() {
     this.#child.kill("SIGINT");
     await this.#exited;
+  }
+}
+
+/** The server of a data folder. */
+export class ServerProcess extends ListeningProcess {
+  constructor({ dataDir, modelFolder, port = 0 }) {
+    const options = ["--port", String(port), "--threads", "1", "--data-dir", dataDir];
+    // Without one it serves the model of the package.
+    if (modelFolder !== undefined) options.push("--model", `${TINY_MODEL}=${modelFolder}`);
+    super(["serve", ...options], "TINKER_BASE_URL");
+  }
+}
+
+/** A gateway that records, over a server. Its address is that of OpenAI's API, without a session. */
+export class GatewayProcess extends ListeningProcess {
+  constructor({ server, model, folder, port = 0 }) {
+    const source = ["--base-url", server, "--api-key", "tml-local", "--model", model];
+    super(["gateway", ...source, "--record", folder, "--port", String(port)], "OPENAI_BASE_URL");
   }
 }

@@ -2,8 +2,30 @@
 import { Datum, encodeForwardBackwardRequest } from "../../../dist/wire/index.js";
 import { BASE_MODEL, passBody, sampleBody } from "./world.mjs";
 
-/** What of an endpoint's answer is fine although it concerns somebody else's ids: there is nothing in it, or nothing of theirs. */
+/** Answers that are allowed for another tenant's ids: empty ones, or those without the tenant's data. */
 const HARMLESS = { harmless: true };
+/** What a stream must be; the last is the shape of a call. */
+const CONSTRAINTS = [
+  { type: "json_object" },
+  { type: "json_schema", schema: { type: "object", properties: { a: { enum: [1, 2] } }, required: ["a"] } },
+  {
+    type: "shape",
+    shape: {
+      type: "sequence",
+      parts: [
+        { type: "sign", text: "<tool_call>" },
+        {
+          type: "choice",
+          options: [
+            { type: "plain", text: "a" },
+            { type: "json", tool: "a" },
+          ],
+        },
+        { type: "repeat", item: { type: "sign", text: "b" }, max: 2 },
+      ],
+    },
+  },
+];
 /** It has no id to abuse. */
 const NO_ID = { hasId: false };
 
@@ -40,10 +62,12 @@ export function endpoints(who, index) {
     post("/client/config", { sdk_version: "0.36.0" }, NO_ID),
     post("/client/dynamic_config", { sdk_version: "0.36.0" }, NO_ID),
     post("/auth/token", {}, NO_ID),
+    { name: "auth/token", method: "DELETE", path: "/api/v1/auth/token", ...NO_ID },
     get("/auth/apikey/me", NO_ID),
     { name: "apikey/me", method: "DELETE", path: "/api/v1/auth/apikey/me", ...NO_ID },
     post("/telemetry", { events: [{ event: "x" }], session_id: who.session }, HARMLESS),
     post("/create_custom_loss", { graph: {} }, NO_ID),
+    post("/tinkerts/import_adapter", { folder: "no-such-folder", name: "imported" }, NO_ID),
     post("/create_session", { tags: ["a"], user_metadata: { a: "b" }, sdk_version: "1" }, NO_ID),
     post("/session_heartbeat", { session_id: who.session }),
     post("/create_model", {
@@ -86,7 +110,7 @@ export function endpoints(who, index) {
     post("/join_sampling_session", { sampling_session_id: who.sampler }),
     get(`/samplers/${samplerId}`, { name: "/samplers/:id" }),
     post("/asample", sampleBody(who.sampler, index + 2)),
-    post("/stream_sample", sampleBody(who.sampler, index + 2)),
+    post("/stream_sample", { ...sampleBody(who.sampler, index + 2), constraint: CONSTRAINTS[index % 3] }),
     post("/retrieve_future", { request_id: who.request, allow_metadata_only: index % 2 === 0 }),
     post("/retrieve_futures", {
       target: { type: "sampling_session", sampling_session_id: who.sampler, cloned_sampler_id: 0 },

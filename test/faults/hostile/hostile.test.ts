@@ -2,6 +2,8 @@ import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { endpoints as table } from "../../../src/wire/index.js";
+import { longTest } from "../../support/long.js";
+import { runBeside } from "./beside.mjs";
 import { endpoints } from "./endpoints.mjs";
 import { runHostile } from "./run.mjs";
 
@@ -11,12 +13,27 @@ const OPENAI_BASE = "(/oai/api)?(/v1)?";
 const serverFolder = new URL("../../../src/local/server/", import.meta.url).pathname;
 
 describe("hostile input to the built-in backend", () => {
-  it("is refused, quickly, without harm to the server or to others: a short form of `npm run faults`", async () => {
-    const result = await runHostile({ seed: 7, requests: 1000 });
-    expect(result.differences).toEqual([]);
-    expect(result.requests).toBe(1000);
-    expect(Object.keys(result.byKind).length).toBeGreaterThanOrEqual(14);
-  }, 180_000);
+  longTest(
+    "is refused, quickly, without harm to the server or to others: a short form of `npm run faults`",
+    async () => {
+      const result = await runHostile({ seed: 7, requests: 1000 });
+      expect(result.differences).toEqual([]);
+      expect(result.requests).toBe(1000);
+      expect(Object.keys(result.byKind).length).toBeGreaterThanOrEqual(14);
+    },
+  );
+
+  for (const [only, count] of [
+    ["schemas", 30],
+    ["templates", 46],
+  ] as const) {
+    longTest(`does not reach a neighbour: a short form of the ${only} of \`npm run faults\``, async () => {
+      const [attack] = await runBeside({ seed: 3, count, only });
+      expect(attack!.differences).toEqual([]);
+      expect(attack!.requests).toBe(count);
+      expect(attack!.byStatus["200"]).toBeGreaterThan(0);
+    });
+  }
 
   it("is made for every endpoint there is", () => {
     const ids = {

@@ -153,7 +153,7 @@ export function brokenProtobuf(random, bytes) {
     // A number without an end.
     case 5:
       return Buffer.concat([copy, Buffer.from([0x10, ...Array(20).fill(0xff)])]);
-    // Groups inside groups, which nobody sends any more.
+    // Groups inside groups, which clients no longer send.
     case 6:
       return Buffer.concat([copy, Buffer.alloc(5000, 0x2b)]);
     default:

@@ -1,11 +1,10 @@
-// Hostile input to the built-in backend: thousands of requests, each made from a seed and its number, from somebody with a
+// Hostile input to the built-in backend: thousands of requests, each made from a seed and its number, by a tenant with a
 // key of their own. Needs a build. `node test/faults/hostile/run.mjs --seed 1 --requests 20000`, `--only 17` for one of them.
-import { fork } from "node:child_process";
-import { once } from "node:events";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
 import { generate } from "./generate.mjs";
 import { send } from "./send.mjs";
+import { startWatcher } from "./watcher.mjs";
 import { BODY_IDLE_MS, World } from "./world.mjs";
 
 const AT_ONCE = 12;
@@ -22,7 +21,7 @@ const WARM_UP = 0.25;
 export async function runHostile({ seed = 1, requests = 20_000, from = 0, log = () => {} } = {}) {
   const began = performance.now();
   const world = await World.start();
-  const probe = await startProbe(world.port);
+  const probe = await startWatcher("./probe.mjs", world.port);
   const tally = { byKind: {}, byStatus: {}, byEndpoint: {} };
   const differences = [];
   const slow = [];
@@ -159,19 +158,6 @@ function trend(readings, key) {
       slopes.push((other[key] - one[key]) / (other.progress - one.progress));
   slopes.sort((a, b) => a - b);
   return slopes[slopes.length >> 1] ?? 0;
-}
-
-/** Asks for /healthz all along, from a process that has nothing else to do. */
-async function startProbe(port) {
-  const child = fork(fileURLToPath(new URL("./probe.mjs", import.meta.url)), [String(port)]);
-  await once(child, "message");
-  return {
-    async stop() {
-      child.send("stop");
-      const [answer] = await once(child, "message");
-      return answer;
-    },
-  };
 }
 
 export function hostileReport(result) {

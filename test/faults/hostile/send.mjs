@@ -12,7 +12,7 @@ const LONGEST_WAIT_MS = 40_000;
 export async function send(address, request) {
   const head = headOf(request);
   const body = request.body ?? new Uint8Array(0);
-  const socket = connect({ port: address.port, host: "127.0.0.1" });
+  const socket = connect({ port: address.port, host: "127.0.0.1", ...ownAddress() });
   const parts = [];
   let sentAt = performance.now();
   let firstByteAt;
@@ -33,6 +33,14 @@ export async function send(address, request) {
   const answer = parse(Buffer.concat(parts));
   return { ...answer, durationMs: Math.max(0, (firstByteAt ?? performance.now()) - sentAt) };
 }
+
+/** Wrong keys are slowed by address: these are sent from many, so that what is slow here is nothing else. */
+function ownAddress() {
+  if (process.platform !== "linux") return {};
+  addresses = (addresses + 1) % 60_000;
+  return { localAddress: `127.1.${addresses >> 8}.${1 + ((addresses & 0xff) % 254)}` };
+}
+let addresses = 0;
 
 const pause = (delayMs) => new Promise((resolve) => setTimeout(resolve, delayMs));
 

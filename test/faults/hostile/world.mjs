@@ -8,6 +8,7 @@ import { join, relative } from "node:path";
 import { fileURLToPath } from "node:url";
 
 export const BASE_MODEL = "tinkerts/nano";
+export const NANO = fileURLToPath(new URL("../../../models/nano", import.meta.url));
 /** Short, so that those who send half a body get their answer within the suite's patience. */
 export const BODY_IDLE_MS = 400;
 
@@ -21,14 +22,22 @@ export class World {
     });
   }
 
-  static async start() {
+  /** `makeModels(folder)` writes models and gives their names and paths: the server has them beside its own. */
+  static async start(limits = {}, makeModels = async () => []) {
     const folder = await mkdtemp(join(tmpdir(), "tinkerts-hostile-"));
+    await mkdir(join(folder, "models"));
+    const models = await makeModels(join(folder, "models"));
     const outsideSecret = `outside-${randomBytes(12).toString("hex")}`;
     await writeFile(join(folder, "secret.txt"), outsideSecret);
     await mkdir(join(folder, "neighbour"));
     await writeFile(join(folder, "neighbour", "adapter_config.json"), JSON.stringify({ outsideSecret }));
     const keys = ["victim", "attacker"].map((name) => `tml-${name}-${randomBytes(12).toString("hex")}`);
-    const settings = { dataDir: join(folder, "data"), apiKeys: keys, bodyIdleMs: BODY_IDLE_MS };
+    const settings = {
+      dataDir: join(folder, "data"),
+      apiKeys: keys,
+      models: [{ name: BASE_MODEL, path: NANO }, ...models],
+      limits: { bodyIdleMs: BODY_IDLE_MS, ...limits },
+    };
     const child = fork(fileURLToPath(new URL("./server.mjs", import.meta.url)), [JSON.stringify(settings)], {
       execArgv: ["--expose-gc"],
       stdio: ["ignore", "inherit", "inherit", "ipc"],
@@ -114,7 +123,7 @@ export class World {
 }
 
 const EXPECTED_FILE =
-  /^(\.lock|(sessions|traces)\/[\w-]+\.json|(usage|audit)\/[\w-]+\.jsonl?|runs\/[\w-]+\/(run\.json|checkpoints\/(weights|sampler_weights|external_weights)\/[\w.-]+\/(checkpoint\.json|adapter_config\.json|(adapter_model|optimizer)\.safetensors))|spill\/sampler-\d+\/[\w.]+)$/;
+  /^(secret$|\.lock|(sessions|traces)\/[\w-]+\.json|(usage|audit)\/[\w-]+\.jsonl?|runs\/[\w-]+\/(run\.json|checkpoints\/(weights|sampler_weights|external_weights)\/[\w.-]+\/(checkpoint\.json|adapter_config\.json|(adapter_model|optimizer)\.safetensors))|spill\/sampler-\d+\/[\w.]+)$/;
 
 async function allFiles(folder) {
   const files = [];
@@ -127,7 +136,7 @@ async function allFiles(folder) {
   return files;
 }
 
-/** Somebody with a key, a session, a model, checkpoints and samplers. */
+/** A tenant with a key, a session, a model, checkpoints and samplers. */
 class Customer {
   constructor(baseURL, key) {
     Object.assign(this, { baseURL, key, secret: `private-${randomBytes(12).toString("hex")}` });
@@ -154,9 +163,18 @@ class Customer {
 
   async result(path, body) {
     const { request_id: requestId } = await this.post(path, body);
-    const result = await this.post("/retrieve_future", { request_id: requestId });
-    if (result.error !== undefined) throw new Error(`${path}: ${result.error}`);
+    const result = await this.resultOf(requestId);
+    const refusal = result.error ?? result.detail;
+    if (refusal !== undefined) throw new Error(`${path}: ${JSON.stringify(refusal)}`);
     return { requestId, ...result };
+  }
+
+  /** The body of a result, however long it takes; that of a refusal where it is gone. */
+  async resultOf(requestId) {
+    for (;;) {
+      const { body } = await this.call("POST", "/retrieve_future", { request_id: requestId });
+      if (body.type !== "try_again") return body;
+    }
   }
 
   async settle(name) {
@@ -188,7 +206,7 @@ class Customer {
     this.nextSeqId = 7;
   }
 
-  /** Things of one's own that may be lost, and links to others, which can be bent. */
+  /** Fields that may be lost, and links to other objects, which can be changed. */
   async prepareForAttack() {
     this.spareSession = (await this.post("/create_session", {})).session_id;
     const checkpoints = `/training_runs/${this.model}/checkpoints`;

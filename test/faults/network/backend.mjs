@@ -60,6 +60,6 @@ process.on("message", (message) => {
   }
   if (message === "close") void backend.close().then(() => process.disconnect());
 });
-// Nobody is left to ask: the runs are over, or were interrupted.
+// No client is left: the runs are over, or were interrupted.
 process.on("disconnect", () => process.exit());
 process.send({ baseURL: backend.baseURL });

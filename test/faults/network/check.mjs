@@ -1,4 +1,4 @@
-// Compares a disturbed run with the undisturbed one: what the client was told, and what the backend did.
+// Compares a disturbed run with the undisturbed one: what the client saw, and what the backend did.
 import { createHash } from "node:crypto";
 
 const SETTLED_MS = 2_000;

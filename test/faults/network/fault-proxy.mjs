@@ -48,7 +48,7 @@ export class FaultProxy {
     for (const socket of [...this.#clients, ...this.#upstreams]) socket.destroy();
   }
 
-  /** Nobody listens for a while, and the connections of before are gone. */
+  /** The port is closed for a while, and earlier connections are gone. */
   #breakDown(durationMs) {
     this.#outage ??= (async () => {
       this.#goDown();
@@ -197,7 +197,7 @@ export class FaultProxy {
 
 function track(sockets, socket) {
   sockets.add(socket);
-  // Whoever waits for the socket sees it close; the reason does not matter here.
+  // A waiting reader sees the socket close; the reason does not matter here.
   socket.on("error", () => {});
   socket.once("close", () => sockets.delete(socket));
 }

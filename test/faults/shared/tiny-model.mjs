@@ -1,7 +1,7 @@
 // A random model of some ten thousand parameters: a training step takes a millisecond, and bits tell as much as in a large one.
 
 import { createWasmKernels } from "../../../dist/local/engine/kernels/wasm-kernels.node.js";
-import { FullTrainer } from "../../../dist/local/engine/training/full-trainer.node.js";
+import { FullTrainer } from "../../../scripts/full-trainer.mjs";
 
 export const TINY_MODEL = "faults/tiny";
 export const TINY_VOCABULARY = 96;

@@ -1,6 +1,8 @@
-// What is trained while somebody is killed: the data, the command, and how much of two runs is the same.
+// The runs that are killed: their data, their command, and how much of two runs must be the same.
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { unsampledTokens } from "./agent-samples.mjs";
 
 const BATCH = 4;
 const ROWS = 48;
@@ -42,9 +44,29 @@ export default {
 };
 `;
 
+const AGENT = fileURLToPath(new URL("agent.mjs", import.meta.url));
+/** Two problems to a step, so that agents die, ask again and edit in every run. */
+const agentKind = {
+  isExact: true,
+  prepare: (folder, steps) => {
+    const rows = Array.from({ length: 60 }, (_, number) => JSON.stringify({ number }));
+    const [problems, reward] = [join(folder, "problems.jsonl"), join(folder, "reward.mjs")];
+    writeFileSync(problems, `${rows.join("\n")}\n`);
+    writeFileSync(reward, REWARD);
+    const sizes = ["--group-size", "3", "--groups-per-batch", "2", "--max-tokens", "6", "--save-every", "3"];
+    const agent = ["--agent", `node "${AGENT}"`, "--reward", reward];
+    return { command: ["train", "rl", problems, ...agent, "--steps", String(steps), ...sizes], steps };
+  },
+  check: unsampledTokens,
+};
+
+const REWARD = `
+export default ({ text }) => [...text].reduce((sum, character) => sum + character.charCodeAt(0), 0) % 10;
+`;
+
 const word = (row) => (row * 7919).toString(36);
 
-/** `isExact`: a run that is disturbed ends with the bits of one that is not. */
+/** `isExact`: a run that is disturbed ends with the bits of one that is not. `check` finds what is wrong with any of them. */
 export const KINDS = {
   supervised: rowsKind("sft", (row) => ({
     messages: [
@@ -59,6 +81,7 @@ export const KINDS = {
   })),
   synchronous: reinforcementKind("synchronous", { isExact: true }),
   streamed: reinforcementKind("streamed", { isExact: true }),
+  agent: agentKind,
   // Which weights sample is a matter of time.
   asynchronous: reinforcementKind("asynchronous", { isExact: false }),
 };

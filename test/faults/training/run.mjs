@@ -1,5 +1,5 @@
-// `tinkerts train` on `tinkerts serve`, either or both killed at random points of each run: what is learnt in the end must
-// be, bit for bit, what a run learns that nobody disturbs, and each step must be trained and written down once.
+// `tinkerts train` on `tinkerts serve`, either or both killed at random points of each run: the final weights must
+// be, bit for bit, those of an undisturbed run, and each step must be trained and written down once.
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
@@ -18,6 +18,8 @@ const STEPS = 8;
 const MAX_KILLS = 2;
 const MAX_DELAY_MS = 400;
 const POLL_MS = 5;
+/** Metrics that differ when steps are trained again: times, what was spent, and warnings, which depend on the steps that a process has seen. */
+const REPEATED = /^(?:time|tokens\/|cost\/|warnings\/)/;
 /** A run that takes longer hangs. */
 const MAX_RUN_MS = 5 * 60_000;
 
@@ -39,7 +41,7 @@ export async function runTraining({ from, seeds, log }) {
 async function runKind({ kind, from, seeds, log }) {
   const home = mkdtempSync(join(tmpdir(), "tinkerts-training-"));
   const startedMs = performance.now();
-  const { prepare, isExact } = KINDS[kind];
+  const { prepare, isExact, check = () => [] } = KINDS[kind];
   const { command, steps } = prepare(home, STEPS);
   const backend = new Backend(join(home, "data"));
   try {
@@ -52,7 +54,7 @@ async function runKind({ kind, from, seeds, log }) {
       const run = join(home, `seed-${seed}`);
       const disturbed = await train({ backend, command, run, moments, log });
       results.push(disturbed);
-      const found = compare(undisturbed, disturbed, { isExact });
+      const found = [...compare(undisturbed, disturbed, { isExact }), ...check(run)];
       differences.push(...found.map((text) => `${kind}, seed ${seed}: ${text}`));
     }
     return {
@@ -109,7 +111,7 @@ function outcomeOf(dataDir, run) {
   const { name, epoch, batch } = final;
   return {
     restores: (readFileSync(join(run, "logs.log"), "utf8").match(/Going on after/g) ?? []).length,
-    metrics: readLines(join(run, "metrics.jsonl")).map(withoutTimes),
+    metrics: readLines(join(run, "metrics.jsonl")).map(withoutRepeated),
     prompts: promptsOf(run),
     final: { name, epoch, batch, updates: updatesIn(checkpointFolder(dataDir, final.state_path)) },
     weights: checkpointHash(dataDir, final.state_path),
@@ -238,8 +240,8 @@ function readLines(file) {
   return lines.slice(0, -1).map((line) => JSON.parse(line));
 }
 
-function withoutTimes(line) {
-  return Object.fromEntries(Object.entries(line).filter(([name]) => !name.startsWith("time")));
+function withoutRepeated(line) {
+  return Object.fromEntries(Object.entries(line).filter(([name]) => !REPEATED.test(name)));
 }
 
 function total(counts) {
@@ -258,7 +260,8 @@ export function trainingReport({ kinds, differences }) {
   return `
 \`tinkerts train\` on \`tinkerts serve\`, each run killed with SIGKILL at one or two random points (the trainer, the server or both) and started
 again: **${differences.length} differences**. Each step is in the final weights once (the optimizer counts), stands in \`metrics.jsonl\` once, and was trained on the
-same rows or problems. The final weights and the optimizer have the bits of the run that nobody disturbed, and the metrics its numbers; not so
+same rows or problems. Agents are programs that ask again, edit what they said and kill themselves between turns; their gateway ends with the
+trainer. Every answer that was trained is among those that the gateway recorded as sampled. The final weights and the optimizer have the bits of the undisturbed run, and the metrics its numbers; not so
 in the asynchronous loop of training by reward, where it is a matter of time which weights sample.
 
 | training | runs | trainer killed | server killed | both killed | resumptions | differences | seconds |

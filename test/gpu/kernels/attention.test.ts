@@ -6,7 +6,7 @@ import {
   type F32,
   type Kernels,
   type RowSpan,
-  slice,
+  sliceBuffer,
 } from "../../../src/local/engine/kernels/kernels.js";
 import {
   firstBitDifference,
@@ -332,7 +332,7 @@ describe("attentionPaged", () => {
     const [second] = paged(kernels, all, last);
     const [alone] = paged(kernels, { ...all, lengths: [60] }, last);
     await expectSameBits([first!], [second!]);
-    await expectSameBits([slice(first!, 0, width)], [alone!]);
+    await expectSameBits([sliceBuffer(first!, 0, width)], [alone!]);
   });
 
   it("agrees with attention that is not paged", async () => {

@@ -1,8 +1,8 @@
 import { afterAll, describe, expect, it } from "vitest";
 import type { Draw, Kernels } from "../../../src/local/engine/kernels/kernels.js";
-import { createReferenceKernels } from "../../../src/local/engine/kernels/reference.js";
 import { put, randomFloats } from "../../../src/local/engine/kernels/test-support.js";
 import { uniform } from "../../../src/local/engine/philox.js";
+import { createReferenceKernels } from "../../engine/reference-kernels.js";
 import { openKernels } from "../gpus.js";
 
 const kernels = await openKernels();
@@ -188,7 +188,7 @@ describe("top-k and top-p", () => {
     expect(await drawn({ topP: 0.001 }, equal)).toEqual([0, 1, 2]);
   });
 
-  it("leave all of many equal tokens where top-p wants almost everything", async () => {
+  it("leave all of many equal tokens if top-p includes almost everything", async () => {
     const draws = Array.from({ length: 100 }, (_, index) => ({
       ...free,
       topP: 1 - 2 ** -24,

@@ -1,8 +1,8 @@
 import { afterAll, describe, expect, it } from "vitest";
-import { type F32, type Kernels, slice } from "../../../src/local/engine/kernels/kernels.js";
-import { createReferenceKernels } from "../../../src/local/engine/kernels/reference.js";
+import { type F32, type Kernels, sliceBuffer } from "../../../src/local/engine/kernels/kernels.js";
 import { put, randomFloats } from "../../../src/local/engine/kernels/test-support.js";
-import { add, sumSquares } from "../../../src/local/engine/kernels/webgpu/elementwise.js";
+import { addBuffers, sumSquares } from "../../../src/local/engine/kernels/webgpu/elementwise.js";
+import { createReferenceKernels } from "../../engine/reference-kernels.js";
 import { compare, compareTwice, openKernels, random, withSmallBindings } from "../gpus.js";
 
 const kernels = await openKernels();
@@ -46,7 +46,7 @@ describe("whole buffers", () => {
     const values = randomFloats(201, 1);
     const [x, out, zeros] = [put(kernels, values), kernels.alloc(201), kernels.alloc(201)];
     const context = withSmallBindings(kernels, 512);
-    add(context, out, x, zeros);
+    addBuffers(context, out, x, zeros);
     expect(await kernels.download(out)).toEqual(values);
     expect(await sumSquares(context, x)).toBeCloseTo(await kernels.sumSquares(x), 4);
   });
@@ -54,9 +54,9 @@ describe("whole buffers", () => {
   it("leave what lies around them alone", async () => {
     await compare(kernels, 1e-7, (on) => {
       const whole = random(on, 64, 1);
-      on.scale(slice(whole, 4, 7), 3);
-      on.zero(slice(whole, 16, 1));
-      on.copy(slice(whole, 33, 6), slice(whole, 20, 6));
+      on.scale(sliceBuffer(whole, 4, 7), 3);
+      on.zero(sliceBuffer(whole, 16, 1));
+      on.copy(sliceBuffer(whole, 33, 6), sliceBuffer(whole, 20, 6));
       return [whole];
     });
   });
@@ -95,7 +95,7 @@ describe("sumSquares", () => {
   const reference = createReferenceKernels();
 
   async function expectSum(values: Float32Array, skip: number): Promise<void> {
-    const handle = (on: Kernels): F32 => slice(put(on, values), skip, values.length - skip);
+    const handle = (on: Kernels): F32 => sliceBuffer(put(on, values), skip, values.length - skip);
     const expected = await reference.sumSquares(handle(reference));
     const actual = await kernels.sumSquares(handle(kernels));
     expect(Math.abs(actual / expected - 1)).toBeLessThan(1e-6);
@@ -113,6 +113,6 @@ describe("sumSquares", () => {
   it("begins anywhere", () => expectSum(randomFloats(9001, 3), 3));
 
   it("of nothing is zero", async () => {
-    expect(await kernels.sumSquares(slice(kernels.alloc(4), 2, 0))).toBe(0);
+    expect(await kernels.sumSquares(sliceBuffer(kernels.alloc(4), 2, 0))).toBe(0);
   });
 });

@@ -30,7 +30,7 @@ describe("rmsNorm", () => {
     await compare(kernels, 2e-6, bothWays(rows, cols, skip));
   });
 
-  it("leaves out the weight's gradient where nobody wants it", async () => {
+  it("leaves out the weight's gradient if it is not needed", async () => {
     await compare(kernels, 2e-6, (on) => {
       const [x, weight] = [random(on, 36, 1), random(on, 12, 2)];
       const [dout, dx, rstd] = [random(on, 36, 3), random(on, 36, 4), random(on, 3, 5)];

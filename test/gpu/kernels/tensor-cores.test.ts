@@ -4,7 +4,7 @@ import type { F32, Frozen, GpuPrecision, Kernels } from "../../../src/local/engi
 import { put, randomFloats } from "../../../src/local/engine/kernels/test-support.js";
 import { packHalf } from "../../../src/local/engine/kernels/webgpu/half-operand.js";
 import type { Product } from "../../../src/local/engine/kernels/webgpu/product-operands.js";
-import { matmul } from "../../../src/local/engine/kernels/webgpu/products.js";
+import { multiplyMatrices } from "../../../src/local/engine/kernels/webgpu/products.js";
 import type { Shader } from "../../../src/local/engine/kernels/webgpu/shader.js";
 import {
   multiplyOnTensorCores,
@@ -283,7 +283,7 @@ describe("the choice of tensor cores", () => {
     }) as unknown as GpuContext;
     const buffer = kernels.alloc(Math.max(m * n, m * k, n * k));
     const mark = kernels.mark();
-    matmul(on, { a: buffer, b: buffer, c: buffer, m, n, k });
+    multiplyMatrices(on, { a: buffer, b: buffer, c: buffer, m, n, k });
     kernels.release(mark);
     kernels.free(buffer);
     return names.some((name) => name.startsWith("tensor-product"));

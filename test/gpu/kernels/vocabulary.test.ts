@@ -1,5 +1,5 @@
 import { afterAll, describe, expect, it } from "vitest";
-import { type Kernels, slice } from "../../../src/local/engine/kernels/kernels.js";
+import { type Kernels, sliceBuffer } from "../../../src/local/engine/kernels/kernels.js";
 import { put, randomFloats } from "../../../src/local/engine/kernels/test-support.js";
 import { type TokenLossInputs, tokenLosses } from "../../../src/local/engine/kernels/token-losses.js";
 import { compare, compareTwice, ints, openKernels, random } from "../gpus.js";
@@ -19,7 +19,7 @@ describe("logSoftmaxGather and logitsGradient", () => {
         Array.from({ length: count }, (_, i) => ((i >> (i % 3 === 2 ? 1 : 0)) * 3119) % vocabSize),
       );
       const coefficients = random(on, count, 2);
-      on.zero(slice(coefficients, 0, 1));
+      on.zero(sliceBuffer(coefficients, 0, 1));
       const [logprobs, logSumExp] = [on.alloc(count), on.alloc(rows)];
       const shared = { logits, logSumExp, targets, rows, vocabSize, targetsPerRow };
       on.logSoftmaxGather({ ...shared, logprobs });
@@ -63,7 +63,7 @@ describe("logSoftmaxGather and logitsGradient", () => {
     const logits = random(kernels, rows * vocabSize, 1);
     const logSumExps = async (first: number, count: number) => {
       const [logprobs, logSumExp] = [kernels.alloc(count), kernels.alloc(count)];
-      const part = slice(logits, first * vocabSize, count * vocabSize);
+      const part = sliceBuffer(logits, first * vocabSize, count * vocabSize);
       const targets = ints(kernels, new Array(count).fill(0));
       kernels.logSoftmaxGather({
         logprobs,

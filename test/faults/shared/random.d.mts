@@ -1,0 +1,1 @@
+export function randomFor(...names: readonly unknown[]): () => number;
