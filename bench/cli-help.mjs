@@ -2,10 +2,11 @@
 // The three take turns, each started as a process of its own and timed until it has ended; medians of many rounds.
 import { spawnSync } from "node:child_process";
 import { fileURLToPath } from "node:url";
+import { sized } from "./shared/sized.mjs";
 
-const ROUNDS = 61;
+const ROUNDS = sized(61, 1);
 /** A Python start costs seconds; a few are enough to tell five times from four. */
-const PYTHON_ROUNDS = 11;
+const PYTHON_ROUNDS = sized(11, 1);
 const MOST_TIMES_NODE = 1.6;
 const LEAST_TIMES_FASTER = 5;
 

@@ -11,16 +11,12 @@ import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
-import {
-  derivedSeed,
-  RolloutPool,
-  rolloutGroup,
-  samplerPolicy,
-  trainReinforcement,
-} from "../dist/cookbook/index.js";
+import { RolloutPool, runRolloutGroup, samplerPolicy, trainReinforcement } from "../dist/cookbook/index.js";
+import { derivedSeed } from "../dist/cookbook/rollouts/index.js";
 import { ModelInput, ServiceClient } from "../dist/index.js";
 import { TINY_MODEL } from "../test/faults/shared/tiny-model.mjs";
 import { MeasuredServer, python, round, takeBest } from "./cookbook/peers.mjs";
+import { sized } from "./shared/sized.mjs";
 
 const MODEL = "tinkerts/nano";
 const RENDERER = "qwen3_instruct";
@@ -28,17 +24,24 @@ const BUSY_BAR = 0.95;
 /** Of what is kept: a kilobyte for each turn would be more. */
 const MAX_GROWTH_MB = 12;
 const JUDGING_MS = 100;
-const TURNS = 2;
+const TURNS = sized(2, 1);
 const RUN = {
   learningRate: 1e-3,
   maxTokens: 6,
   rank: 16,
-  groupsPerBatch: 8,
-  groupSize: 8,
-  steps: 8,
+  groupsPerBatch: sized(8, 2),
+  groupSize: sized(8, 4),
+  steps: sized(8, 2),
 };
 const FIRST_TOKEN = 10;
-const EPISODES = { atOnce: 1000, groupSize: 8, turns: 5, maxTokens: 8, waves: 6, readEveryMs: 200 };
+const EPISODES = {
+  atOnce: sized(1000, 16),
+  groupSize: 8,
+  turns: 5,
+  maxTokens: 8,
+  waves: sized(6, 2),
+  readEveryMs: 200,
+};
 
 const folder = mkdtempSync(join(tmpdir(), "tinkerts-bench-"));
 const server = await MeasuredServer.start();
@@ -140,7 +143,7 @@ async function oneWave(wave, policy) {
   const reading = setInterval(read, readEveryMs);
   const groups = Array.from({ length: atOnce / groupSize }, (_, group) => {
     const makeEnvironments = () => Array.from({ length: groupSize }, () => conversation(group));
-    return rolloutGroup({ makeEnvironments }, policy, { pool, seed: derivedSeed(wave, group) });
+    return runRolloutGroup({ makeEnvironments }, policy, { pool, seed: derivedSeed(wave, group) });
   });
   setImmediate(read);
   let turns = 0;

@@ -9,26 +9,28 @@ import { mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from "node
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { conversations, datumFromExample, toExamples, trainSupervised } from "../dist/cookbook/index.js";
+import { toExamples } from "../dist/cookbook/data/index.js";
+import { conversations, datumFromExample, trainSupervised } from "../dist/cookbook/index.js";
 import { ServiceClient } from "../dist/index.js";
 import { getRenderer } from "../dist/renderers/index.js";
 import { loadTokenizer } from "../dist/tokenizers/index.js";
 import { MeasuredServer, python, round, takeBest } from "./cookbook/peers.mjs";
+import { sized } from "./shared/sized.mjs";
 
 const MODEL = "tinkerts/nano";
 const RENDER_BAR = 3;
 const BUSY_BAR = 0.95;
 const SETTINGS = {
-  rows: 128,
+  rows: sized(128, 24),
   testSize: 8,
   batchSize: 8,
-  epochs: 2,
+  epochs: sized(2, 1),
   rank: 16,
   evaluateEvery: 10,
   saveEvery: 10,
   maxLength: 512,
-  rounds: 20,
-  turns: 2,
+  rounds: sized(20, 1),
+  turns: sized(2, 1),
 };
 
 const folder = mkdtempSync(join(tmpdir(), "tinkerts-bench-"));

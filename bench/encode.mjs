@@ -8,11 +8,12 @@ import { create, toBinary } from "@bufbuild/protobuf";
 import { DType, ForwardBackwardRequestSchema } from "../dist/wire/gen/tinker_public_pb.js";
 import { Datum, encodeForwardBackwardRequest } from "../dist/wire/index.js";
 import { decodeForwardBackwardRequest } from "../dist/wire/protobuf.js";
+import { sized } from "./shared/sized.mjs";
 
-const DATUMS = 64;
+const DATUMS = sized(64, 4);
 const TOKENS = 2048;
-const ROUNDS = 60;
-const WARM_UP_ROUNDS = 40;
+const ROUNDS = sized(60, 4);
+const WARM_UP_ROUNDS = sized(40, 1);
 const MEGABYTES_PER_SECOND_BAR = 300;
 const ALLOCATION_BAR = 2.5;
 

@@ -8,7 +8,8 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { createWasmKernels } from "../dist/local/engine/kernels/wasm-kernels.node.js";
 import { startEngine } from "../dist/local/engine/start-engine.node.js";
-import { FullTrainer } from "../dist/local/engine/training/full-trainer.node.js";
+import { FullTrainer } from "../scripts/full-trainer.mjs";
+import { sized } from "./shared/sized.mjs";
 
 const threads = 2;
 const qwen3 = {
@@ -21,8 +22,8 @@ const qwen3 = {
 const models = [
   {
     name: "nano",
-    passes: 3,
-    rounds: 5,
+    passes: sized(3, 1),
+    rounds: sized(5, 1),
     rows: 8,
     length: 128,
     config: {
@@ -40,7 +41,7 @@ const models = [
   {
     name: "30M",
     passes: 1,
-    rounds: 2,
+    rounds: sized(2, 1),
     rows: 4,
     length: 128,
     config: {
@@ -55,9 +56,9 @@ const models = [
       max_position_embeddings: 512,
     },
   },
-];
+].slice(0, sized(undefined, 1));
 const prompt = 16;
-const steps = 48;
+const steps = sized(48, 2);
 const adam = { learningRate: 1e-4, beta1: 0.9, beta2: 0.95, eps: 1e-8, weightDecay: 0, gradClipNorm: 0 };
 const folder = mkdtempSync(join(tmpdir(), "tinkerts-engine-"));
 const randomTokens = (length, vocabulary) =>

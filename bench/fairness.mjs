@@ -2,7 +2,7 @@
 // takes, and what the backlog gets done beside the same backlog alone. Needs a build: npm run build.
 // Bars: beside any backlog 2 s at the 99th percentile, and nine tenths of the backlog's throughput. Both are counted in the
 // server's processor time, which other programs on the machine change less than the time of day: a backlog keeps more than
-// one core busy, so that on a quiet machine the clock shows less. The time of day is told, too.
+// one core busy, so that on a quiet machine the clock shows less. The wall-clock time is reported, too.
 // Two minutes on two quiet cores. 24 requests of 8 samples are half as many again as the engine draws at once;
 // `--requests 200 --passes 100` for a long backlog.
 import { fork } from "node:child_process";
@@ -11,20 +11,21 @@ import { availableParallelism, loadavg } from "node:os";
 import { performance } from "node:perf_hooks";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
+import { sized } from "./shared/sized.mjs";
 
 const BASE_MODEL = "tinkerts/nano";
 const WAIT_BAR_MS = 2000;
 const THROUGHPUT_BAR = 0.9;
 /** Between two short samples, counted from the end of one to the beginning of the next. */
-const PAUSE_MS = 500;
+const PAUSE_MS = sized(500, 10);
 const SAMPLES_PER_REQUEST = 8;
-const MAX_TOKENS = 400;
-const IDLE_SAMPLES = 20;
+const MAX_TOKENS = sized(400, 40);
+const IDLE_SAMPLES = sized(20, 2);
 
 const { values } = parseArgs({
   options: {
-    requests: { type: "string", default: "24" },
-    passes: { type: "string", default: "10" },
+    requests: { type: "string", default: sized("24", "2") },
+    passes: { type: "string", default: sized("10", "1") },
     server: { type: "boolean", default: false },
   },
 });

@@ -12,6 +12,7 @@ import { createInterface } from "node:readline";
 import { pathToFileURL } from "node:url";
 import { Worker } from "node:worker_threads";
 import asc from "assemblyscript/asc";
+import { sized } from "./shared/sized.mjs";
 
 const build = resolve(process.argv[2] ?? "dist");
 const { createWasmKernels } = await import(
@@ -19,8 +20,8 @@ const { createWasmKernels } = await import(
 );
 
 const threads = 2;
-const rounds = 6;
-const roundMs = 150;
+const rounds = sized(6, 1);
+const roundMs = sized(150, 1);
 const shapes = [
   { m: 512, n: 2048, k: 512, layout: "NN" },
   { m: 512, n: 2048, k: 512, layout: "NT" },
@@ -32,7 +33,7 @@ const shapes = [
   { m: 16, n: 704, k: 256, layout: "NN" },
   { m: 1, n: 704, k: 256, layout: "NN" },
   { m: 1, n: 8192, k: 512, layout: "NN" },
-];
+].slice(0, sized(undefined, 3));
 
 const helperSource = `
 #include <cblas.h>

@@ -8,8 +8,9 @@ import { Agent, createServer, get } from "node:http";
 import { availableParallelism } from "node:os";
 import { monitorEventLoopDelay } from "node:perf_hooks";
 import { fileURLToPath } from "node:url";
+import { sized } from "./shared/sized.mjs";
 
-const SECONDS = 20;
+const SECONDS = sized(20, 1);
 const PAUSE_MS = 5;
 const BAR_MS = 50;
 const CROWDED = 1.5;

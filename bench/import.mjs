@@ -4,8 +4,9 @@ import { mkdtempSync, readFileSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join, resolve } from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
+import { sized } from "./shared/sized.mjs";
 
-const ROUNDS = 21;
+const ROUNDS = sized(21, 1);
 const LIMIT_MS = 60;
 const FORBIDDEN_SOURCES = /^src\/(?:cli|local|cookbook|tokenizers)\//;
 

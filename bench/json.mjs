@@ -13,10 +13,11 @@ import { philox } from "../dist/local/engine/philox.js";
 import { JsonCursor, JsonVocabulary } from "../dist/local/engine/sampling/json/json-sampling.js";
 import { startEngine } from "../dist/local/engine/start-engine.node.js";
 import { readTokenizerJson } from "../dist/local/tokenizer.js";
+import { sized } from "./shared/sized.mjs";
 
-const LARGE_VOCABULARY = 151_936;
+const LARGE_VOCABULARY = sized(151_936, 4_096);
 const MAX_TOKENS = 200;
-const ANSWERS = 10;
+const ANSWERS = sized(10, 2);
 const MAX_LATER_MS = 3;
 const MAX_FIRST_MS = 10;
 const MIN_ENGINE_RATIO = 0.8;
@@ -165,7 +166,7 @@ async function measureEngine() {
     return tokens / ((performance.now() - start) / 1000);
   };
   const best = { free: 0, constrained: 0 };
-  for (let round = 0; round < 6; round += 1) {
+  for (let round = 0; round < sized(6, 1); round += 1) {
     best.free = Math.max(best.free, await run({ stopTokens: [] }));
     best.constrained = Math.max(best.constrained, await run({ constraint: constraints.text }));
   }

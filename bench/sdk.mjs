@@ -7,8 +7,9 @@ import { once } from "node:events";
 import { fileURLToPath } from "node:url";
 import { installedBytes } from "./sdk/installed-size.mjs";
 import { sampledTokens, WARM_UP_ROUNDS, workloads } from "./sdk/workload.mjs";
+import { sized } from "./shared/sized.mjs";
 
-const ROUNDS = 3;
+const ROUNDS = sized(3, 1);
 const python = process.env.TINKERTS_PYTHON;
 const file = (name) => fileURLToPath(new URL(`sdk/${name}`, import.meta.url));
 

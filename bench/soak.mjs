@@ -9,6 +9,7 @@ import { once } from "node:events";
 import { performance } from "node:perf_hooks";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
+import { sized } from "./shared/sized.mjs";
 
 const MEGABYTE = 2 ** 20;
 const GROWTH_BAR = 0.05;
@@ -19,9 +20,9 @@ const STEPS_PER_SESSION = 5;
 
 const { values } = parseArgs({
   options: {
-    steps: { type: "string", default: "2000" },
-    samples: { type: "string", default: "5000" },
-    clients: { type: "string", default: "20" },
+    steps: { type: "string", default: sized("2000", "10") },
+    samples: { type: "string", default: sized("5000", "20") },
+    clients: { type: "string", default: sized("20", "2") },
     series: { type: "boolean", default: false },
     server: { type: "boolean", default: false },
   },
@@ -52,7 +53,7 @@ async function serve() {
 async function soak(steps, samples, clients) {
   const { ServiceClient } = await import("tinkerts");
   const child = fork(fileURLToPath(import.meta.url), ["--server"], {
-    // The young generation at its full size from the start: V8 takes it anyway, at a time that nobody can tell.
+    // The young generation at its full size from the start: V8 takes it anyway, at an unpredictable time.
     execArgv: ["--expose-gc", "--min-semi-space-size=16"],
   });
   const [address] = await once(child, "message");

@@ -7,21 +7,21 @@ import { join } from "node:path";
 import { performance } from "node:perf_hooks";
 import { fileURLToPath } from "node:url";
 import { loadTokenizer } from "tinkerts/tokenizers";
+import { sized } from "./shared/sized.mjs";
 
-const ROUNDS = 5;
-const DOCUMENTS = 200;
+const ROUNDS = sized(5, 1);
+const DOCUMENTS = sized(200, 5);
 const root = fileURLToPath(new URL("..", import.meta.url));
 const folder = process.argv[2] ?? join(root, "models/nano");
 
 /** Prose and code: the pages of the documentation and the sources of this package, in pieces of a few kilobytes. */
 function readDocuments() {
-  const files = [
-    ...readdirSync(join(root, "docs")).map((file) => join(root, "docs", file)),
-    ...readdirSync(join(root, "src"), { recursive: true })
-      .filter((file) => file.endsWith(".ts"))
+  const below = (top, ending) =>
+    readdirSync(join(root, top), { recursive: true })
+      .filter((file) => file.endsWith(ending))
       .sort()
-      .map((file) => join(root, "src", file)),
-  ];
+      .map((file) => join(root, top, file));
+  const files = [...below("docs", ".md"), ...below("src", ".ts")];
   const text = files.map((file) => readFileSync(file, "utf8")).join("\n");
   return Array.from({ length: DOCUMENTS }, (_, index) => text.slice(index * 2_000, (index + 1) * 2_000));
 }

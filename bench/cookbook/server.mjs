@@ -47,9 +47,12 @@ const watched = new Proxy(engine, {
 const backend = await startLocalBackend({ engine: watched });
 console.log(JSON.stringify({ baseURL: backend.baseURL, apiKey: backend.apiKey }));
 createInterface({ input: process.stdin })
-  .on("line", () => {
+  .on("line", async () => {
     const { busyMs, firstMs = 0, lastMs = 0 } = counted;
     counted = { busyMs: 0, firstMs: undefined, lastMs: undefined };
+    globalThis.gc();
+    // What has finalizers is free after they ran.
+    await new Promise((resolve) => setImmediate(resolve));
     globalThis.gc();
     const { heapUsed, external, rss } = process.memoryUsage();
     const memory = { keptBytes: heapUsed + external, rssBytes: rss };

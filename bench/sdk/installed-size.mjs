@@ -23,9 +23,9 @@ function ofTinkerts() {
     for (const next of Object.keys(dependency.dependencies ?? {})) visit(next);
   };
   for (const name of Object.keys(manifest.dependencies)) visit(name);
-  const own = [...manifest.files, "package.json"].map((name) => bytesBelow(join(root, name)));
-  const others = [...seen].map((name) => bytesBelow(join(root, "node_modules", name)));
-  return [...own, ...others].reduce((sum, bytes) => sum + bytes, 0);
+  const packing = ["pack", "--dry-run", "--json", "--ignore-scripts"];
+  const [{ unpackedSize }] = JSON.parse(execFileSync("npm", packing, { cwd: root, encoding: "utf8" }));
+  return [...seen].reduce((sum, name) => sum + bytesBelow(join(root, "node_modules", name)), unpackedSize);
 }
 
 const CLOSURE = `
