@@ -63,7 +63,7 @@ function page({ subpath, contract, names }) {
   return `${parts.filter((part) => part !== "").join("\n\n")}\n`;
 }
 
-/** A declaration as a reader wants it: without the words and members that are the compiler's own. */
+/** A declaration for readers: without the compiler's own words and members. */
 function readable(text) {
   return text
     .replaceAll(/^export (?:declare )?/gm, "")

@@ -1,7 +1,7 @@
 // Builds dist/. What ships is dist/bundle/, one module graph for all entries of the package, and the declarations beside
-// it. tsc's own modules, dist/ROOM/FILE.js, stay here: our tests, benchmarks and scripts reach into them.
+// it. tsc's own modules, dist/MODULE/FILE.js, stay here: our tests, benchmarks and scripts reach into them.
 import { execFileSync } from "node:child_process";
-import { cpSync, existsSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { cpSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { basename, dirname, join, relative } from "node:path";
 import { fileURLToPath } from "node:url";
 import { gzipSync } from "node:zlib";
@@ -20,6 +20,7 @@ const ENTRIES = {
   checkpoints: "checkpoints/index.ts",
   cookbook: "cookbook/index.ts",
   engine: "local/engine/index.ts",
+  gateway: "gateway/index.ts",
   jax: "training/jax.ts",
   local: "local/index.ts",
   renderers: "renderers/index.ts",
@@ -92,7 +93,7 @@ async function bundlePage() {
 
 async function bundle(page) {
   const folder = join(dist, "bundle");
-  const inlined = /^(?:@bufbuild|commander|tinkerts|@oxc-project)(?:\/|$)/;
+  const inlined = /^(?:@bufbuild|commander|tinkerts|yaml|@oxc-project)(?:\/|$)/;
   let chunks;
   const graph = await rolldown({
     input: Object.fromEntries(Object.entries(ENTRIES).map(([name, file]) => [name, source(file)])),
@@ -118,7 +119,7 @@ async function bundle(page) {
   });
   await graph.close();
   const hooks = await bundleHooks(folder);
-  writeFileSync(join(folder, "third-party-licenses.txt"), licensesOf([...output, ...hooks, ...page]));
+  writeFileSync(join(root, "THIRD-PARTY-NOTICES.txt"), noticesOf([...output, ...hooks, ...page]));
   for (const file of wasmFiles) cpSync(source(file), join(folder, basename(file)));
 }
 
@@ -130,17 +131,33 @@ async function bundleHooks(folder) {
   return output;
 }
 
-/** Of the packages inside the bundle: their license files, or what their modules say at the top. */
-function licensesOf(output) {
+/** Licenses of the packages whose code is inside the bundles: from their license files, or from the top of their modules. */
+function noticesOf(output) {
   const texts = new Map();
   for (const id of output.flatMap(({ moduleIds }) => moduleIds ?? [])) {
-    const [folder, name] = /^.*\/node_modules\/((?:@[^/]+\/)?[^/]+)/.exec(id) ?? [];
+    const folder = packageFolder(id);
     if (folder === undefined) continue;
-    const file = join(folder, "LICENSE");
-    const text = existsSync(file) ? readFileSync(file, "utf8") : leadingComment(readFileSync(id, "utf8"));
-    texts.set(`${name}\n${text}`, `${name}\n\n${text.trim()}\n`);
+    const file = readdirSync(folder).find((name) => /^licen[cs]e(?:\.|$)/i.test(name));
+    const text = file ? readFileSync(join(folder, file), "utf8") : leadingComment(readFileSync(id, "utf8"));
+    texts.set(folder, (texts.get(folder) ?? new Set()).add(text.trim()));
   }
-  return [...texts.values()].join(`\n${"-".repeat(80)}\n\n`);
+  const notices = [...texts].map(([folder, licenses]) => {
+    const { name, version, license } = JSON.parse(readFileSync(join(folder, "package.json"), "utf8"));
+    const told = [...licenses].filter((text) => text !== "").join("\n\n");
+    if (told === "") throw new Error(`${name} is in the bundles, and has no license text to pass on`);
+    const whole = told.includes("Apache License, Version 2.0")
+      ? "\n\nThe text of that license is in the file LICENSE."
+      : "";
+    return `${name} ${version}, ${license}\n\n${told}${whole}\n`;
+  });
+  const head = "The files in dist/bundle and dist/page contain code of these packages.\n";
+  return [head, ...notices.sort()].join(`\n${"-".repeat(80)}\n\n`);
+}
+
+/** The folder of the package a module belongs to; undefined for our own. Helpers that the bundler adds have no path. */
+function packageFolder(id) {
+  if (id.startsWith("\0")) return join(root, "node_modules/rolldown");
+  return /^.*\/node_modules\/(?:@[^/]+\/)?[^/]+/.exec(id)?.[0];
 }
 
 function leadingComment(code) {

@@ -2,7 +2,7 @@
 // required, type-checked by the TypeScript of today and by an older one, and without a file it should not carry.
 // With --publish it also asks for what only a published package needs.
 import { execFileSync } from "node:child_process";
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -37,6 +37,7 @@ const missing = [
   "dist/index.d.ts",
   "docs/api/README.md",
   "dist/page/page.js",
+  "THIRD-PARTY-NOTICES.txt",
 ].filter((path) => !paths.includes(path));
 if (missing.length > 0) fail(`it does not carry ${missing.join(", ")}`);
 const dead = [...links].map(([, path]) => path).filter((path) => !paths.includes(path));
@@ -58,6 +59,7 @@ const installed = JSON.parse(readFileSync(join(folder, "node_modules/tinkerts/pa
 const unaddressed = ADDRESSES.filter((field) => installed[field] === undefined);
 if (process.argv.includes("--publish") && unaddressed.length > 0)
   fail(`fill in ${unaddressed.join(", ")} in package.json before publishing`);
+checkNotices(join(folder, "node_modules/tinkerts"));
 const entries = Object.keys(installed.exports).filter((entry) => !/\.(?:json|wasm)$/.test(entry));
 
 // Node loads ES modules through require() from 20.19 on; before that, behind a flag.
@@ -107,3 +109,24 @@ console.log(
   `package ok: ${megabytes.toFixed(2)} MB packed, ${packed.entryCount} files, entries ${entries.join(" ")}`,
 );
 if (unaddressed.length > 0) console.log(`before publishing, fill in package.json: ${unaddressed.join(", ")}`);
+
+/** Fails unless the notices have a license text for every package that source maps or the two files without one name. */
+function checkNotices(at) {
+  const notices = readFileSync(join(at, "THIRD-PARTY-NOTICES.txt"), "utf8");
+  const sections = new Map(
+    notices.split(/^-{80}$/m).map((section) => {
+      const [, name, text] = /^\s*(\S+) \S+, [^\n]+\n(.*)$/s.exec(section) ?? [];
+      return [name, text];
+    }),
+  );
+  const bundle = join(at, "dist/bundle");
+  const maps = readdirSync(bundle).filter((file) => file.endsWith(".js.map"));
+  const sources = maps.flatMap((file) => JSON.parse(readFileSync(join(bundle, file), "utf8")).sources);
+  const inlined = sources.map((source) => /.*\/node_modules\/((?:@[^/]+\/)?[^/]+)/.exec(source)?.[1]);
+  // The dashboard's page and the reader of TypeScript are minified, without source maps.
+  for (const name of new Set([...inlined.filter(Boolean), "preact", "uplot", "sucrase"])) {
+    const text = sections.get(name) ?? "";
+    if (!/copyright/i.test(text) || text.length < 200)
+      fail(`THIRD-PARTY-NOTICES.txt has no license of ${name}`);
+  }
+}

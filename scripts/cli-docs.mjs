@@ -8,23 +8,23 @@ const INTRODUCTION = `# Command line
 
 <!-- Made by \`npm run generate:cli-docs\` from the definitions of the commands. Change those, not this page. -->
 
-\`npx tinkerts\` works in any folder; \`npm install --global tinkerts\` makes \`tinkerts\` a command of its own. \`tinkerts COMMAND --help\` shows
-what this page shows.
+\`npx tinkerts\` works in any folder; \`npm install --global tinkerts\` installs the \`tinkerts\` command. \`tinkerts COMMAND --help\` shows the same as
+this page.
 
 \`\`\`sh
-npx tinkerts serve      # in one terminal: a server on this machine, with a small model
-export TINKER_BASE_URL=http://127.0.0.1:8642
-npx tinkerts doctor     # in another: is everything there?
-npx tinkerts chat --base-model tinkerts/nano
+npx tinkerts chat --model tinkerts/nano         # on the built-in backend, without a key
+npx tinkerts serve                              # a server on this machine, for several programs
+export TINKER_BASE_URL=http://127.0.0.1:8642    # in another terminal
+npx tinkerts doctor                             # checks the set-up
 \`\`\`
 
-Without \`TINKER_BASE_URL\` the same commands speak to the hosted service, with the key that \`tinkerts auth login\` stores or that of \`TINKER_API_KEY\`.
+\`TINKER_BASE_URL\` or \`--base-url\` names a server. Without it, commands use the hosted service with the key from \`TINKER_API_KEY\` or \`tinkerts auth login\`; without a
+key, \`chat\`, \`sample\`, \`train\`, \`eval\` and \`recipe\` use the built-in backend.
 
-- Results go to the standard output, everything else to the standard error. \`--json\` and \`--format csv\` are for programs; there, times are exact,
-  sizes are bytes, and names are camelCase as in the SDK.
-- Tables are for people. In a narrow terminal an id or a path takes a line of its own, and columns there is no room for are named below the table.
-- Exit codes: 0 done, 1 failed, 2 called in a wrong way, 130 interrupted.
-- Errors are one sentence that says what to do. \`--verbose\` adds every request and where the error came from; no key is ever shown.`;
+- Results go to standard output, everything else to standard error. With \`--json\` and \`--format csv\`, times are exact, sizes are in bytes, and names are camelCase as in the SDK.
+- In a narrow terminal, an id or a path gets its own line, and columns that do not fit are named below the table.
+- Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted.
+- Errors say what to do. \`--verbose\` adds every request and where the error came from; keys are never shown.`;
 
 const program = await createCompleteProgram({
   stdin: process.stdin,
@@ -44,15 +44,16 @@ const table = (heading, rows) =>
 const optionRows = (options) =>
   options.map((option) => [`\`${option.flags}\``, cell(helper.optionDescription(option))]);
 
-/** The commands that do something: those within groups, not the groups. */
+/** The commands that do something, which groups do not. */
 function leaves(command) {
-  return command.commands.length === 0 ? [command] : command.commands.flatMap(leaves);
+  const below = command.commands.flatMap(leaves);
+  return entryOf(command)?.load === undefined && below.length > 0 ? below : [command, ...below];
 }
 
 function entryOf(command) {
   const path = fullName(command).split(" ").slice(1);
   let entry = { commands: COMMANDS };
-  for (const name of path) entry = entry.commands.find((child) => child.name === name);
+  for (const name of path) entry = entry?.commands?.find((child) => child.name === name);
   return entry;
 }
 

@@ -39,6 +39,10 @@ export function conformanceSections(found) {
       .filter(Boolean)
       .join("\n\n");
   }
+  if (found.formats) sections.formats = formats(found.formats);
+  if (found.weights) sections.weights = weights(found.weights, found["foreign-adapters"]);
+  if (found.gguf?.models.length > 0) sections.gguf = gguf(found.gguf);
+  if (found.templates) sections.templates = templates(found.templates);
   if (found["lm-eval"] && found["inspect-ai"])
     sections.harnesses = harnesses(found["lm-eval"], found["inspect-ai"]);
   if (found["other-backends"]) sections["other-backends"] = otherBackend(found["other-backends"]);
@@ -56,6 +60,99 @@ function wire({ version, seed, total, counts, statements, explained }) {
 - ${statements} names in docs/protocol-differences.md are looked up in the package's source.
 
 ${Object.keys(explained).length} types never travel as JSON of their own; test/conformance/wire.test.ts says why for each.`;
+}
+
+function weights({ version, seed, merged, served, tensors }, foreign) {
+  const lines = [
+    `The judge is the package \`weights\` of \`tinker-cookbook\` ${version}, with small random models and adapters (seed ${seed}). Values of adapters are multiples of an eighth, so that a sum is the same in any order; one model has others.`,
+    "",
+    `- Merged as \`build_hf_model\` merges, with the same \`config.json\`: ${merged.join(", ")}. ${thousands(tensors)} tensors, all equal to the last bit (of the model named \`real\`, within 1e-5).`,
+    `- For vLLM as \`build_lora_adapter\` makes them, with the same \`adapter_config.json\`: ${served.join(", ")}. Both refuse DeepSeek V3.`,
+    "- A change of a tied head: the cookbook's embedding has the values of our head, and our embedding is that of the base.",
+  ];
+  if (foreign !== undefined) {
+    lines.push(
+      `- Adapters that \`peft\` ${foreign.version} made, imported into the built-in backend: ${foreign.cases.join(", ")}. Logprobs are PEFT's within 5e-4. DoRA is refused.`,
+    );
+  }
+  return lines.join("\n");
+}
+
+function gguf({ seed, models, adapters, nano, tensors, tokenizers }) {
+  const power = ({ difference }) => difference.toExponential(0);
+  const largest = (cases) => power(cases.reduce((a, b) => (a.difference > b.difference ? a : b)));
+  const [f32, f16, q8] = nano.map((difference) => difference.toExponential(0));
+  return `The judges are llama.cpp (\`node-llama-cpp\`), PyPI's \`gguf\` and transformers, with small random models (seed ${seed}).
+
+- Models in llama.cpp, in float32, beside transformers: ${models.map(({ name }) => name).join(", ")}. The likeliest tokens are the same, and the logprobs of all tokens within ${largest(models)}.
+- Adapters for all linear layers and all experts, merged into the file and beside it: ${adapters.map(({ name }) => name).join(", ")}. Within ${largest(adapters)}.
+- nano, trained with its tied head, beside the built-in backend: within ${f32} in f32, ${f16} in f16, ${q8} in q8_0.
+- Quantized tensors of nano: ${tensors.gguf} equal to the last bit to \`gguf\`'s reference, ${tensors["llama.cpp"]} to llama.cpp's own quantizer, of all types.
+- Tokenizers, token for token: ${tokenizers.map(({ name, texts }) => `${name} (${thousands(texts)} texts)`).join(", ")}. Left out are texts that are not composed (NFC), which llama.cpp does not compose, and two texts that it takes for special tokens in every vocabulary.`;
+}
+
+const JUDGES = ["template", "tml-renderers", "renderers"];
+const PARTS = ["prompt", "example", "answer"];
+
+function formats({ versions, seed, conversations, tallies, causes }) {
+  const judges = Object.entries(versions).map(([name, version]) => `\`${name}\` ${version}`);
+  const share = (tally) => tally && `${((100 * tally.same) / tally.asked).toFixed(1)} %`;
+  const columns = JUDGES.flatMap((judge) => PARTS.map((part) => `${judge} ${part}`)).filter((column) =>
+    Object.values(tallies).some((each) => column in each),
+  );
+  const times = {};
+  for (const [renderer, each] of Object.entries(tallies))
+    for (const { causes: found } of Object.values(each))
+      for (const [cause, count] of Object.entries(found)) {
+        times[cause] ??= { count: 0, renderers: new Set() };
+        times[cause].count += count;
+        times[cause].renderers.add(renderer);
+      }
+  const total = Object.values(tallies)
+    .flatMap(Object.values)
+    .reduce((sum, { asked }) => sum + asked, 0);
+  return `The judges are ${judges.join(", ")}, the newest of each; \`trl\` holds the chat templates of the models (DeepSeek V3.1's is in \`vllm\`). ${thousands(conversations)} conversations a name (seed ${seed}), every second one up to where an answer is asked for: ${thousands(total)} comparisons. Shares that are identical, token for token (texts where a template judges) and with the weights of examples:
+
+${table(
+  ["renderer", ...columns],
+  Object.entries(tallies).map(([renderer, each]) => [
+    `\`${renderer}\``,
+    ...columns.map((column) => share(each[column])),
+  ]),
+)}
+
+All other comparisons differ for one of these causes; one that no cause explains fails the run:
+
+${table(
+  ["cause", "we take the side of", "why", "renderers", "times"],
+  causes
+    .filter(({ name }) => times[name])
+    .map(({ name, side, reason }) => [
+      name,
+      side === "ours" ? "neither" : side,
+      reason,
+      families(times[name].renderers),
+      thousands(times[name].count),
+    ]),
+)}`;
+}
+
+/** Names of renderers by their family: \`qwen3_5\`, \`gpt_oss\`. */
+function families(renderers) {
+  const family = (name) =>
+    /^(qwen3_vl|qwen3_5|qwen3_8|qwen3|nemotron3|deepseekv3|deepseekv4_1|glm5_3|kimi_k2|gpt_oss|llama3|tml_v0)/.exec(
+      name,
+    )?.[0] ?? name;
+  return [...new Set([...renderers].map(family))].map((name) => `\`${name}\``).join(", ");
+}
+
+function templates({ packages, total, rendered, differences, working, judged, refused }) {
+  const from = Object.entries(packages).map(([name, version]) => `\`${name}\` ${version}`);
+  return `The chat templates in the source packages ${from.join(", ")}: ${total}. Python's Jinja, set up as transformers does, and ours wrote ${thousands(rendered)} conversations with them, with ${differences} differences: the same text, or both refused.
+
+**${working} of ${total}** train: plain conversations of one turn and of several. In ${thousands(judged)} conversations with system messages, thoughts, tools, calls and results no word of a user was trained on, no answer was missed, and each ended with a token that ends the turn, or the conversation was refused with its reason. These templates are refused as a whole:
+
+${table(["templates", "reason"], refused)}`;
 }
 
 function renderers({ version, seed, counts, onPurpose, differences, allowed }) {

@@ -4,12 +4,23 @@
 // PyTorch), which leaves the older releases out; TINKERTS_HARNESSES then names the Python that has the harnesses, if it
 // is another.
 //
+//   NAME ...          runs only the test files whose names begin so, as in `npm run conformance -- formats renderers`
+//   --prepare         only makes the virtual environments, as CI does beside other steps
 //   --report          writes the results into docs/proof.md and docs/coming-from-python.md
 //   --against URL     runs our client's methods against another server instead, with TINKER_API_KEY as its key: what it
 //                     does not offer is reported. --model M if not its first one, --name N for the report
+//   --agents all      runs Claude Code, Codex and opencode at the gateway, too; they are large
 //   --cases N         values per type and direction (1000)      --seed N   where the generators start (1)
 import { execFileSync, spawnSync } from "node:child_process";
-import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
+import {
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+} from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -17,12 +28,15 @@ import { parseArgs } from "node:util";
 import { conformanceSections, workflowTable } from "./conformance-report.mjs";
 import { readSection, writeProofSection, writeSection } from "./proof-section.mjs";
 
-const { values: options } = parseArgs({
+const { values: options, positionals: only } = parseArgs({
+  allowPositionals: true,
   options: {
+    prepare: { type: "boolean", default: false },
     report: { type: "boolean", default: false },
     against: { type: "string" },
     model: { type: "string" },
     name: { type: "string" },
+    agents: { type: "string", default: "small" },
     cases: { type: "string", default: "1000" },
     seed: { type: "string", default: "1" },
   },
@@ -33,11 +47,40 @@ const run = (command, args) => execFileSync(command, args, { cwd: root, stdio: "
 /** Old versions of the official package that must go on working: the newest patch of each. */
 const OLD_CLIENTS = ["0.18", "0.25", "0.30"];
 const TORCH_FOR_CPUS = "https://download.pytorch.org/whl/cpu";
-/** The Python cookbook that judges ours; it wants PyTorch and more, for which small stand-ins will do. */
+/** The Python cookbook that judges ours; it needs PyTorch and more, for which small stand-ins suffice. */
 const COOKBOOK = "tinker-cookbook==0.5.8";
 const COOKBOOK_NEEDS = ["transformers<=5.5.4", "aiohttp", "chz", "numpy", "pillow", "termcolor", "tiktoken"];
+/**
+ * Judges of formats, the newest of each, so that one that comes to differ fails the run: the successor of the cookbook's
+ * renderers, a package that holds the chat templates of models, and renderers by others, with what it imports.
+ */
+const FORMATS = ["tml-renderers", "trl", "renderers"];
+const FORMATS_NEED = ["jinja2", "markupsafe", "openai-harmony", "openai", "prime-pydantic-config"];
 /** Clients of the endpoints for chats; none of them needs PyTorch. */
-const HARNESSES = ["openai==3.49.0", "anthropic==2.8.0", "lm-eval[api]==0.4.13", "inspect-ai==0.3.285"];
+const HARNESSES = [
+  ...["openai==3.49.0", "anthropic==2.8.0", "pydantic-ai-slim[openai]==2.66.0"],
+  ...["lm-eval[api]==0.4.13", "inspect-ai==0.3.285"],
+];
+/** Agents that are JavaScript, and the Node that all of them run on. */
+const AGENTS = [
+  ...["ai@6.0.326", "@ai-sdk/openai-compatible@2.0.87"],
+  ...[
+    "ai7@npm:ai@7.0.173",
+    "compatible7@npm:@ai-sdk/openai-compatible@3.0.92",
+    "openai7@npm:@ai-sdk/openai@4.0.118",
+  ],
+  ...["@mastra/core@1.71.0", "@openai/agents@0.20.0", "zod@4.6.7"],
+  ...["langchain@1.5.14", "@langchain/core@1.2.13", "@langchain/openai@1.5.8", "@langchain/langgraph@1.4.13"],
+  ...["@earendil-works/pi-coding-agent@0.74.2", `node-${process.platform}-${process.arch}@24`],
+];
+/** llama.cpp, which judges GGUF files, without its builds for GPUs. */
+const LLAMA_CPP = ["node-llama-cpp@3.22.1", `@node-llama-cpp/${process.platform}-${process.arch}@3.22.1`];
+/** Reads and writes GGUF files. */
+const GGUF = "gguf==0.19.0";
+/** Makes adapters in the ways of other programs. */
+const PEFT = "peft==0.21.2";
+/** Agents that are programs of several hundred megabytes. */
+const LARGE_AGENTS = ["@anthropic-ai/claude-code@2.1.197", "@openai/codex@0.169.0", "opencode-ai@1.18.33"];
 
 /**
  * The Pythons of the official package by version, "newest" first, each in an environment of its own. uv links their files
@@ -65,8 +108,13 @@ function makeClients() {
   if (!hasTorch) console.log("PyTorch could not be installed: custom losses of the Python SDK are left out.");
   if (!(hasTorch && install(uv, newest, [COOKBOOK]))) {
     run(uv, ["pip", "install", "--quiet", "--python", newest, ...COOKBOOK_NEEDS]);
-    run(uv, ["pip", "install", "--quiet", "--python", newest, "--no-deps", COOKBOOK, "tml-renderers"]);
+    run(uv, ["pip", "install", "--quiet", "--python", newest, "--no-deps", COOKBOOK]);
   }
+  install(uv, newest, [GGUF]);
+  if (hasTorch) install(uv, newest, [PEFT]);
+  const upgraded = FORMATS.flatMap((name) => ["--upgrade-package", name]);
+  const formats = [...FORMATS_NEED, ...FORMATS];
+  run(uv, ["pip", "install", "--quiet", "--python", newest, "--no-deps", ...upgraded, ...formats]);
   return clients;
 }
 
@@ -81,6 +129,42 @@ function makeHarnesses() {
     if (!install(uv, python, [name])) console.log(`${name} could not be installed: its tests are left out.`);
   }
   return python;
+}
+
+/** The folder of the agents; empty where they could not be installed, and the tests say so. */
+function makeAgents() {
+  if (process.env.TINKERTS_PYTHON) return process.env.TINKERTS_AGENTS ?? "";
+  return installPackages("agents", [...AGENTS, ...(options.agents === "all" ? LARGE_AGENTS : [])]);
+}
+
+/** The folder of llama.cpp; empty where it could not be installed. */
+function makeLlamaCpp() {
+  if (process.env.TINKERTS_PYTHON) return process.env.TINKERTS_LLAMA_CPP ?? "";
+  return installPackages("llama-cpp", LLAMA_CPP, ["--omit=optional"]);
+}
+
+/** Installs packages of npm in a folder of .venv/; returns the folder, or nothing where it failed. */
+function installPackages(name, wanted, more = []) {
+  const folder = join(root, ".venv", name);
+  const note = join(folder, "installed.json");
+  if (existsSync(note) && readFileSync(note, "utf8") === JSON.stringify(wanted)) return folder;
+  mkdirSync(folder, { recursive: true });
+  writeFileSync(join(folder, "package.json"), '{ "private": true }\n');
+  const flags = [
+    "--ignore-scripts",
+    "--legacy-peer-deps",
+    "--no-audit",
+    "--no-fund",
+    "--loglevel=error",
+    ...more,
+  ];
+  const { status } = spawnSync("npm", ["install", "--prefix", folder, ...flags, ...wanted], {
+    stdio: "inherit",
+    timeout: 600_000,
+  });
+  if (status !== 0) console.log(`${wanted.join(" ")} could not be installed: their tests are left out.`);
+  else writeFileSync(note, JSON.stringify(wanted));
+  return status === 0 ? folder : "";
 }
 
 /**
@@ -102,15 +186,19 @@ function install(uv, python, wanted) {
 const { against } = options;
 const clients = against === undefined ? makeClients() : {};
 const harnesses = against === undefined ? makeHarnesses() : "";
+const agents = against === undefined ? makeAgents() : "";
+const llamaCpp = against === undefined ? makeLlamaCpp() : "";
+if (options.prepare) process.exit(0);
 for (const python of Object.values(clients)) {
   run(python, ["-c", "from importlib.metadata import version; print('tinker', version('tinker'))"]);
 }
 if (against === undefined) run("npm", ["run", "--silent", "build"]);
 const results = mkdtempSync(join(tmpdir(), "tinkerts-conformance-"));
-const files =
+const all =
   against === undefined
     ? ["test/conformance", "test/cli/auth.test.ts"]
     : ["test/conformance/other-backend.test.ts"];
+const files = only.length > 0 ? only.map((name) => `test/conformance/${name}`) : all;
 const { status } = spawnSync(
   process.execPath,
   [join(root, "node_modules/vitest/vitest.mjs"), "run", ...files],
@@ -121,10 +209,13 @@ const { status } = spawnSync(
       ...process.env,
       TINKERTS_PYTHON: clients.newest ?? "",
       TINKERTS_HARNESSES: harnesses,
+      TINKERTS_AGENTS: agents,
+      TINKERTS_LLAMA_CPP: llamaCpp,
       TINKERTS_CLIENTS: JSON.stringify(clients),
       TINKERTS_CASES: options.cases,
       TINKERTS_SEED: options.seed,
       TINKERTS_CONFORMANCE_RESULTS: results,
+      ...(options.report && { TINKERTS_REPORTING: "yes" }),
       ...(against !== undefined && {
         TINKERTS_AGAINST: against,
         TINKERTS_AGAINST_KEY: process.env.TINKER_API_KEY ?? "",
@@ -141,6 +232,11 @@ const found = Object.fromEntries(
   ]),
 );
 rmSync(results, { recursive: true });
+if (options.report && found.formats && options.seed === "1")
+  writeFileSync(
+    join(root, "test/conformance/format-digests.json"),
+    `${JSON.stringify(found.formats.digests, undefined, 2)}\n`,
+  );
 // A run without another server has nothing new to say about others.
 if (against === undefined) delete found["other-backends"];
 for (const [id, markdown] of Object.entries(conformanceSections(found))) {

@@ -43,15 +43,49 @@ const rows = words.flatMap((word) =>
     ],
   })),
 );
-const teach = (name, learningRate, epochs) =>
+const teach = (name, learningRate, epochs, rank = 8) =>
   trainSupervised({
     ...{ service, model, learningRate, epochs, data: conversations(rows), folder: folder(name) },
-    ...{ batchSize: 6, rank: 8, evaluateEvery: 4, save: { everySteps: 20 }, loggers: [] },
+    ...{ batchSize: 6, rank, evaluateEvery: 4, save: { everySteps: 20 }, loggers: [] },
   });
+/** Runs with the same data and other settings, laid out as `tinkerts sweep` does. */
+async function sweep(name, learningRates, ranks) {
+  const runs = learningRates.flatMap((learningRate) => ranks.map((rank) => ({ learningRate, rank })));
+  const listed = [];
+  for (const [index, settings] of runs.entries()) {
+    const { learningRate, rank } = settings;
+    const run = `${String(index + 1).padStart(3, "0")}-rate-${learningRate}-rank-${rank}`;
+    await teach(`${name}/${run}`, learningRate, 2, rank);
+    listed.push({ folder: run, settings, status: "finished" });
+  }
+  const sweepFile = { name: "rates", metric: "test/nll", direction: "min", runs: listed };
+  writeFileSync(join(folder(name), "sweep.json"), JSON.stringify(sweepFile));
+}
 const reward = (name, learningRate, steps) =>
   trainReinforcement({
     ...{ service, model, learningRate, steps, folder: folder(name) },
     problems: ["57 + 86", "68 + 75", "79 + 46", "85 + 58"].map((sum) => ({ prompt: `What is ${sum}?` })),
+    reward: ({ text }) => (/[02468]$/.test(text.trim()) ? 1 : 0),
+    ...{ groupSize: 8, groupsPerBatch: 4, maxTokens: 8, rank: 8, loggers: [] },
+  });
+
+/** A conversation of two turns, and then a request that begins again with a summary: a fork. */
+async function sumAgent({ problem, baseURL, apiKey }) {
+  const ask = async (messages) => {
+    const headers = { "content-type": "application/json", authorization: `Bearer ${apiKey}` };
+    const body = JSON.stringify({ model: "any", messages, max_tokens: 8 });
+    const answer = await fetch(`${baseURL}/chat/completions`, { method: "POST", headers, body });
+    return [...messages, (await answer.json()).choices[0].message];
+  };
+  const user = (content) => ({ role: "user", content });
+  const first = await ask([user(`What is ${problem.sum}?`)]);
+  await ask([...first, user("And the same again?")]);
+  await ask([user(`So far: ${problem.sum} was asked. What is it?`)]);
+}
+const rewardAgent = (name, learningRate, steps) =>
+  trainReinforcement({
+    ...{ service, model, learningRate, steps, agent: sumAgent, folder: folder(name) },
+    problems: ["57 + 86", "68 + 75", "79 + 46", "85 + 58"].map((sum) => ({ sum })),
     reward: ({ text }) => (/[02468]$/.test(text.trim()) ? 1 : 0),
     ...{ groupSize: 8, groupsPerBatch: 4, maxTokens: 8, rank: 8, loggers: [] },
   });
@@ -92,8 +126,12 @@ async function take(scheme) {
   await page.goto(dashboard.address);
   await page.getByRole("table").waitFor();
   await shoot("runs");
-  const [fast, slow, even] = await Promise.all(
-    ["pig-latin-fast", "pig-latin-slow", "even-numbers"].map((name) => idOf(page, name)),
+  await go("#/runs?search=sweep&show=parallel");
+  await page.locator(".plot").waitFor();
+  await shoot("sweep");
+  await go("#/runs");
+  const [fast, slow, even, agent] = await Promise.all(
+    ["pig-latin-fast", "pig-latin-slow", "even-numbers", "sum-agent"].map((name) => idOf(page, name)),
   );
   await go(`#/curves?run=${fast}&run=${slow}`);
   await page.locator("canvas").first().waitFor();
@@ -101,21 +139,35 @@ async function take(scheme) {
   await shoot("curves");
   await page.mouse.move(0, 0);
   await go(`#/samples?run=${even}&step=0`);
-  // The group in the middle was rewarded unlike, so that it is learnt from.
+  // The group in the middle has different rewards, so that it is trained on.
   await page.locator(".sample-list section").nth(1).getByRole("button").first().click();
   await page.locator(".turn > .tokens").first().waitFor();
   await shoot("samples");
+  await go(`#/samples?run=${agent}&step=0`);
+  await page.locator(".sample-list section").nth(1).getByRole("button").first().click();
+  await page.locator(".turn > .tokens").first().waitFor();
+  await page.getByText("fork", { exact: true }).first().scrollIntoViewIfNeeded();
+  await shoot("agent");
+  await go(`#/curves?run=${agent}`);
+  await page.locator("canvas").first().waitFor();
+  await shoot("agent-curves");
   await go(`#/samples?run=${fast}&step=0`);
   await page.locator(".turn > .tokens").first().waitFor();
   await shoot("examples");
+  await go(`#/samples?run=${fast}&run=${slow}&split=eval_answers`);
+  await page.getByRole("button", { name: "This prompt in all steps" }).click();
+  await page.getByRole("table").waitFor();
+  await shoot("prompt");
   await go(`#/checkpoints?run=${fast}`);
   await page.getByRole("table").waitFor();
   await shoot("checkpoints");
+  await page.setViewportSize({ ...SIZE, height: 980 });
   await go("#/playground");
   await page.getByLabel("Message", { exact: true }).fill("Pig Latin for stone?");
-  await page.getByRole("button", { name: "Ask both" }).click();
+  await page.getByRole("button", { name: "Send" }).click();
   await page.getByText("mean logprob").nth(1).waitFor();
   await shoot("playground");
+  await page.setViewportSize(SIZE);
   await go("#/server");
   await page.getByRole("heading", { name: "Models" }).waitFor();
   await shoot("server");
@@ -123,7 +175,9 @@ async function take(scheme) {
 }
 
 try {
+  await sweep("sweep-rates", [5e-4, 2e-3, 5e-3], [4, 16]);
   await reward("even-numbers", 6e-3, 8);
+  await rewardAgent("sum-agent", 6e-3, 16);
   await teach("pig-latin-slow", 5e-4, 6);
   await teach("pig-latin-fast", 4e-3, 6);
   teach("pig-latin-longer", 2e-3, 80).catch(() => {});

@@ -1,14 +1,24 @@
-// npm run faults [-- --seeds 50 --kills 50 --training-seeds 20 --requests 20000 --from 1 --steps 300 --samples 1000 --report]
-// What the client and the backend survive: a disturbed network, kill -9 and bad disks, hostile input. Without any of
-// the four numbers everything runs in full; with some of them, only what they name. The last line is JSON.
+// npm run faults [-- --seeds 50 --kills 50 --training-seeds 20 --gateway-seeds 20 --requests 20000 --attacks 500 --from 1 --steps 300 --samples 1000 --report]
+// What the client and the backend survive: a disturbed network, kill -9 and bad disks, hostile input, and attacks that would
+// exhaust the server for its other customers. Without any of the six numbers everything runs in full; with some of them,
+// only what they name. The last line is JSON.
 import { parseArgs } from "node:util";
 import { crashesReport, runCrashes } from "../test/faults/crashes/run.mjs";
+import { gatewayReport, runGateway } from "../test/faults/gateway/run.mjs";
+import { besideReport, runBeside } from "../test/faults/hostile/beside.mjs";
 import { hostileReport, runHostile } from "../test/faults/hostile/run.mjs";
 import { networkReport, runNetwork } from "../test/faults/network/run.mjs";
 import { runTraining, trainingReport } from "../test/faults/training/run.mjs";
 import { writeProofSection } from "./proof-section.mjs";
 
-const FULL = { seeds: 50, kills: 50, "training-seeds": 20, requests: 20_000 };
+const FULL = {
+  seeds: 50,
+  kills: 50,
+  "training-seeds": 20,
+  "gateway-seeds": 20,
+  requests: 20_000,
+  attacks: 500,
+};
 const options = Object.fromEntries(
   [...Object.keys(FULL), "from", "steps", "samples"].map((name) => [name, { type: "string" }]),
 );
@@ -33,9 +43,22 @@ if (amount("training-seeds") > 0) {
   log(`\nTraining whose process and server are killed: ${seeds} runs of each kind`);
   await run("training", () => runTraining({ from, seeds, log }), trainingReport);
 }
+if (amount("gateway-seeds") > 0) {
+  const seeds = amount("gateway-seeds");
+  log(`\nAgents at a gateway, killed with it and its server: ${seeds} runs`);
+  await run("gateway", () => runGateway({ from, seeds, log }), gatewayReport);
+}
 if (amount("requests") > 0) {
   log(`\nHostile input: ${amount("requests")} requests`);
   await run("hostile", () => runHostile({ seed: from, requests: amount("requests"), log }), hostileReport);
+}
+if (amount("attacks") > 0) {
+  log(`\nHostile input beside a neighbour: ${amount("attacks")} requests of each attack`);
+  const suite = async () => {
+    const attacks = await runBeside({ seed: from, count: amount("attacks"), log });
+    return { attacks, differences: attacks.flatMap(({ differences }) => differences) };
+  };
+  await run("attacks", suite, ({ attacks }) => besideReport(attacks));
 }
 
 const { network, crashes } = results;
@@ -47,7 +70,11 @@ const summary = {
   faults: network?.faults ?? {},
   kills: crashes?.kills ?? {},
   trainingKills: results.training?.kills ?? {},
+  gatewayKills: results.gateway?.kills ?? {},
   requests: results.hostile?.requests ?? 0,
+  attacks: Object.fromEntries(
+    (results.attacks?.attacks ?? []).map(({ attack, requests }) => [attack, requests]),
+  ),
   differences,
 };
 console.log(`\n${JSON.stringify(summary)}`);

@@ -1,4 +1,4 @@
-// npm run sizes [-- REVISION]: lines of source per room, without tests and generated files; with a revision of git, that
+// npm run sizes [-- REVISION]: lines of source per module, without tests and generated files; with a revision of git, that
 // revision's beside them.
 import { execFileSync } from "node:child_process";
 import { readdirSync, readFileSync } from "node:fs";
@@ -8,21 +8,21 @@ import { fileURLToPath } from "node:url";
 const root = fileURLToPath(new URL("..", import.meta.url));
 /** Counted together: the way of a request from the client to the server. */
 const WAY_OF_A_REQUEST = ["clients", "futures", "session", "transport", "wire", "local/server"];
-const SPLIT_ROOMS = ["local"];
+const SPLIT_MODULES = ["local"];
 const isSource = (file) =>
   /\.ts$/.test(file) && !/\.test\.ts$|(?:^|\/)(?:gen|fixtures|test-support)(?:\/|\.ts$)/.test(file);
 
-function roomOf(file) {
-  const [room, inner, ...rest] = file.split("/");
+function moduleOf(file) {
+  const [module, inner, ...rest] = file.split("/");
   if (inner === undefined) return "(root)";
-  return SPLIT_ROOMS.includes(room) && rest.length > 0 ? `${room}/${inner}` : room;
+  return SPLIT_MODULES.includes(module) && rest.length > 0 ? `${module}/${inner}` : module;
 }
 
 function countLines(files, read) {
   const lines = new Map();
   for (const file of files.filter(isSource)) {
     const count = read(file).split("\n").length - 1;
-    lines.set(roomOf(file), (lines.get(roomOf(file)) ?? 0) + count);
+    lines.set(moduleOf(file), (lines.get(moduleOf(file)) ?? 0) + count);
   }
   return lines;
 }
@@ -41,8 +41,8 @@ function linesAt(revision) {
   );
 }
 
-const sum = (lines, rooms = [...lines.keys()]) =>
-  rooms.reduce((total, room) => total + (lines.get(room) ?? 0), 0);
+const sum = (lines, modules = [...lines.keys()]) =>
+  modules.reduce((total, module) => total + (lines.get(module) ?? 0), 0);
 const now = linesNow();
 const revision = process.argv[2];
 const before = revision === undefined ? undefined : linesAt(revision);
@@ -55,7 +55,7 @@ function print(name, count, earlier) {
 
 if (before !== undefined)
   console.log(`${"".padEnd(64)}${"now".padStart(8)}${"before".padStart(9)}${"change".padStart(8)}`);
-for (const room of [...new Set([...now.keys(), ...(before?.keys() ?? [])])].sort())
-  print(room, now.get(room) ?? 0, before && (before.get(room) ?? 0));
+for (const module of [...new Set([...now.keys(), ...(before?.keys() ?? [])])].sort())
+  print(module, now.get(module) ?? 0, before && (before.get(module) ?? 0));
 print("all", sum(now), before && sum(before));
 print(WAY_OF_A_REQUEST.join(" + "), sum(now, WAY_OF_A_REQUEST), before && sum(before, WAY_OF_A_REQUEST));

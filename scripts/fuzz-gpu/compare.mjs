@@ -34,10 +34,14 @@ export async function compareCase(testCase, { cpuKernels, gpuKernels, engineOf, 
   return errors;
 }
 
+const PREPARED = ["sizes", "attention", "attentionBackward", "logitsGradient", "reserveScratch"];
+
 /** Small steps, and blocks that are computed again on the way back, where the case says so. */
 class PreparedSteps {
   #kernels;
   #sizes;
+  /** Properties of the kernels as they were; one that was inherited is undefined. */
+  #before;
   #refusals = 0;
   #backward = 0;
   /** Blocks whose attention was computed between the loss and their own backward pass. */
@@ -47,6 +51,7 @@ class PreparedSteps {
   constructor(kernels, sizes) {
     this.#kernels = kernels;
     this.#sizes = sizes;
+    this.#before = PREPARED.map((name) => [name, Object.getOwnPropertyDescriptor(kernels, name)]);
     const { trainingTokens, headLogits } = sizes;
     const { attention, attentionBackward, logitsGradient, reserveScratch } = kernels;
     const value = { ...kernels.sizes, trainingTokens, headLogits };
@@ -88,8 +93,10 @@ class PreparedSteps {
   }
 
   restore() {
-    for (const name of ["sizes", "attention", "attentionBackward", "logitsGradient", "reserveScratch"])
+    for (const [name, descriptor] of this.#before) {
       delete this.#kernels[name];
+      if (descriptor !== undefined) Object.defineProperty(this.#kernels, name, descriptor);
+    }
   }
 }
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 
 # Episodes by group and trajectory, each with the lengths of what was read and sampled in turn. The last but one is
-# cut into two data, as when a conversation is written anew; one turn of the last is masked.
+# cut into two data, as when a conversation is written again; one turn of the last is masked.
 EPISODES = [
     (0, 0, [[3, 4]]),
     (0, 1, [[3, 7, 2, 3]]),
@@ -118,8 +118,8 @@ def advantages(rewards):
     return {
         "rewards": rewards.tolist(),
         "mean": centred.tolist(),
-        "mean-deviation": (centred / (rewards.std() + 1e-6)).tolist(),
-        "leave-one-out": (rewards - torch.stack(others)).tolist(),
+        "mean_deviation": (centred / (rewards.std() + 1e-6)).tolist(),
+        "leave_one_out": (rewards - torch.stack(others)).tolist(),
     }
 
 

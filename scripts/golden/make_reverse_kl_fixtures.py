@@ -7,7 +7,7 @@ from pathlib import Path
 
 import torch
 
-# Positions of each datum: how many of the four slots hold a token of the teacher's; none where nothing is learnt.
+# Positions of each datum: how many of the four slots hold a token of the teacher's; none without trained tokens.
 DATA = [[0, 4, 4, 2], [1, 0, 3], [0, 0, 4, 4, 4, 1]]
 SLOTS = 4
 

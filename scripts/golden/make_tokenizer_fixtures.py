@@ -172,7 +172,7 @@ def write_family(folder, text, config, texts, whole=False):
     chats = [{**chat, "ids": tokenizer.encode(chat["text"], add_special_tokens=False).ids} for chat in chats]
     small = json.loads(text) if whole else cut_down(text, [*texts, *(chat["text"] for chat in chats)])
     if not whole:
-        # The Rust tokenizers number added tokens anew, from the size of the vocabulary on, unless they are in it.
+        # The Rust tokenizers renumber added tokens, from the size of the vocabulary on, unless they are in it.
         named = {token["content"]: token["id"] for token in small["added_tokens"]}
         model = {**small["model"], "vocab": {**small["model"]["vocab"], **named}}
         again = Tokenizer.from_str(json.dumps({**small, "model": model}))

@@ -6,7 +6,7 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
 import { createWasmKernels } from "../../dist/local/engine/kernels/wasm-kernels.node.js";
-import { FullTrainer } from "../../dist/local/engine/training/full-trainer.node.js";
+import { FullTrainer } from "../full-trainer.mjs";
 import { greedyAnswers } from "./answers.mjs";
 import { heldOutPairs, linePrompt, questionAbout, sumWithoutCarry } from "./arithmetic.mjs";
 import { makeRow } from "./batches.mjs";

@@ -18,7 +18,7 @@ import { parseArgs } from "node:util";
 import { encodeSafetensors } from "../../dist/checkpoints/safetensors.js";
 import { createWasmKernels } from "../../dist/local/engine/kernels/wasm-kernels.node.js";
 import { normalArray } from "../../dist/local/engine/philox.js";
-import { FullTrainer } from "../../dist/local/engine/training/full-trainer.node.js";
+import { FullTrainer } from "../full-trainer.mjs";
 import { makeBatch } from "./batches.mjs";
 import { ByteLevelTokenizer } from "./bpe.mjs";
 import { initialTensors, MODEL_FOLDER } from "./model.mjs";
