@@ -1,18 +1,18 @@
 /**
- * An agent written with the Vercel AI SDK, trained on its own steps. It can ask a tool, or guess. At first it does either
- * about as often; answers are rewarded when they are right, which only those are that come from the tool. After a few
- * steps of reinforcement learning it always asks.
+ * An agent written with the Vercel AI SDK, trained on its own steps. It can ask a tool or guess, and at first
+ * does each about half of the time. Right answers are rewarded, and only the tool knows them: after a few steps of
+ * reinforcement learning the agent always asks.
  *
- * Needs the AI SDK besides tinkerts, version 6 or 7: `npm install ai`.
- * Runs on the built-in backend; with TINKER_BASE_URL set (and TINKER_API_KEY, if it wants one) on that server.
+ * Needs version 6 or 7 of the AI SDK: `npm install ai`.
+ * Runs on the built-in backend, or on the server in TINKER_BASE_URL (with TINKER_API_KEY if it needs one).
  */
 import assert from "node:assert/strict";
 import { generateText, jsonSchema, stepCountIs, tool } from "ai";
 import { type Datum, type SamplingClient, ServiceClient } from "tinkerts";
 import { datumsFromSteps, tinkertsModel } from "tinkerts/ai-sdk";
-import { datumFromExample, rendererFor } from "tinkerts/cookbook";
+import { datumFromExample } from "tinkerts/cookbook";
 import { startLocalBackend } from "tinkerts/local";
-import type { Message } from "tinkerts/renderers";
+import { getRenderer, type Message } from "tinkerts/renderers";
 
 const baseModel = "tinkerts/nano"; // on another server, one of its models
 const iterations = 4;
@@ -34,7 +34,7 @@ const lessons: Message[][] = [
   ],
   [user, { role: "assistant", content: "Bob does." }],
 ];
-const renderer = rendererFor(baseModel, await training.getTokenizer());
+const renderer = getRenderer({ model: baseModel }, await training.getTokenizer());
 const examples = lessons.map((messages) =>
   renderer.buildSupervisedExample(messages, "all_assistant_messages"),
 );
@@ -57,7 +57,7 @@ function runAgent(sampler: SamplingClient, seed: number) {
           type: "object",
           properties: { about: { type: "string" } },
         }),
-        execute: ({ about }) => (about === "bread" ? "Ada" : "nobody"),
+        execute: ({ about }) => (about === "bread" ? "Ada" : "unknown"),
       }),
     },
     stopWhen: stepCountIs(3),

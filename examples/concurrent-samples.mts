@@ -1,8 +1,8 @@
 /**
  * Hundreds of samples at once. Start every call and wait for all of them: the client paces the requests, the server
- * works on them together, and each answer is the one that its call would have got alone.
+ * batches them, and each answer is the same as if its call ran alone.
  *
- * Runs on the built-in backend; with TINKER_BASE_URL set (and TINKER_API_KEY, if it wants one) on that server.
+ * Runs on the built-in backend, or on the server in TINKER_BASE_URL (with TINKER_API_KEY if it needs one).
  */
 import assert from "node:assert/strict";
 import { ServiceClient } from "tinkerts";

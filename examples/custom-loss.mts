@@ -1,12 +1,11 @@
 /**
- * A loss of one's own. The server hands out the logprob of every target token; the loss is any function of them, and
- * goes back to the server as gradients.
+ * A custom loss. The server returns the logprob of every target token; the loss is any function of these logprobs, and
+ * its gradients go back to the server.
  *
- * The loss here is a hinge: a token the model finds likely enough costs nothing, so what is known already is left in
- * peace, and training is over when the loss is 0. It is written twice: with the built-in autograd, and with gradients
- * worked out by hand, which come to the same.
+ * The loss here is a hinge: a token that is likely enough costs nothing, and training is over when the loss is 0. It is
+ * written twice, with the built-in autograd and with its own gradients, and both give the same result.
  *
- * Runs on the built-in backend; with TINKER_BASE_URL set (and TINKER_API_KEY, if it wants one) on that server.
+ * Runs on the built-in backend, or on the server in TINKER_BASE_URL (with TINKER_API_KEY if it needs one).
  */
 import assert from "node:assert/strict";
 import {
@@ -97,7 +96,9 @@ const twin = await service.createLoraTrainingClient({ baseModel, rank: 16, seed:
 const byHand = await twin.forwardBackwardCustom(data, hingeByHand);
 for (const name of ["loss:sum", "surrogate_loss:sum"]) {
   const [first, other] = [passes[0]!.metrics[name]!, byHand.metrics[name]!];
-  console.log(`${name} of the first step: ${first.toFixed(4)} with autograd, ${other.toFixed(4)} by hand`);
+  console.log(
+    `${name} of the first step: ${first.toFixed(4)} with autograd, ${other.toFixed(4)} with its own gradients`,
+  );
   assert.ok(Math.abs(first - other) < 1e-4, "the two losses differ");
 }
 

@@ -1,9 +1,9 @@
 /**
  * A trained adapter as files: train a little, save, download, read the LoRA matrices as typed arrays, and merge them
- * into the base model, which gives a model folder of its own that transformers, vLLM and others load.
+ * into the base model. transformers, vLLM and others load the folder that results.
  *
- * Runs on the built-in backend; with TINKER_BASE_URL set (and TINKER_API_KEY, if it wants one) the checkpoint comes
- * from that server. `baseFolder` must hold the base model's weights.
+ * Runs on the built-in backend, or on the server in TINKER_BASE_URL (with TINKER_API_KEY if it needs one). `baseFolder`
+ * must hold the base model's weights.
  */
 import assert from "node:assert/strict";
 import { mkdtemp, readdir, rm } from "node:fs/promises";
@@ -69,6 +69,6 @@ for (const [name, answer] of Object.entries(answers)) {
 }
 await rm(folder, { recursive: true });
 
-assert.equal(answers["the trained run"], taught, "it was not learnt");
+assert.equal(answers["the trained run"], taught, "the model did not learn it");
 assert.equal(answers["the merged folder"], taught, "the merged model says something else");
 assert.notEqual(answers[baseModel], taught);

@@ -1,12 +1,12 @@
 /**
- * Direct preference optimization (DPO) in a loop of your own. `trainDpo` of `tinkerts/cookbook` is the same with files,
- * checkpoints and measurements.
+ * Direct preference optimization (DPO) in a loop of your own. `trainDpo` of `tinkerts/cookbook` adds files,
+ * checkpoints and evaluation.
  *
- * The model that comes with the package has a bad habit: it forgets the carry (47+38=75). Here it is shown pairs of
- * answers, the right one preferred to the one without the carry, and learns from the pairs alone. Sums that are not
- * trained on show whether it understood: which answer of a pair the model finds likelier, and what it says itself.
+ * The model that comes with the package has a bad habit: it forgets the carry (47+38=75). Here it is
+ * trained only on pairs of answers, in which the right one is preferred. Sums that are not trained on show what it
+ * learned: which answer of a pair the model finds likelier, and what it answers itself.
  *
- * Runs on the built-in backend; with TINKER_BASE_URL set (and TINKER_API_KEY, if it wants one) on that server.
+ * Runs on the built-in backend, or on the server in TINKER_BASE_URL (with TINKER_API_KEY if it needs one).
  */
 import assert from "node:assert/strict";
 import { type Datum, datumFromAnswer, type SamplingClient, ServiceClient } from "tinkerts";

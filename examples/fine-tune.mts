@@ -3,7 +3,7 @@
  * OpenAI's API. `trainSupervised` holds some rows out, chooses the settings, trains, measures, and keeps the run in a
  * folder; `chat` asks the trained model; `evaluate` grades it on questions that it has not seen.
  *
- * What is learnt here: sums of two digits, said as a sailor would.
+ * The model is trained to add numbers of two digits and to answer as a sailor would.
  */
 import assert from "node:assert/strict";
 import { mkdtemp, rm, writeFile } from "node:fs/promises";

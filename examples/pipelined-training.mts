@@ -1,9 +1,9 @@
 /**
- * Pipelined training. Every call is sent at once and numbered; the server works by number. So a loop need not wait for
- * one step before it sends the next, and the server does not wait while answers and requests are on their way.
+ * Pipelined training. Every call is sent at once and numbered; the server works by number. So a loop sends
+ * the next step before the last one has ended, and the server never waits for the network.
  *
- * The built-in backend has no way to go, so this program adds one: each request is held back for as long as it would
- * take over the internet. With TINKER_BASE_URL set it runs on that server, with the distance there really is.
+ * The built-in backend is on the same machine, so this program delays each request as the internet would. With
+ * TINKER_BASE_URL set it runs on that server, without the added delay.
  */
 import assert from "node:assert/strict";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -39,7 +39,7 @@ function batchOf(step: number): Datum[] {
   return Array.from({ length: 4 }, (_, index) => {
     const number = step * 4 + index;
     const line = `${number} green bottles, ${number} green bottles on the wall\n`;
-    return datumFromAnswer([], tokenizer.encode(line)); // no prompt: all of the line is learnt
+    return datumFromAnswer([], tokenizer.encode(line)); // no prompt: the whole line is trained on
   });
 }
 

@@ -1,11 +1,11 @@
 /**
  * Regularizers: terms that are added to a custom loss, each with its weight.
  *
- * A model that is taught something new forgets old things. Here it is taught twice what ghosts and robots say: once
- * with nothing but the lesson, once with a regularizer that holds it to its former answers on a few old questions.
- * Other old questions, which neither run sees, show the difference.
+ * A model that is trained on something new forgets old things. Here it is trained twice on what ghosts and robots say:
+ * once on the lesson alone, once with a regularizer that keeps its former answers to a few old questions. Other old
+ * questions, which neither run sees, show the difference.
  *
- * Runs on the built-in backend; with TINKER_BASE_URL set (and TINKER_API_KEY, if it wants one) on that server.
+ * Runs on the built-in backend, or on the server in TINKER_BASE_URL (with TINKER_API_KEY if it needs one).
  */
 import assert from "node:assert/strict";
 import { Datum, datumFromAnswer, type SamplingClient, ServiceClient } from "tinkerts";
@@ -39,7 +39,7 @@ function conversation(fact: string) {
   return { prompt, answer: `A${fact.slice(1)}.` };
 }
 
-/** What is to be learnt has weights for the base loss; what is to be remembered has a mask for the regularizer. */
+/** A datum with weights for the base loss (learn), or with a mask for the regularizer (remember). */
 function datumOf(fact: string, use: "learn" | "remember"): Datum {
   const { prompt, answer } = conversation(fact);
   const { modelInput, lossFnInputs } = datumFromAnswer(prompt, tokenizer.encode(`${answer}<|im_end|>`));
@@ -109,13 +109,13 @@ async function examine(when: string, sampler: SamplingClient) {
     return { given, right: given === answer };
   };
   const [news, olds] = await Promise.all([lesson, unseen].map((facts) => Promise.all(facts.map(ask))));
-  const learnt = news!.filter(({ right }) => right).length;
+  const learned = news!.filter(({ right }) => right).length;
   const kept = olds!.filter(({ right }) => right).length;
   console.log(
-    `${when}: ${learnt} of ${lesson.length} new answers right, ${kept} of ${unseen.length} old ones`,
+    `${when}: ${learned} of ${lesson.length} new answers right, ${kept} of ${unseen.length} old ones`,
   );
   console.log(`  ${[news![1]!, olds![0]!, olds![3]!].map(({ given }) => given).join(" ")}`);
-  return { learnt, kept };
+  return { learned, kept };
 }
 
 const before = await examine("Before", original);
@@ -133,9 +133,9 @@ for (const report of [0, 7, 15].map((step) => regularized.reports[step]!)) {
   console.log(`  ${report.total.toFixed(2)} = base ${report.base.value.toFixed(2)} + ${parts.join(" + ")}`);
 }
 
-assert.ok(before.learnt === 0 && before.kept === unseen.length, "the model was not as expected");
+assert.ok(before.learned === 0 && before.kept === unseen.length, "the model was not as expected");
 assert.ok(
-  afterAlone.learnt === lesson.length && afterRegularized.learnt === lesson.length,
+  afterAlone.learned === lesson.length && afterRegularized.learned === lesson.length,
   "a lesson failed",
 );
 assert.ok(afterRegularized.kept > afterAlone.kept, "the regularizer did not help to remember");

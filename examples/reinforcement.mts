@@ -1,16 +1,15 @@
 /**
- * Reinforcement learning with an environment and a loop of your own. The environment is a bill: the model is asked for
- * the sum so far, again and again, and each right answer is worth a point; the first wrong one ends the episode. The loop is
- * what `trainReinforcement` does in its plainest form, made of its pieces: weights that sample, groups of episodes,
- * advantages, data, a step.
+ * Reinforcement learning with your own environment and loop. The environment is a bill: the model is asked for the sum
+ * so far after each item. A right answer is worth a point; the first wrong one ends the episode. The loop is
+ * `trainReinforcement` in its simplest form: a sampler of the current weights, groups of episodes, advantages, data, a
+ * step.
  *
- * Runs on the built-in backend; with TINKER_BASE_URL set (and TINKER_API_KEY, if it wants one) on that server.
+ * Runs on the built-in backend, or on the server in TINKER_BASE_URL (with TINKER_API_KEY if it needs one).
  */
 import assert from "node:assert/strict";
 import { type SamplingClient, ServiceClient } from "tinkerts";
 import {
   assembleData,
-  derivedSeed,
   dropConstantGroups,
   environmentGroups,
   groupAdvantages,
@@ -18,13 +17,12 @@ import {
   type MessageEnvironment,
   messageEnvironment,
   policyLoss,
-  rendererOf,
-  rolloutGroup,
+  runRolloutGroup,
   samplerPolicy,
   trajectoryMetrics,
 } from "tinkerts/cookbook";
 import { startLocalBackend } from "tinkerts/local";
-import { textOf } from "tinkerts/renderers";
+import { getRenderer, textOf } from "tinkerts/renderers";
 
 const baseModel = "tinkerts/nano"; // on another server, one of its models
 const steps = 8;
@@ -53,14 +51,15 @@ function bill([first, ...others]: Prices): MessageEnvironment {
 
 /** Bills that add up to less than 100, always the same ones. */
 function bills(count: number, seed: number): Prices[] {
-  const price = (index: number, place: number) => 5 + (derivedSeed(seed, index, place) % 28);
+  const price = (index: number, place: number) =>
+    5 + ((seed * 101 + index * 17 + place * 11 + index * place * 7) % 28);
   return Array.from({ length: count }, (_, index) => [price(index, 0), price(index, 1), price(index, 2)]);
 }
 
 await using backend = process.env["TINKER_BASE_URL"] ? undefined : await startLocalBackend();
 await using service = new ServiceClient(backend);
 const training = await service.createLoraTrainingClient({ baseModel, rank: 16, seed: 1 });
-const renderer = await rendererOf(await service.createSamplingClient({ baseModel }));
+const renderer = getRenderer({ model: baseModel }, await training.getTokenizer());
 const groupsOf = (tasks: Prices[], tries: number) =>
   environmentGroups({
     tasks,
@@ -73,7 +72,7 @@ async function measure(sampler: SamplingClient): Promise<number> {
   const tasks = bills(40, 2);
   const source = groupsOf(tasks, 1);
   const policy = samplerPolicy(sampler, { maxTokens: 8, temperature: 0 });
-  const played = tasks.map(async (_, index) => rolloutGroup((await source.group(index))!, policy));
+  const played = tasks.map(async (_, index) => runRolloutGroup((await source.group(index))!, policy));
   return trajectoryMetrics(await Promise.all(played))["env/all/stop/completed"] ?? 0;
 }
 
@@ -90,7 +89,7 @@ for (let step = 0; step < steps; step += 1) {
   const numbers = Array.from({ length: groupsPerStep }, (_, place) => step * groupsPerStep + place);
   const groups = await Promise.all(
     numbers.map(async (number) =>
-      rolloutGroup((await source.group(number))!, policy, { seed: derivedSeed(3, number) }),
+      runRolloutGroup((await source.group(number))!, policy, { seed: 3000 + number }),
     ),
   );
 

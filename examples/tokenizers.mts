@@ -1,11 +1,11 @@
 /**
- * Tokenizers and chat templates: text to tokens and back, a conversation as the model was taught to read it, text as
- * it is sampled, and a large batch that leaves the program free for other things.
+ * Tokenizers and chat templates: text to tokens and back, a conversation in the model's own format, text while it
+ * is sampled, and a large batch in the background.
  *
  * `getTokenizer()` finds the tokenizer of a client's model: in the package for tinkerts/nano, else in the Hugging Face
  * cache, on the server, or on the hub.
  *
- * Runs on the built-in backend; with TINKER_BASE_URL set (and TINKER_API_KEY, if it wants one) on that server.
+ * Runs on the built-in backend, or on the server in TINKER_BASE_URL (with TINKER_API_KEY if it needs one).
  */
 import assert from "node:assert/strict";
 import { ModelInput, ServiceClient } from "tinkerts";

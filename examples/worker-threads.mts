@@ -2,9 +2,9 @@
  * One sampler, used from several threads. A client cannot be sent to another thread; its handle can: plain data that
  * names the sampler and holds no key. Each thread makes its own copy of the client from it.
  *
- * This file is both sides: the program, and the worker that the program starts from this same file.
+ * This file is both the program and the worker that it starts.
  *
- * Runs on the built-in backend; with TINKER_BASE_URL set (and TINKER_API_KEY, if it wants one) on that server.
+ * Runs on the built-in backend, or on the server in TINKER_BASE_URL (with TINKER_API_KEY if it needs one).
  */
 import assert from "node:assert/strict";
 import { isMainThread, parentPort, threadId, Worker, workerData } from "node:worker_threads";

@@ -104,7 +104,7 @@ function hear(news: News): void {
       return;
     case "after":
       showAnswers("after", news.answers);
-      show("status", wasStopped ? "Stopped. It keeps what it has learnt so far." : "Trained.");
+      show("status", wasStopped ? "Stopped. It keeps what it has learned so far." : "Trained.");
       setBusy(false);
       return;
     case "answer":

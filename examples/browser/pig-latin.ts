@@ -55,13 +55,13 @@ export class PigLatin {
     return { word, text, isRight: text === pigLatin(word) };
   }
 
-  /** Forgets what it has learnt. */
+  /** Resets the training. */
   async forget(): Promise<void> {
     this.#isTrained = false;
     await this.#engine.removeAdapter(ADAPTER);
   }
 
-  /** One step after another, until the last or until nobody asks for more. */
+  /** One step after another, until the last or until it is stopped. */
   async *train({ steps, batchSize }: Settings): AsyncGenerator<Progress> {
     await this.#engine.createAdapter(ADAPTER, this.#model, LORA);
     this.#isTrained = true;

@@ -1,13 +1,12 @@
 /**
- * A run that survives its server. `superviseRun` saves checkpoints, notices when the server, the session or the network
- * is gone, restores weights and optimizer, and goes on at the right step. `RunLog` keeps what was done on disk, so that
- * starting this program again would go on as well.
+ * A run that survives its server. `runWithRecovery` saves checkpoints, notices when the server, the session or the network
+ * is gone, restores weights and optimizer, and continues at the right step. `RunLog` keeps a record on disk, so that this
+ * program also continues when it is started again.
  *
- * Here the server is a process of its own (this same file, started with "serve"), and it is killed in the middle, twice.
- * A second run that nobody disturbs shows that nothing was trained twice and nothing was skipped: the weights are the
- * same, bit for bit.
+ * Here the server is another process (this file, started with "serve") that is killed twice during the run.
+ * A second, undisturbed run ends with the same weights, bit for bit: no step was trained twice or skipped.
  *
- * On a server that lives elsewhere, `service: () => new ServiceClient()` is all there is to it.
+ * For a server elsewhere, write `service: () => new ServiceClient()`.
  */
 import assert from "node:assert/strict";
 import { type ChildProcess, fork } from "node:child_process";
@@ -21,7 +20,7 @@ import { downloadCheckpoint, readAdapter } from "tinkerts/checkpoints";
 import { startLocalBackend } from "tinkerts/local";
 import { RunLog } from "tinkerts/run-log";
 import { loadTokenizer } from "tinkerts/tokenizers";
-import { type RunCheckpoint, type RunEvent, superviseRun } from "tinkerts/training";
+import { type RunCheckpoint, type RunEvent, runWithRecovery } from "tinkerts/training";
 
 const baseModel = "tinkerts/nano";
 const steps = 40;
@@ -55,13 +54,13 @@ async function main(): Promise<void> {
   function batchOf(step: number): Datum[] {
     return [0, 1].map((index) => {
       const line = `${(step * 7 + index) % 20} sheep jumped over the fence\n`;
-      return datumFromAnswer([], tokenizer.encode(line)); // no prompt: all of the line is learnt
+      return datumFromAnswer([], tokenizer.encode(line)); // no prompt: the whole line is trained on
     });
   }
 
   /** The whole run; `beforeStep` may do something terrible. */
   async function train(log: RunLog, beforeStep: (step: number) => void, onEvent: (event: RunEvent) => void) {
-    const { checkpoint, restores } = await superviseRun({
+    const { checkpoint, restores } = await runWithRecovery({
       service: () => new ServiceClient({ baseURL }),
       start: (service) => service.createLoraTrainingClient({ baseModel, rank: 8, seed: 1 }),
       step: (training, step) => {
@@ -126,7 +125,7 @@ async function main(): Promise<void> {
   );
   assert.ok(last < first / 2, "the loss did not fall");
   assert.deepEqual(disturbed.tensors, undisturbed.tensors, "the weights differ");
-  console.log("The same weights as those of a run that nobody disturbed, bit for bit.");
+  console.log("The same weights as those of an undisturbed run, bit for bit.");
 }
 
 const [mode, dataDir, port] = process.argv.slice(2);
