@@ -61,7 +61,7 @@ describe.skipIf(isMissing)("runs beside each other", () => {
       "2 warnings",
     ])
       expect(text).toContain(part);
-    expect(await row(page, best).locator(".small-curve polyline").count()).toBe(1);
+    await expect.poll(() => row(page, best).locator(".small-curve polyline").count()).toBe(1);
     // Runs of a sweep are one group, whose best is that of its best run.
     await page.getByRole("rowheader", { name: /sweep rates.*4 runs, best test\/nll 1\.25/s }).waitFor();
     await page.getByRole("button", { name: "Best", exact: true }).click();
@@ -84,6 +84,7 @@ describe.skipIf(isMissing)("runs beside each other", () => {
     await page.getByRole("checkbox", { name: "seed" }).check();
     await page.reload();
     await page.getByText("2 of 7 runs").waitFor();
+    await page.getByRole("columnheader", { name: "seed" }).waitFor();
     const heads = (await page.getByRole("columnheader").allTextContents()).map((head) => head.trim());
     for (const name of ["learning_rate", "learningRate", "seed"]) expect(heads).toContain(name);
     expect(heads).not.toContain("lora_rank");
@@ -109,7 +110,7 @@ describe.skipIf(isMissing)("runs beside each other", () => {
     await using readOnly = await startDashboard({ folders: [run("")], readOnly: true });
     const locked = await pages.open(readOnly.address);
     await row(locked, "alone").getByText("good").waitFor();
-    expect(await locked.getByRole("button", { name: /note/ }).count()).toBe(0);
+    await expect.poll(() => locked.getByRole("button", { name: /note/ }).count()).toBe(0);
     await locked.close();
     rmSync(join(run("alone"), "notes.json"));
   });
@@ -122,10 +123,10 @@ describe.skipIf(isMissing)("runs beside each other", () => {
     await plot.getByLabel("Across").selectOption("duration");
     await plot.getByLabel("Up").selectOption("cost");
     await plot.getByText("5 of 7 runs have both").waitFor();
-    expect(await plot.locator("circle").count()).toBe(5);
+    await expect.poll(() => plot.locator("circle").count()).toBe(5);
     await page.getByLabel("Show").selectOption("parallel");
     const lines = page.getByRole("region", { name: "Parallel coordinates" }).getByRole("link");
-    expect(await lines.count()).toBe(4);
+    await expect.poll(() => lines.count()).toBe(4);
     await lines
       .and(page.getByRole("link", { name: new RegExp(`^${best}: learningRate 0.001, rank 4, Best 1.25`) }))
       .focus();
@@ -140,7 +141,7 @@ describe.skipIf(isMissing)("runs beside each other", () => {
     await go(page, `#/curves?run=${ids[0]}&run=${ids[1]}`);
     const warnings = page.getByRole("region", { name: "Warnings" });
     await warnings.getByText("Lower the learning rate.").waitFor();
-    expect(await warnings.getByRole("listitem").count()).toBe(2);
+    await expect.poll(() => warnings.getByRole("listitem").count()).toBe(2);
     const panel = page.getByRole("region", { name: "train_mean_nll", exact: true });
     await panel.getByText("Step 12: The loss rises.").waitFor();
     await page.locator(".run-keys").getByText("$0.8000").first().waitFor();
@@ -149,7 +150,7 @@ describe.skipIf(isMissing)("runs beside each other", () => {
     await page.getByText("Settings and log").click();
     const setting = (name: string) => page.getByRole("row", { name: new RegExp(`^${name}`) });
     await setting("learning_rate").waitFor();
-    expect(await setting("seed").count()).toBe(0);
+    await expect.poll(() => setting("seed").count()).toBe(0);
     await page.getByLabel("Only settings that differ").uncheck();
     await setting("seed").waitFor();
     // The picture is twice as large, and has a line for each run below it.
@@ -174,12 +175,14 @@ describe.skipIf(isMissing)("runs beside each other", () => {
     await page.getByRole("img", { name: /^Tokens: 6 from 10 to 30, mean 20/ }).waitFor();
     await page.getByLabel("Sort").selectOption("shortest");
     const answers = () => list.locator(".sample-line .words").allTextContents();
-    expect(await answers()).toEqual(["answer 0", "answer 3", "answer 1", "answer 4", "answer 2", "answer 5"]);
+    await expect
+      .poll(answers)
+      .toEqual(["answer 0", "answer 3", "answer 1", "answer 4", "answer 2", "answer 5"]);
     await page.getByLabel("Stop reason").selectOption("stop");
     await page.getByLabel("Reward from").fill("0");
     await page.getByLabel("Reward from").blur();
     await list.getByText("2 of 6 samples").waitFor();
-    expect(await answers()).toEqual(["answer 1", "answer 4"]);
+    await expect.poll(answers).toEqual(["answer 1", "answer 4"]);
     await page.locator(".conversation").getByText("answer 1").waitFor();
     await page.keyboard.press("j");
     await page.locator(".conversation").getByText("answer 4").waitFor();
@@ -191,7 +194,7 @@ describe.skipIf(isMissing)("runs beside each other", () => {
     await page.getByLabel("Search").blur();
     await list.getByText("1 of 3 samples").waitFor({ state: "detached" });
     await list.getByText("1 of 6 samples").waitFor();
-    expect(await answers()).toEqual(["answer 4"]);
+    await expect.poll(answers).toEqual(["answer 4"]);
     // What is searched for stays from step to step.
     await page.getByRole("button", { name: "Later step" }).click();
     await expect.poll(() => page.url()).toContain("step=5");
@@ -206,8 +209,8 @@ describe.skipIf(isMissing)("runs beside each other", () => {
     await page.getByLabel("Compare with").selectOption({ label: "colours" });
     const table = page.getByRole("table", { name: "Answers by step and run" });
     await table.getByRole("columnheader", { name: /colours/ }).waitFor();
-    expect(await table.locator("tbody tr th").allTextContents()).toEqual(["0", "5", "10"]);
-    expect(await table.locator("tbody tr").nth(1).innerText()).toMatch(/answer 2.*after 5 steps/s);
+    await expect.poll(() => table.locator("tbody tr th").allTextContents()).toEqual(["0", "5", "10"]);
+    await expect.poll(() => table.locator("tbody tr").nth(1).innerText()).toMatch(/answer 2.*after 5 steps/s);
     await table.getByText("2 more, mean reward 0").first().waitFor();
     // The prompt and the runs are part of the address.
     await page.reload();

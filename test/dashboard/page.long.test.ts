@@ -116,12 +116,12 @@ describe.skipIf(isMissing)("the dashboard's page", () => {
     await page.getByLabel("Search").fill("taught");
     await page.getByText("2 of 3 runs").waitFor();
     await page.getByRole("button", { name: "Run", exact: true }).click();
-    const names = await page.locator("tbody th").allTextContents();
-    expect(names).toEqual(["taught", "taught-slowly"]);
+    const names = ["taught", "taught-slowly"];
+    await expect.poll(() => page.locator("tbody th").allTextContents()).toEqual(names);
     for (const name of names) await page.getByLabel(`Compare ${name}`, { exact: true }).check();
     await page.getByRole("button", { name: "Compare 2" }).click();
     await page.getByRole("heading", { name: "test/nll" }).waitFor();
-    expect(await page.locator(".run-keys strong").allTextContents()).toEqual(names);
+    await expect.poll(() => page.locator(".run-keys strong").allTextContents()).toEqual(names);
     await page.getByText("Settings and log").click();
     await page.getByRole("row", { name: /^learning_rate differs 0\.003 0\.0003$/ }).waitFor();
     await page
@@ -135,7 +135,7 @@ describe.skipIf(isMissing)("the dashboard's page", () => {
     const page = await open();
     const press = async (key: string, isThere: () => Promise<boolean>) => {
       for (let count = 0; count < 80 && !(await isThere()); count += 1) await page.keyboard.press(key);
-      expect(await isThere()).toBe(true);
+      await expect.poll(isThere).toBe(true);
     };
     const focused = (text: string) => () =>
       page.evaluate((wanted) => document.activeElement?.textContent === wanted, text);
@@ -148,9 +148,9 @@ describe.skipIf(isMissing)("the dashboard's page", () => {
       ),
     );
     const valueText = () => page.evaluate(() => document.activeElement?.getAttribute("aria-valuetext"));
-    expect(await valueText()).toMatch(/^last: [\d.e-]+$/);
+    await expect.poll(valueText).toMatch(/^last: [\d.e-]+$/);
     await page.keyboard.press("ArrowLeft");
-    expect(await valueText()).toMatch(/^at step \d+: [\d.e-]+$/);
+    await expect.poll(valueText).toMatch(/^at step \d+: [\d.e-]+$/);
     await page.getByRole("columnheader", { name: /^at step/ }).waitFor();
     await page.close();
   });
@@ -165,13 +165,13 @@ describe.skipIf(isMissing)("the dashboard's page", () => {
     await runLink(page, "growing").click();
     const values = () => page.getByRole("row", { name: /^loss/ }).innerText();
     await page.getByRole("slider", { name: /^loss/ }).waitFor();
-    expect(await values()).toMatch(/loss\s+71\s+71\s+100\s+30/);
+    await expect.poll(values).toMatch(/loss\s+71\s+71\s+100\s+30/);
     log(30, ', "test/new": 5, "__proto__": 6, "constructor": 7');
     await page.getByRole("heading", { name: "test/new" }).waitFor();
     // Metrics whose names every object has.
     for (const name of ["__proto__", "constructor"])
       await page.getByRole("heading", { name, exact: true }).waitFor();
-    expect(await values()).toMatch(/loss\s+70\s+70\s+100\s+31/);
+    await expect.poll(values).toMatch(/loss\s+70\s+70\s+100\s+31/);
     appendFileSync(join(path, "metrics.jsonl"), '{"step": 31, "loss": NaN}\n');
     await page.getByText("1 value is not drawn: not a number, first at step 31").waitFor();
     // Another run in the same folder.
@@ -276,15 +276,16 @@ describe.skipIf(isMissing)("the dashboard's page", () => {
     const page = await open();
     await go(page, `#/samples?run=${await idOf(page, "rewarded")}&step=0`);
     await page.getByRole("heading", { name: /^Group \d, episode \d/ }).waitFor();
-    const rewards = await page.locator(".sample-list section").first().locator(".reward").allTextContents();
-    expect(rewards).toHaveLength(6);
+    const shown = page.locator(".sample-list section").first().locator(".reward");
+    await expect.poll(() => shown.count()).toBe(6);
+    const rewards = await shown.allTextContents();
     expect(rewards.map(Number)).toEqual(rewards.map(Number).toSorted((one, other) => other - one));
     await page
       .getByText(/What is \d+ \+ \d+\?/)
       .first()
       .waitFor();
     const token = page.locator(".turn > .tokens span").first();
-    expect(await token.getAttribute("title")).toMatch(/logprob -?[\d.]+, probability/);
+    await expect.poll(() => token.getAttribute("title")).toMatch(/logprob -?[\d.]+, probability/);
     await page.getByLabel("As a table").check();
     await page.getByRole("columnheader", { name: "logprob" }).waitFor();
     await page.getByRole("button", { name: "Later step" }).click();
@@ -298,12 +299,13 @@ describe.skipIf(isMissing)("the dashboard's page", () => {
     const page = await open();
     await go(page, `#/samples?run=${await idOf(page, "taught")}&step=0`);
     await page.getByText("What the model reads, and what it is trained on").waitFor();
-    const trained = (await page.locator(".tokens .trained").allTextContents()).join("");
-    expect(trained).toMatch(/^\w+-\way<\|im_end\|>$/);
-    expect((await page.locator(".tokens .read").allTextContents()).join("")).toContain("Pig Latin for");
-    expect(await page.locator(".tokens .trained").first().getAttribute("title")).toMatch(
-      /trained on, weight/,
-    );
+    const textOf = async (kind: string) =>
+      (await page.locator(`.tokens .${kind}`).allTextContents()).join("");
+    await expect.poll(() => textOf("trained")).toMatch(/^\w+-\way<\|im_end\|>$/);
+    await expect.poll(() => textOf("read")).toContain("Pig Latin for");
+    await expect
+      .poll(() => page.locator(".tokens .trained").first().getAttribute("title"))
+      .toMatch(/trained on, weight/);
     await page.close();
   });
 
@@ -311,7 +313,7 @@ describe.skipIf(isMissing)("the dashboard's page", () => {
     const page = await open(dashboard.address, { acceptDownloads: true });
     await go(page, `#/checkpoints?run=${await idOf(page, "taught-slowly")}`);
     const training = row(page, "/weights/000004");
-    expect(await training.innerText()).toMatch(/\d KB|\d MB/);
+    await expect.poll(() => training.innerText()).toMatch(/\d KB|\d MB/);
     await training.getByLabel("Let 000004 expire").selectOption({ label: "never" });
     await expect.poll(() => training.innerText()).toContain("never");
     const saving = page.waitForEvent("download");
@@ -323,7 +325,7 @@ describe.skipIf(isMissing)("the dashboard's page", () => {
     const dialog = page.getByRole("dialog", { name: "Delete 000004" });
     const forGood = dialog.getByRole("button", { name: "Delete for good" });
     await dialog.getByRole("textbox").fill("00000");
-    expect(await forGood.isDisabled()).toBe(true);
+    await expect.poll(() => forGood.isDisabled()).toBe(true);
     await dialog.getByRole("textbox").fill("000004");
     await forGood.click();
     await expect.poll(() => training.innerText()).toContain("gone");
@@ -345,7 +347,9 @@ describe.skipIf(isMissing)("the dashboard's page", () => {
     // The same model, message and seed.
     expect(answers[0]).toBe(answers[1]);
     expect(answers[0]).not.toBe("");
-    expect(await page.locator(".column .tokens span").first().getAttribute("title")).toMatch(/logprob/);
+    await expect
+      .poll(() => page.locator(".column .tokens span").first().getAttribute("title"))
+      .toMatch(/logprob/);
     await go(page, "#/server");
     await page.getByRole("heading", { name: "Models" }).waitFor();
     for (const text of ["tokens a second", "of the process", "reading prompts", "sampling"])
@@ -383,7 +387,7 @@ describe.skipIf(isMissing)("the dashboard's page", () => {
     release();
     await page.getByRole("button", { name: "Regenerate" }).click();
     await page.getByText("answer 3").waitFor();
-    expect(await page.getByText("answer 1").count()).toBe(0);
+    await expect.poll(() => page.getByText("answer 1").count()).toBe(0);
     // Another try is beside the first one, and an edited question begins a branch.
     await page.getByRole("button", { name: "Sample 1", exact: true }).click();
     await page.getByText("answer 2").waitFor();
@@ -410,7 +414,7 @@ describe.skipIf(isMissing)("the dashboard's page", () => {
     const page = await open();
     await go(page, "#/playground");
     for (const _ of [3, 4]) await page.getByRole("button", { name: "Add a model" }).click();
-    expect(await page.getByRole("button", { name: "Add a model" }).count()).toBe(0);
+    await expect.poll(() => page.getByRole("button", { name: "Add a model" }).count()).toBe(0);
     await page.getByLabel("Samples", { exact: true }).fill("2");
     await page.getByLabel("Alternatives").fill("3");
     await page.getByLabel("Max tokens").fill("4");
@@ -420,11 +424,13 @@ describe.skipIf(isMissing)("the dashboard's page", () => {
     await page.getByRole("button", { name: "Send" }).click();
     await page.getByText("mean logprob").nth(3).waitFor();
     await page.getByLabel("Colour tokens by").selectOption("none");
-    expect(await page.locator(".column .assistant").allTextContents()).toEqual(
-      Array(4).fill(expect.stringContaining("The answer is")),
-    );
+    await expect
+      .poll(() => page.locator(".column .assistant").allTextContents())
+      .toEqual(Array(4).fill(expect.stringContaining("The answer is")));
     await page.getByLabel("As a table").check();
-    expect(await page.locator(".column td.mono").nth(1).textContent()).toMatch(/^".*" [\d.e-]+ % {2}".*" /);
+    await expect
+      .poll(() => page.locator(".column td.mono").nth(1).textContent())
+      .toMatch(/^".*" [\d.e-]+ % {2}".*" /);
     await page.close();
   });
 
@@ -475,7 +481,7 @@ describe.skipIf(isMissing)("the dashboard's page", () => {
     await page.locator(".connection.ended").waitFor();
     await page.locator(".run-keys").getByText("finished").waitFor();
     // The last line has no newline.
-    expect(await values.innerText()).toMatch(/loss\s+1\s+1\s+3\s+3/);
+    await expect.poll(() => values.innerText()).toMatch(/loss\s+1\s+1\s+3\s+3/);
     pages.complaints();
     await page.close();
     rmSync(path, { recursive: true });
@@ -493,8 +499,10 @@ describe.skipIf(isMissing)("the dashboard's page", () => {
     const page = await open();
     await runLink(page, "plain").click();
     await page.getByRole("slider", { name: /^zero/ }).waitFor();
-    const headings = await page.getByRole("heading", { level: 3 }).allTextContents();
-    expect(headings.filter((name) => name.startsWith("layer/"))).toEqual(names);
+    const headings = async () => page.getByRole("heading", { level: 3 }).allTextContents();
+    await expect
+      .poll(async () => (await headings()).filter((name) => name.startsWith("layer/")))
+      .toEqual(names);
     await page.locator(".run-keys").getByText("6 steps").waitFor();
     // A tooltip names what is under the pointer; the view is part of the address.
     await page.locator(".panel", { hasText: "layer/0" }).locator(".u-over").hover();
@@ -507,9 +515,9 @@ describe.skipIf(isMissing)("the dashboard's page", () => {
     await page.getByLabel("Logarithmic").check();
     await page.reload();
     await page.getByRole("heading", { name: "layer/0" }).waitFor();
-    expect(await page.getByRole("heading", { name: "zero" }).count()).toBe(0);
-    expect(await page.getByLabel("Smoothing").inputValue()).toBe("0.9");
-    expect(await page.getByLabel("Logarithmic").isChecked()).toBe(true);
+    await expect.poll(() => page.getByRole("heading", { name: "zero" }).count()).toBe(0);
+    await expect.poll(() => page.getByLabel("Smoothing").inputValue()).toBe("0.9");
+    await expect.poll(() => page.getByLabel("Logarithmic").isChecked()).toBe(true);
     await page.close();
     rmSync(path, { recursive: true });
   });
@@ -526,7 +534,7 @@ describe.skipIf(isMissing)("the dashboard's page", () => {
     await row(page, "killed").getByText("stopped").waitFor();
     rmSync(place, { recursive: true });
     await page.getByText(/vanishing cannot be read: it was removed or renamed/).waitFor();
-    expect(await page.getByText("No runs yet").count()).toBe(0);
+    await expect.poll(() => page.getByText("No runs yet").count()).toBe(0);
     await page.close();
   });
 

@@ -64,7 +64,8 @@ describe.skipIf(isMissing)("the engine in a page, on WebAssembly", () => {
     await unknown.page.getByText("This did not work: device must be auto, cpu or gpu, got tpu").waitFor();
     const gpu = await visit(browser, `${site.origin}/?device=gpu`);
     await gpu.page.getByText("This did not work: no GPU can be used: the browser shows no").waitFor();
-    for (const { page } of [unknown, gpu]) expect(await page.locator("button:enabled").count()).toBe(0);
+    for (const { page } of [unknown, gpu])
+      await expect.poll(() => page.locator("button:enabled").count()).toBe(0);
   });
 
   it.each(["light", "dark"] as const)("can be read and used by everybody (%s)", async (colorScheme) => {
