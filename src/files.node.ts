@@ -169,7 +169,7 @@ async function startOf(processId: number): Promise<string | undefined> {
   }
 }
 
-/** What Linux says of a process, from the third field on: the first two are its id and a name, which may hold anything. */
+/** Fields of a process in Linux's `/proc`, from the third on: the first two are its id and a name, which may contain anything. */
 async function statusOf(processId: number): Promise<readonly string[]> {
   const status = await readFile(`/proc/${processId}/stat`, "utf8");
   return status.slice(status.lastIndexOf(")") + 2).split(" ");

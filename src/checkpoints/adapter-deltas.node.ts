@@ -58,14 +58,14 @@ export class AdapterDeltas implements PlannedAdapter {
     return this.#file.readBytes(tensor, experts === 1 ? 0 : expert * bytes, bytes);
   }
 
-  /** The same in float32. */
+  /** The matrices of a pair in float32. */
   read(tensor: string, expert = 0): { data: Float32Array; rows: number; columns: number } {
     const { dtype, shape } = this.#file.entry(tensor);
     const [rows, columns] = shape.slice(-2) as [number, number];
     return { data: toFloat32(this.readBytes(tensor, expert), dtype, tensor), rows, columns };
   }
 
-  /** What the updates add to one matrix of a weight. They are kept for the next call, which is often the same. */
+  /** Sum of the updates of one matrix of a weight, kept for the next call, which often asks for it again. */
   products(updates: readonly WeightUpdate[], matrix: number): readonly LowRankProduct[] {
     if (this.#last?.updates !== updates || this.#last.matrix !== matrix) {
       const products = updates.map((update) => this.#product(update, update.expert ?? matrix));

@@ -23,7 +23,7 @@ export interface HubFile {
   readonly size: number | undefined;
 }
 
-/** What else a download does. */
+/** Optional settings of a download. */
 export interface SnapshotDownload {
   /** All files together; the total is undefined where the hub does not say. */
   readonly onBytes?: (bytes: number, totalBytes: number | undefined) => void;

@@ -29,7 +29,7 @@ const PAGE_BYTES = 1 << 16;
 const FIRST_BYTE = 1024;
 
 let loaded: LowRankExports | undefined;
-/** What lies in the memory of the compiled code already. */
+/** The right factor that is already in the memory of the compiled code. */
 let lastRight: Float32Array | undefined;
 
 /** Adds `count` rows of a product, from `firstRow` on, to `target`. */

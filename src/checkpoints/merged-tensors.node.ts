@@ -30,7 +30,7 @@ export interface MergedTensor {
   readonly rowLength: number;
   /** Bytes of rows as the merged file holds them. */
   readBytes(firstRow: number, count: number): Uint8Array;
-  /** The same values as float32; throws if the tensor is packed. */
+  /** Values of the tensor as float32; throws if the tensor is packed. */
   readRows(firstRow: number, count: number): Float32Array;
 }
 
@@ -154,7 +154,7 @@ function rounded(read: ReadRows): ReadRows {
   return (first, count) => roundToBfloat16(read(first, count));
 }
 
-/** Of each model, the matrix that was transposed last: a reader goes through a tensor in order. */
+/** The matrix of each model that was transposed last: a reader goes through a tensor in order. */
 const lastTransposed = new WeakMap<BaseFiles, { read: ReadRows; matrix: number; values: Float32Array }>();
 
 /** The rows of the transposed matrices. */

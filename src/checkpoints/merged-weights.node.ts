@@ -20,7 +20,7 @@ export class MergedWeights {
   readonly config: Record<string, unknown>;
   /** In the order of the base model's files; a head that is no longer tied stands behind its embedding. */
   readonly tensors: readonly MergedTensor[];
-  /** What the adapter adds to each weight that it changes. */
+  /** Updates of the adapter, by the weight that they change. */
   readonly updates: ReadonlyMap<string, readonly WeightUpdate[]>;
   readonly base: BaseFiles;
   /** How the files name the model's weights. */
@@ -128,7 +128,7 @@ function tiedEmbedding({ tensors, config }: BaseFiles, head: string): string | u
   );
 }
 
-/** Of a wrapped model without a head, the outer config may have the default where the inner one has the truth. */
+/** In a wrapped model without a head, the outer config may hold the default and the inner one the real value. */
 function isTied(config: Record<string, unknown>, hasHead: boolean): boolean {
   const inner = config["text_config"] as Record<string, unknown> | undefined;
   const said = [config["tie_word_embeddings"], inner?.["tie_word_embeddings"]].filter(

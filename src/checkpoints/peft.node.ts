@@ -124,7 +124,7 @@ function isModuleList(value: unknown): value is string[] | string {
   );
 }
 
-/** What to throw if a file of an adapter cannot be read. */
+/** Makes the error for a file of an adapter that cannot be read. */
 export function notAnAdapter(folder: string, file: string, error: unknown): unknown {
   // ENOTDIR: the path is a file.
   if (!["ENOENT", "ENOTDIR"].includes(errorCode(error) ?? "")) return error;

@@ -2,11 +2,11 @@ import { TinkerError } from "../errors.js";
 import { expertModule, type FamilyNames, fusedPart } from "./family-names.js";
 import { type AdapterSettings, type LoraPair, loraScale } from "./lora.js";
 
-/** What one pair of an adapter's matrices adds to a weight: scale * B A, or its transpose. */
+/** Update of a weight by one pair of an adapter's matrices: scale * B A, or its transpose. */
 export interface WeightUpdate {
   readonly pair: LoraPair;
   readonly scale: number;
-  /** Of a pair for all experts, the one to use; undefined: each matrix of the weight has its own. */
+  /** Index of the expert in a pair for all experts; undefined if each matrix of the weight has its own. */
   readonly expert?: number | undefined;
   /** Whether the weight has its inputs as rows. */
   readonly isTransposed: boolean;

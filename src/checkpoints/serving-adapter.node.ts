@@ -82,7 +82,7 @@ export function servedAdapter(
   return { tensors, config, rank, hasExperts };
 }
 
-/** Of a projection that the served model has only as part of another one, that one: Mamba's `in_proj`. */
+/** The projection that contains one which the served model does not have alone: Mamba's `in_proj`. */
 function wholeOf(served: string, { family, fused }: FamilyNames): string | undefined {
   // vLLM itself joins the parts of Qwen3.5's `in_proj_qkv`.
   if (family !== "nemotron_h") return undefined;

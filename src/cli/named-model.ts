@@ -38,7 +38,7 @@ export async function namedModel(name: string | undefined): Promise<NamedModel> 
   return run ?? { name, baseModel: name };
 }
 
-/** Refuses a name beside the folders of runs that is none of them: it is no model of a hub. */
+/** Refuses a name beside the folders of runs that is none of them: it is not a model of a hub. */
 async function refuseMissingRun(name: string): Promise<void> {
   const parent = dirname(name);
   const folders = await readdir(parent).catch(() => []);

@@ -62,20 +62,20 @@ export interface ShownWarning {
   readonly kind: string;
   readonly metric?: string | undefined;
   readonly message: string;
-  /** What to change. */
+  /** Fields to change. */
   readonly proposal?: string | undefined;
 }
 
 /** The sweep of a run: a folder with a `sweep.json`, and a run beside it for each setting. */
 export interface SweepOfRun {
-  /** The same for all its runs. */
+  /** Id of the sweep, the same for all its runs. */
   readonly id: string;
   readonly name: string;
   /** Settings that the sweep varies. */
   readonly settings: Readonly<Record<string, SettingValue>>;
 }
 
-/** What people write about a run, kept in its folder as `notes.json`. */
+/** Tags and note that people write about a run, kept in its folder as `notes.json`. */
 export interface RunNotes {
   readonly tags: readonly string[];
   readonly note: string;

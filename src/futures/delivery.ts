@@ -179,7 +179,7 @@ export function valueOrThrow<T>(outcome: DeliveryOutcome<T>): T {
   throw outcome.error;
 }
 
-/** Whether it is certain, from the error of one attempt, that the server has not taken the request. */
+/** True if the error of one attempt shows for certain that the server has not taken the request. */
 function isRefusal(error: unknown): boolean {
   if (error instanceof APIError) return error.status >= 400 && error.status < 500 && error.status !== 408;
   return !(error instanceof APIConnectionError || error instanceof APIUserAbortError);

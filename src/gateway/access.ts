@@ -10,7 +10,7 @@ const SESSION_KEY = /^tml-s\.(.+)\.([\w-]{20,})$/;
 export interface Caller {
   /** The session whose key was sent. */
   readonly session?: string | undefined;
-  /** Whether it may use all sessions. */
+  /** True for a key of the gateway itself, which may use all sessions. */
   readonly isOwner: boolean;
 }
 

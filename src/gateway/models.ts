@@ -26,7 +26,7 @@ export interface GatewayModel {
   readonly name: string;
   readonly sampler: GatewaySampler;
   readonly text: ModelText;
-  /** Whether its server keeps samples to JSON schemas and to calls. */
+  /** True if the server can keep samples to JSON schemas and to calls of tools. */
   readonly canConstrain: boolean;
   /** The agent's error when sampling fails. */
   readonly explain: (error: unknown) => unknown;

@@ -31,7 +31,7 @@ export interface SessionRecorder {
   answered(session: AgentSession, answer: SessionAnswer): Promise<void>;
   /** Writes rewards of a session down, also those that come after its end. */
   rewarderOf(session: AgentSession): (reward: number) => Promise<void>;
-  /** The same for the last session of a name that an earlier gateway recorded in the folder. */
+  /** Gives a reward to the last session of a name that an earlier gateway recorded in the folder. */
   earlierRewarder(id: string): Promise<((reward: number) => Promise<void>) | undefined>;
   ended(session: AgentSession): Promise<void>;
 }

@@ -5,7 +5,7 @@ export type SpanAttributes = Readonly<
   Record<string, string | number | boolean | readonly string[] | undefined>
 >;
 
-/** What a span is about, for timelines and the seconds of a step. */
+/** Kind of a span, for timelines and the seconds of a step. */
 export type SpanCategory = "step" | "sample" | "train" | "rollout" | "environment" | "evaluate" | "save";
 
 /** How a piece of work is described. */
@@ -88,7 +88,7 @@ async function importApi(): Promise<OpenTelemetryApi | undefined> {
   }
 }
 
-/** Lets somebody else see the spans, such as the timeline of the run that they belong to. */
+/** Lets another listener see the spans, such as the timeline of the run that they belong to. */
 export function observeSpans(find: () => SpanObserver | undefined): void {
   observerOf = find;
 }

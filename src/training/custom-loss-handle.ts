@@ -45,7 +45,7 @@ export function checkLossData({ name, inputs }: CustomLossHandle, data: readonly
   }
 }
 
-/** The same loss for a server that stores none: it runs in the client, datum by datum. */
+/** Runs a loss in the client, datum by datum, for servers that store none. */
 export async function lossInClient(handle: CustomLossHandle): Promise<CustomLossFn> {
   const { compileLossGraph, combineDatumMetrics } = await import("./loss-graph/index.js");
   const program = compileLossGraph(handle.graph, handle.inputs);

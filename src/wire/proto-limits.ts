@@ -87,7 +87,7 @@ export function checkProtoLimits(schema: DescMessage, bytes: Uint8Array, limits:
 /** The parts of a message type that the walk needs. */
 interface Layout {
   readonly kind: string;
-  /** Whether it is an entry of a map, in which the decoder reads no other fields than key and value. */
+  /** True for an entry of a map, in which the decoder reads only key and value. */
   readonly isEntry: boolean;
   readonly fields: ReadonlyMap<number, FieldLayout>;
 }

@@ -199,7 +199,7 @@ describe("a loss of createCustomLoss", () => {
     const training = await neighbour.createLoraTrainingClient({ baseModel: TINY, rank: 4 });
     expect(() => training.forwardBackwardCustom([example(1)], first)).toThrow(/created in another session/);
     const pass = training.forwardBackward([example(1)], "custom", { config: { lossId: first.lossId! } });
-    await expect(pass).rejects.toThrow(/is no custom loss of this session/);
+    await expect(pass).rejects.toThrow(/is not a custom loss of this session/);
   });
 
   it("leaves no part of a batch that fails in its middle", async () => {

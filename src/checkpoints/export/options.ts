@@ -14,7 +14,7 @@ import {
 } from "../../wire/index.js";
 import type { CheckpointUrls } from "../download.node.js";
 
-/** What a model can be exported to. */
+/** Formats that a model can be exported to. */
 export const EXPORT_TARGETS = ["gguf", "ollama", "llama.cpp-lora", "hf", "vllm"] as const;
 /** One of the things that a model can be exported to. */
 export type ExportTargetName = (typeof EXPORT_TARGETS)[number];

@@ -1,6 +1,6 @@
 import type { FilledExportOptions } from "./options.js";
 
-/** What is exported: a base model's folder, perhaps an adapter's, and names for both in texts. */
+/** Source of an export: a base model's folder, perhaps an adapter's, and names for both in texts. */
 export interface ExportInput {
   readonly baseFolder: string;
   /** The base model's Hugging Face id, or the name of its folder. */

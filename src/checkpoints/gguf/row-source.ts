@@ -90,7 +90,7 @@ export function changedValues(source: RowSource, change: (value: number) => numb
   return { ...shapeOf(source), readRows: (first, count) => source.readRows(first, count).map(change) };
 }
 
-/** The same values in rows of another length. */
+/** Reads a source's values in rows of another length. */
 export function asRowsOf(source: RowSource, rowLength: number): RowSource {
   const { rowCount, rowLength: before } = source;
   return {

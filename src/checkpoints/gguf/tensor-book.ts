@@ -27,7 +27,7 @@ export class TensorBook {
     return this.#tensors.has(name);
   }
 
-  /** What stands before the names of the layers: `model.`, or `model.language_model.` inside a vision model. */
+  /** Prefix of the names of layers: `model.`, or `model.language_model.` inside a vision model. */
   prefix(): string {
     const found = [...this.#tensors.keys()].find((name) => name.endsWith("embed_tokens.weight"));
     if (found === undefined)

@@ -6,7 +6,7 @@ import { findChatTemplates } from "../../tokenizers/chat-template.js";
 import type { GgufValue } from "./gguf-header.js";
 import { splitterName } from "./splitters.js";
 
-/** What a tokenizer says in a GGUF file, and what a chat with the model needs of it. */
+/** Metadata of a tokenizer in a GGUF file, with what a chat with the model needs. */
 export interface TokenizerMetadata {
   readonly metadata: Record<string, GgufValue>;
   readonly chatTemplate: string | undefined;

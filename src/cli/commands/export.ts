@@ -24,7 +24,7 @@ interface CommandOptions {
   readonly check?: true;
 }
 
-/** What stands behind the model's name in the default name of a result. */
+/** Suffix of the model's name in the default name of a result. */
 const ENDINGS: Readonly<Record<ExportTargetName, string>> = {
   gguf: ".gguf",
   ollama: "-ollama",

@@ -21,7 +21,7 @@ interface RunListOptions extends ListPart {
 interface NamedRun extends TrainingRun {
   /** The name in its metadata, else the name of its session. */
   readonly name: string | null;
-  /** What the sessions of the last two weeks cost, by the service, else by the price list. */
+  /** Costs of the sessions of the last two weeks, from the service, else from the price list. */
   readonly costUsd?: number | null;
 }
 

@@ -95,7 +95,7 @@ async function runSweep(file: string, flags: SweepFlags, context: CommandContext
   report(context, result, folder);
 }
 
-/** What the plan says about the sweep itself, with the flags that override it. */
+/** Settings of the sweep itself: those of the plan, overridden by flags. */
 function sweepSettings({ name, grid, list, metric, direction, atOnce }: SweepPlan, flags: SweepFlags) {
   const given = {
     name,

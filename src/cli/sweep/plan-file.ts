@@ -15,7 +15,7 @@ const settings = f.customField((given, path): Readonly<Record<string, unknown>> 
 
 const names = f.eitherOf(Array.isArray, f.list(f.text, { least: 1 }), f.text);
 
-/** What a sweep trains, and with which settings. */
+/** A sweep's kind of training and its settings. */
 const PLAN = f.message({
   train: f.oneOf(...SWEEP_KINDS),
   /** For distillation: on the teacher's likeliest tokens in the files' answers. */

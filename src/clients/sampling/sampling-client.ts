@@ -429,7 +429,7 @@ export class SamplingClient {
     );
   }
 
-  /** What was read and said, for a span that may hold it. */
+  /** Prompt and answer as text, for a span that may contain them. */
   async #contents(request: SampleRequest, { sequences }: SampleResponse): Promise<SpanAttributes> {
     const tokenizer = await this.getTokenizer();
     const parts = (tokens: ArrayLike<number>) => [{ type: "text", content: tokenizer.decode(tokens) }];

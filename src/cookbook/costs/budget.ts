@@ -9,7 +9,7 @@ export interface RunBudget {
   readonly tokens?: number | undefined;
 }
 
-/** What a run has used. */
+/** Tokens and dollars that a run has used. */
 export interface Spent {
   /** Undefined where a price is unknown. */
   readonly usd: number | undefined;

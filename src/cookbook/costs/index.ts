@@ -1,4 +1,4 @@
-/** What a run costs: prices, tokens before and during a run, budgets. */
+/** Costs of a run: prices, tokens before and during a run, budgets. */
 export * from "./budget.js";
 export * from "./estimate.js";
 export * from "./price-table.js";

@@ -71,7 +71,7 @@ export class PriceList {
     return this.#models(model);
   }
 
-  /** What tokens cost, in dollars; undefined if one of the models has no known price. */
+  /** Cost of tokens in dollars; undefined if one of the models has no known price. */
   dollars(tokens: TokensByModel): number | undefined {
     let sum = 0;
     for (const [model, counts] of tokens) {

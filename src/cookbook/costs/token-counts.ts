@@ -1,6 +1,6 @@
 /** Tokens by what the service charges for. */
 export interface TokenCounts {
-  /** Prompt tokens that were read anew. */
+  /** Prompt tokens that were not in the cache. */
   readonly prefill: number;
   /** Prompt tokens that the server had in its cache. */
   readonly cachedPrefill: number;
@@ -57,7 +57,7 @@ export function addModels(one: TokensByModel, other: TokensByModel): TokensByMod
   return sum;
 }
 
-/** What tokens cost, in dollars. */
+/** Cost of tokens in dollars. */
 export function dollarsOf(counts: TokenCounts, prices: TokenPrices): number {
   return TOKEN_KINDS.reduce((sum, kind) => sum + counts[kind] * prices[kind], 0) / 1e6;
 }

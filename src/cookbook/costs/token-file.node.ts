@@ -4,7 +4,7 @@ import { isRecord } from "../../wire/index.js";
 import type { Spent } from "./budget.js";
 import { NO_TOKENS, TOKEN_KINDS, type TokenCounts, type TokensByModel } from "./token-counts.js";
 
-/** What a run used, as its folder keeps it. */
+/** Tokens and dollars of a run, as its folder stores them. */
 export interface UsedTokens {
   readonly tokens: TokensByModel;
   readonly largestStep?: Spent | undefined;

@@ -38,7 +38,7 @@ const BROKEN: readonly (readonly [string, string | Uint8Array, RegExp, Conversat
   ["excel.csv", utf16("prompt,completion\na,b\n"), /the text is UTF-16, and must be UTF-8/],
   ["latin-header.csv", Buffer.from("pr\xe4mpt,completion\n", "latin1"), /first line is not UTF-8/],
   ["latin.csv", Buffer.from("prompt,completion\nGr\xfc\xdfe,b\n", "latin1"), /row 1: the row is not UTF-8/],
-  ["spreadsheet.csv", Buffer.from("PK\x03\x04\0\0prompt\n", "latin1"), /zero byte: this is no text file/],
+  ["spreadsheet.csv", Buffer.from("PK\x03\x04\0\0prompt\n", "latin1"), /zero byte: this is not a text file/],
   ["half.csv", "prompt,completion\na,\n", /row 1: completion is missing/],
   [
     "python.csv",

@@ -119,7 +119,7 @@ export class CsvScanner implements RowScanner {
     } catch {
       throw new TinkerError("its first line is not UTF-8: save the file as UTF-8");
     }
-    if (text.includes("\0")) throw new TinkerError("its first line has a zero byte: this is no text file");
+    if (text.includes("\0")) throw new TinkerError("its first line has a zero byte: this is not a text file");
     this.#delimiter ||= likeliestDelimiter(text);
     this.#delimiterByte = this.#delimiter.charCodeAt(0);
     this.#columns = cellsOf(text, this.#delimiter).map((name) => name.trim());

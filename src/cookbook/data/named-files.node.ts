@@ -5,7 +5,7 @@ import { filesMatching, isPattern } from "./glob.node.js";
 import { checkWeights, interleaveRows } from "./interleave.js";
 import { chainRows, type OpenRows, openAll } from "./rows.js";
 
-/** What data sets of the Hugging Face Hub begin with. */
+/** Prefix of data sets of the Hugging Face Hub. */
 const HUB = "hf:";
 
 /** A file, a pattern or a data set of the Hub, with its weight. */

@@ -64,7 +64,7 @@ function named(row: Fields, columns: RowNames["columns"]): Fields {
   return Object.fromEntries(Object.entries(columns).map(([field, column]) => [field, row[column]]));
 }
 
-/** What a row must have to be in a format: one of the names of each of these fields. */
+/** Fields that a row needs to be in a format: one of the names of each. */
 const COMPLETE: Readonly<Record<RowFormat, readonly Keys[]>> = {
   messages: [["messages"]],
   sharegpt: [CONVERSATIONS],

@@ -54,7 +54,7 @@ export function gspoLoss(
 /** The inputs of `gspoOfEpisode`, by their names in `lossFnInputs`. */
 export const GSPO_INPUTS = { samplingLogprobs: 1, advantages: 1, mask: 1, scale: 0 } as const;
 
-/** The same loss of an episode that is one datum, which a server can run; `scale` is its part in the mean. */
+/** GSPO for an episode that is one datum, which a server can run; `scale` is its part in the mean. */
 export function gspoOfEpisode({
   clipLowThreshold: min,
   clipHighThreshold: max,

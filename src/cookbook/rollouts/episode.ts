@@ -30,7 +30,7 @@ export interface EpisodeOutcome {
 /** A budget with at most this many tokens left is used up: no useful answer fits. */
 const USED_UP_TOKENS = 1;
 
-/** What the environment does with an answer, tools and rewards included. */
+/** The environment's part of a turn, with its tools and rewards. */
 const ENVIRONMENT = { category: "environment" } as const;
 
 const NOTHING: Observation = { prompt: ModelInput.empty(), stop: [] };

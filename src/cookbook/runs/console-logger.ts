@@ -129,7 +129,7 @@ function progressLine(
   return parts.join("  ");
 }
 
-/** What the run has cost so far; its tokens, where prices are unknown; nothing, where it is free. */
+/** Cost of the run so far; its tokens if prices are unknown; nothing if it is free. */
 function usedText(metrics: RunMetrics): string | undefined {
   const usd = metrics["cost/usd"];
   if (typeof usd === "number") return usd === 0 ? undefined : dollarText(usd);

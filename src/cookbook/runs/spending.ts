@@ -21,7 +21,7 @@ interface SpendingOptions {
   readonly folder: string | undefined;
 }
 
-/** What a run uses: tokens and dollars while it runs, and whether its budget allows another step. */
+/** Tokens and dollars of a run while it runs, and whether its budget allows another step. */
 export class RunSpending {
   /** Why there are tokens and no dollars, and other remarks for people. */
   readonly remarks: readonly string[];

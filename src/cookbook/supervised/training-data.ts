@@ -8,7 +8,7 @@ import { recommendedBatchSize } from "../runs/hyperparameters.js";
 /** Training data of a row. */
 export interface RenderedRow {
   readonly data: readonly Datum[];
-  /** Whether it was longer than it may be. */
+  /** True if the row was longer than allowed and was cut. */
   readonly isCut: boolean;
   /** Whether there is something to learn in all of it. */
   readonly hadAnswer: boolean;

@@ -13,7 +13,7 @@ export interface SweepRun {
   readonly status: (typeof SWEEP_STATUSES)[number];
   /** The metric that the runs are compared by: at the end, or of the best weights if they were kept by it. */
   readonly value?: number | undefined;
-  /** What the run has cost in dollars, where prices are known and it was not free. */
+  /** Cost of the run in dollars, where prices are known and it was not free. */
   readonly costUsd?: number | undefined;
   /** Number of steps trained. */
   readonly steps?: number | undefined;

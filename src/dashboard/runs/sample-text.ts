@@ -9,7 +9,7 @@ const MAX_DECODED = 2000;
 const MAX_WORDS = 140;
 const CONTROL_TOKEN = /<\|[^|>]{1,40}\|>/g;
 
-/** What was asked in a sample and what was answered, as plain text. */
+/** Question and answer of a sample as plain text. */
 export interface TextOfSample {
   readonly prompt: string;
   readonly answer: string;

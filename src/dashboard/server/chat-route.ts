@@ -103,7 +103,7 @@ function withStops(renderer: Renderer, stop: readonly string[]): string[] {
   return [...texts, ...stop];
 }
 
-/** A stop text ends an answer and is no part of it. */
+/** A stop text ends an answer and is not part of it. */
 function withoutStop(text: string, stop: readonly string[] = []): string {
   const found = stop.find((sign) => text.endsWith(sign));
   return found === undefined ? text : text.slice(0, -found.length);

@@ -48,7 +48,7 @@ export function addEventRoute(app: Hono, parts: DashboardParts): void {
   });
 }
 
-/** What a page does not know of the list yet. */
+/** Changes of the list that a page does not have yet. */
 class ListChanges {
   #frame = "";
   #shown: ReadonlyMap<string, string> = new Map();

@@ -188,7 +188,7 @@ export class FolderRecorder implements SessionRecorder {
     return made;
   }
 
-  /** Whether it was written. A failing recording is reported and does not stop agents. */
+  /** Writes a record; false if that failed. A failing recording is reported and does not stop agents. */
   async #write(file: LogFile, value: LogEvent | object): Promise<boolean> {
     const { logger, maxBytes, folder } = this.#options;
     const before = this.#problem;

@@ -20,7 +20,7 @@ export interface ImportedAdapter {
   readonly rank: number;
 }
 
-/** What an adapter is imported for, and under which name. */
+/** Base model, name and owner of an imported adapter. */
 export interface ImportTarget {
   readonly model: { readonly name: string; readonly path: string };
   /** Name of the checkpoints. */

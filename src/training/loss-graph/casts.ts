@@ -15,7 +15,7 @@ function cast(input: GraphTensor, dtype: GraphDtype): GraphTensor {
 
 const castTo = (dtype: GraphDtype): GraphOperation => graphOperation([x], (input) => cast(input, dtype));
 
-/** What `x.to(...)` names: a dtype, another tensor, or a device, which changes nothing. */
+/** Argument of `x.to(...)`: a dtype, another tensor, or a device, which changes nothing. */
 function convert(input: GraphTensor, ...targets: unknown[]): GraphTensor {
   let converted = input;
   for (const target of targets) {

@@ -43,7 +43,7 @@ export function combineDatumMetrics(all: readonly ReadonlyMap<string, number>[])
 const DATUM_ELEMENTS = 2 ** 22;
 const DATUM_ELEMENTS_PER_TARGET = 2 ** 10;
 const MAX_DATUM_ELEMENTS = 2 ** 26;
-/** The same for all data of a pass. A model does far more for a target. */
+/** Limit for all data of a pass together. A model does far more work for a target. */
 const PASS_ELEMENTS = 2 ** 24;
 const PASS_ELEMENTS_PER_TARGET = 2 ** 12;
 

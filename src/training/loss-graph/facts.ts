@@ -54,7 +54,7 @@ const getattr = graphOperation([anyArgument("input"), textArgument("name")], (ho
   }
 });
 
-/** What is known of a tensor without its values. */
+/** Operations that read the dtype or shape of a tensor and not its values. */
 export const FACTS: Readonly<Record<string, GraphOperation>> = {
   getattr,
   size: graphOperation([x, orNone(integerArgument("dim"))], (input, dim) => {

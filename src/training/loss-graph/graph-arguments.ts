@@ -60,7 +60,10 @@ export function decodeArguments(
     switch (kind) {
       case "ref": {
         if (typeof content !== "string" || !names.has(content))
-          refuseGraph(path, `refers to ${JSON.stringify(content)?.slice(0, 64)}, which is no earlier node`);
+          refuseGraph(
+            path,
+            `refers to ${JSON.stringify(content)?.slice(0, 64)}, which is not an earlier node`,
+          );
         used.push(content);
         return (values) => values.get(content)!;
       }

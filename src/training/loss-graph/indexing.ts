@@ -135,7 +135,7 @@ function partOf(meter: WorkMeter, index: GraphValue, shape: readonly number[]): 
   if (Array.isArray(index) && index.every((each) => Number.isInteger(each)))
     return [asPick(index as number[], [index.length])];
   if (!(index instanceof GraphTensor))
-    throw graphError(`${describeGraphValue(index)} is no index that is supported`);
+    throw graphError(`${describeGraphValue(index)} is not a supported index`);
   if (index.dtype !== "bool") return [{ kind: "pick", indices: index }];
   const fits = index.shape.every((size, axis) => size === shape[axis]);
   if (!fits || index.shape.length === 0)

@@ -72,7 +72,7 @@ function reader<T>(expected: string, read: (value: GraphValue) => T | undefined)
     }) as Parameter<T>;
 }
 
-/** The same parameter where `None` may be given, or nothing. */
+/** A parameter that may be `None` or left out. */
 export function orNone<T>(parameter: Parameter<T>): Parameter<T | null> {
   return {
     ...parameter,

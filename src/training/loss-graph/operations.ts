@@ -27,7 +27,7 @@ const MODULES = [
   ...["torch._C._special.special_", "torch.special.", "torch._C._nn.", "torch._C._linalg."],
   ...["torch.linalg.", "torch.nn.functional.", "torch.functional.", "torch.Tensor.", "torch.", "operator."],
 ];
-/** What only Python's operators and `getattr` mean; as methods they are other things, or none. */
+/** Names of Python's operators and of `getattr`; as methods they mean something else, or nothing. */
 const NOT_METHODS = new Set(["getitem", "getattr"]);
 
 /** The operation that a function's qualified name stands for, such as `torch.exp`. */

@@ -29,7 +29,7 @@ export interface ProgramInput {
   readonly dtype: GraphDtype;
 }
 
-/** What a loss computed for one datum. */
+/** Result of a loss for one datum. */
 export interface ProgramOutput {
   readonly loss: Tensor;
   readonly metrics: ReadonlyMap<string, number>;
@@ -135,7 +135,7 @@ function operationOf(node: CustomLossNode, field: string): GraphOperation {
       field,
       `${what} changes a tensor in place, which is not supported; use ${target.slice(0, -1)}`,
     );
-  return refuseGraph(field, `${what} is no operation that this server supports`);
+  return refuseGraph(field, `${what} is not an operation that this server supports`);
 }
 
 /** The output is `(loss, metrics)`: a node, and nodes by the names that metrics must have. */

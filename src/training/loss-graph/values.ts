@@ -81,7 +81,7 @@ export type GraphValue =
   | null
   | readonly GraphValue[];
 
-/** @internal An error of a graph; whoever runs the graph adds the node. */
+/** @internal An error of a graph; the caller that runs the graph adds the node. */
 export const graphError = (message: string) => new ValidationError("graph", message);
 
 /** The kind of numbers that an operation on all of these gives. */
@@ -89,7 +89,7 @@ export function promote(...dtypes: readonly GraphDtype[]): GraphDtype {
   return RANKING[Math.max(...dtypes.map((each) => RANKING.indexOf(each)))]!;
 }
 
-/** The same, for operations whose result is a fraction. */
+/** Dtype of the result of an operation that yields fractions. */
 export function promoteToFloat(...dtypes: readonly GraphDtype[]): GraphDtype {
   return promote("float32", ...dtypes);
 }

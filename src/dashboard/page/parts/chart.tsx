@@ -234,7 +234,7 @@ function optionsOf(
   };
 }
 
-/** What stands under the pointer: the value of each run, and its smoothed one. */
+/** Values under the pointer: each run's, and its smoothed one. */
 function hoverOf(plot: uPlot, { curve, settings }: ChartProps): Hover {
   const left = plot.cursor.left!;
   const place = plot.posToVal(left, "x");

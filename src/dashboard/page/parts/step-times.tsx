@@ -9,7 +9,7 @@ import { Swatch } from "./pieces.js";
 const MAX_PARTS = 8;
 const MAX_PLACES = 300;
 
-/** What a run's step spends its seconds on. */
+/** Kinds of work in a step's seconds. */
 interface TimeParts {
   readonly names: readonly string[];
   readonly steps: readonly number[];
@@ -64,7 +64,7 @@ export function StepTimes({
 
 /** Seconds by category, as the training loops measure them. */
 const CATEGORY = /^time\/in_([^/]+)$/;
-/** What other logs have: parts of a step, without their sum, details and evaluations. */
+/** Parts of a step in logs of other programs, without their sum, details and evaluations. */
 const PART = /^time\/(?!in_|total$|evals$|sampling_time)([^/]+)$/;
 
 /** Kinds of time that add up to a step. */

@@ -26,7 +26,7 @@ export function WarningText({ warning: { step, message, proposal } }: { readonly
   );
 }
 
-/** What the training loops of these runs noticed. */
+/** Warnings that the training loops of these runs wrote. */
 export function WarningList({
   runs,
   names,

@@ -13,7 +13,7 @@ export interface ModelChoices {
   readonly checkpoints: readonly { readonly path: string; readonly title: string }[];
 }
 
-/** What can be done in a column. */
+/** Actions of a column. */
 export interface ColumnActions {
   readonly onModel: (model: string) => void;
   readonly onRemove: (() => void) | undefined;

@@ -36,7 +36,7 @@ function set(all: readonly Chat[]): void {
   localStorage.removeItem(KEY);
 }
 
-/** What is kept of a conversation: its texts. */
+/** The kept part of a conversation: its texts. */
 function plain(chat: Chat): Chat {
   const textsOf = ({ id, text, thinking, answer, problem }: Reply): Reply => ({
     ...{ id, text: answer?.text ?? text, thinking, isRunning: false },

@@ -16,7 +16,7 @@ export function WholeSample({
   children,
 }: {
   readonly path: string;
-  /** Of a supervised batch, without an episode. */
+  /** True for a sample of a supervised batch, which has no episode. */
   readonly isExample: boolean;
   /** Buttons that lead to other samples. */
   readonly children: ComponentChildren;

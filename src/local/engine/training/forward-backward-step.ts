@@ -17,7 +17,7 @@ export interface TrainingStep {
   /** The sequences' targets one after another, `targetsPerToken` for each token. */
   targets: Int32Array;
   targetsPerToken: number;
-  /** What each target adds to the loss, or the gradients of a loss that needs all logprobs of a sequence. */
+  /** Loss of each target, or the gradients of a loss that needs all logprobs of a sequence. */
   loss: TokenLoss | SequenceLoss;
   /** Added to; absent in a pass that only computes the loss. */
   gradients: DecoderGradients | undefined;

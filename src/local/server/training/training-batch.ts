@@ -63,7 +63,7 @@ function storedLoss(
     );
   const found = stored.get(lossId);
   if (found !== undefined) return found;
-  throw invalid("lossFnConfig.lossId", `${JSON.stringify(lossId)} is no custom loss of this session`);
+  throw invalid("lossFnConfig.lossId", `${JSON.stringify(lossId)} is not a custom loss of this session`);
 }
 
 /** A batch in the engine's form, and what it weighs. */
