@@ -2,7 +2,7 @@ import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import type { LocalBackend, LocalBackendOptions } from "../../src/local/index.js";
 import { FakeClock } from "../support/fake-clock.js";
 import { type FakeEngine, fakeModel } from "./fake-engine.js";
-import { passBody, type RawClient, sampleBody, startFake, stepBody } from "./raw-client.js";
+import { type Json, passBody, type RawClient, sampleBody, startFake, stepBody } from "./raw-client.js";
 
 let backend: LocalBackend;
 let engine: FakeEngine;
@@ -254,6 +254,82 @@ describe("samples", () => {
     expect((await client.post("/retrieve_future", { request_id: first["request_id"] })).status).toBe(410);
     const again = await client.ok("/asample", sampleBody(samplerId, 0));
     expect((await client.sampleResult(again)).sequences[0]?.tokens).toEqual(response.sequences[0]?.tokens);
+  });
+
+  describe("delivered late by the network", () => {
+    const key = (name: string) => ({ "x-idempotency-key": name });
+    const drawn = () => engine.calls.filter((call) => call.startsWith("sample")).length;
+
+    /** Sends a sample, fetches its result, and lets the server drop that for newer ones. */
+    async function lose(samplerId: string, headers: Record<string, string>): Promise<Json> {
+      const first = (await client.post("/asample", sampleBody(samplerId, 0), headers)).body;
+      await client.sampleResult(first);
+      for (const seqId of [1, 2])
+        await client.sampleResult(await client.ok("/asample", sampleBody(samplerId, seqId)));
+      expect((await client.post("/retrieve_future", { request_id: first["request_id"] })).status).toBe(410);
+      return first;
+    }
+
+    beforeEach(async () => {
+      await backend.close();
+      await start({ limits: { fetchedResults: 1 } });
+    });
+
+    it("are not drawn again once their client has the result", async () => {
+      const { samplerId } = await openSampler();
+      const target = { sampling_session_id: samplerId, cloned_sampler_id: 0 };
+      const first = await client.ok("/asample", sampleBody(samplerId, 0));
+      await client.sampleResult(first);
+      await client.ok("/retrieve_futures", { target, retrieved_request_ids: [first["request_id"]] });
+      // Another attempt of the Python package has another key.
+      const copy = await client.post("/asample", sampleBody(samplerId, 0), key("another"));
+      expect(copy).toMatchObject({ status: 200, body: first });
+      expect(drawn()).toBe(1);
+    });
+
+    it("are not drawn again under the idempotency key of a request that was accepted", async () => {
+      const { samplerId } = await openSampler();
+      const first = await lose(samplerId, key("sent"));
+      const before = drawn();
+      const copy = await client.post("/asample", sampleBody(samplerId, 0), key("sent"));
+      expect(copy).toMatchObject({ status: 200, body: first });
+      expect(drawn()).toBe(before);
+    });
+
+    it("are told from a client that has lost the result and asks again", async () => {
+      const { samplerId } = await openSampler();
+      await lose(samplerId, key("sent"));
+      const before = drawn();
+      const again = (await client.post("/asample", sampleBody(samplerId, 0), key("sent again"))).body;
+      expect((await client.sampleResult(again)).sequences).toHaveLength(1);
+      expect(drawn()).toBe(before + 1);
+      for (const name of ["sent", "sent again"])
+        expect(await client.post("/asample", sampleBody(samplerId, 0), key(name))).toMatchObject({
+          body: again,
+        });
+      expect(drawn()).toBe(before + 1);
+    });
+
+    it("are drawn once without a sampling session, too", async () => {
+      const body = (token: number) => ({
+        base_model: fakeModel.name,
+        prompt: { chunks: [{ type: "encoded_text", tokens: [token] }] },
+        sampling_params: { max_tokens: 2 },
+      });
+      const first = (await client.post("/asample", body(1), key("sent"))).body;
+      expect((await client.post("/asample", body(1), key("sent"))).body).toEqual(first);
+      expect(drawn()).toBe(1);
+      const others = [
+        await client.post("/asample", body(1), key("other")),
+        await client.post("/asample", body(2), key("sent")),
+        await client.post("/asample", body(1)),
+        await client.post("/asample", body(1)),
+      ];
+      expect(
+        new Set([first, ...others.map((other) => other.body)].map((each) => each["request_id"])).size,
+      ).toBe(5);
+      expect(drawn()).toBe(5);
+    });
   });
 
   it("keep numbers beyond 2^53 apart", async () => {

@@ -53,8 +53,8 @@ export interface Future {
   readonly owner: string;
   readonly queueInfo: () => QueueInfo;
   readonly cancel: () => void;
-  /** Called when the result has been dropped, by age or for space. */
-  readonly onForgotten: () => void;
+  /** Called when the result has been dropped: because its client has it, or by age or for space. */
+  readonly onForgotten: (isRetrieved: boolean) => void;
   readonly waiters: Set<() => void>;
   outcome: FutureOutcome | undefined;
   endedAt: number;
@@ -158,8 +158,8 @@ export class FutureStore {
     this.sweep();
   }
 
-  /** Drops a result whose client says it has it. */
-  forget(future: Future): void {
+  /** Drops a result; `isRetrieved` where its client says it has it. */
+  forget(future: Future, { isRetrieved = false } = {}): void {
     if (future.outcome === undefined || this.#all.get(future.requestId) !== future) return;
     const { owner, requestId, outcome } = future;
     const results = this.#resultsOf(owner);
@@ -168,7 +168,7 @@ export class FutureStore {
     if (results.fetched.delete(requestId)) results.fetchedBytes -= sizeOf(outcome);
     this.#resultBytes.add(owner, -sizeOf(outcome));
     if (results.unfetched.size + results.fetched.size === 0) this.#results.delete(owner);
-    future.onForgotten();
+    future.onForgotten(isRetrieved);
   }
 
   /** Drops results that are too old, then, of an owner who has too many bytes, fetched ones before others. */

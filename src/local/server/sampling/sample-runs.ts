@@ -103,7 +103,7 @@ export class SampleRuns {
     {
       onForgotten = () => {},
       onEnd = () => {},
-    }: { onForgotten?: () => void; onEnd?: (outcome: FutureOutcome) => void } = {},
+    }: { onForgotten?: Future["onForgotten"]; onEnd?: (outcome: FutureOutcome) => void } = {},
   ): Future {
     const { futures } = this.#options;
     const { requestId, owner } = job;

@@ -1,13 +1,15 @@
 import type { UntypedFuture } from "../../../wire/endpoints/endpoint.js";
+import type { FutureCompletion } from "../../../wire/endpoints/futures.js";
 import { endpoints } from "../../../wire/endpoints/index.js";
 import { exactSeqId } from "../../../wire/endpoints/sampling.js";
 import type { TensorData } from "../../../wire/tensors/tensor-data.js";
 import { MAX_LONG_POLL_MS } from "../futures/future-routes.js";
-import type { Future } from "../futures/future-store.js";
+import type { FutureOutcome } from "../futures/future-store.js";
 import { conflict, HttpError, invalid } from "../http/http-error.js";
 import { mayAccess, type Route } from "../http/route.js";
 import type { Services } from "../services.js";
 import { fingerprintJson } from "../sessions/fingerprint.js";
+import { copyOf, LateCopies } from "./late-copies.js";
 import { jobAlone, type SampleJob, toSampleCall } from "./sample-call.js";
 import { findSampledModel, type SamplingSession } from "./sampling-sessions.js";
 
@@ -17,6 +19,7 @@ const REQUESTS_PER_CLIENT = 1_000_000_000n;
 /** Sampling sessions, samples, and how a client learns of many results at once. */
 export function addSamplingRoutes(route: Route, services: Services): void {
   const { baseModels, store, limits, sessions, futures, samplingSessions, sampleRuns } = services;
+  const lateCopies = new LateCopies();
 
   route(endpoints.createSamplingSession, (request, call) => {
     const identity = call.get("identity");
@@ -44,55 +47,64 @@ export function addSamplingRoutes(route: Route, services: Services): void {
   route(endpoints.sample, (request, call) => {
     const identity = call.get("identity");
     const { samplingSessionId, seqId, targetPromptLogprobs: targets } = request;
+    const key = call.req.header("x-idempotency-key");
     if (samplingSessionId === undefined) {
+      const { owner } = identity;
       const choices = "samplingSessionId and seqId, or baseModel or modelPath";
       const model = findSampledModel(store, baseModels, identity, request, choices);
       const work = toSampleCall(request, model.info, limits);
-      return accepted(sampleRuns.start(jobAlone(identity, model, work, { targets })), work);
+      // It has no number to be recognised by when it is sent again.
+      const copy = copyOf(fingerprintJson([work, targets, request.modelPath]), key);
+      const before = lateCopies.find(owner, copy);
+      const requestId = before ?? sampleRuns.start(jobAlone(identity, model, work, { targets })).requestId;
+      lateCopies.remember(owner, copy, requestId);
+      return accepted(requestId, work);
     }
     const sampling = samplingSessions.use(identity, samplingSessionId);
     if (seqId === undefined) throw invalid("seqId", "is needed together with samplingSessionId");
     const work = toSampleCall(request, sampling.info, limits);
     const exact = exactSeqId(seqId, call.get("bodyText"));
     if (exact === undefined) throw invalid("seqId", "must be a whole number below 2^63");
-    return accepted(startNumbered(sampling, exact, work, targets), work);
+    return accepted(startNumbered(sampling, exact, work, targets, key), work);
   });
 
-  /** Starts a sample; a repeated request gets the future of the first one. */
+  /** Starts a sample, unless this is a copy of a request that was accepted; returns its request id. */
   function startNumbered(
     sampling: SamplingSession,
     seqId: string,
     work: SampleJob["call"],
     targets: TensorData | undefined,
-  ): Future {
+    key: string | undefined,
+  ): string {
     const fingerprint = fingerprintJson([work, targets]);
     const before = sampling.requests.get(seqId);
-    if (before !== undefined && before.fingerprint !== fingerprint)
+    if (before !== undefined && before !== fingerprint)
       throw conflict(
         `Sampling session ${sampling.id} has already accepted another request as number ${seqId}.`,
       );
-    const known = before && futures.get(before.requestId);
-    if (known !== undefined) return known;
-    const { session } = sampling;
+    const { session, weights } = sampling;
+    const { owner } = session.record;
     const requestId = `${sampling.id}:${seqId}`;
-    const clientId = String(BigInt(seqId) / REQUESTS_PER_CLIENT);
-    const { weights } = sampling;
-    const job = { requestId, owner: session.record.owner, track: sampling.id, session, weights };
-    const future = sampleRuns.start(
-      { ...job, call: work, targets },
-      {
-        onForgotten: () => sampling.requests.delete(seqId),
-        onEnd: (outcome) => {
-          const log = samplingSessions.completionsOf(sampling, clientId);
-          if (outcome.type === "failed") return log.add({ state: "failed", requestId });
-          const size =
-            outcome.type === "encoded" ? { responsePayloadUncompressedSize: outcome.bytes.byteLength } : {};
-          log.add({ state: "finished", requestId, ...size });
-        },
-      },
-    );
-    sampling.requests.set(seqId, { fingerprint, requestId });
-    return future;
+    const request = `${requestId} ${fingerprint}`;
+    const copy = copyOf(request, key);
+    const isKnown =
+      (before !== undefined && futures.get(requestId) !== undefined) ||
+      lateCopies.find(owner, request) !== undefined ||
+      lateCopies.find(owner, copy) !== undefined;
+    if (!isKnown) {
+      const job = { requestId, owner, track: sampling.id, session, weights, call: work, targets };
+      const onForgotten = (isRetrieved: boolean) => {
+        sampling.requests.delete(seqId);
+        if (isRetrieved) lateCopies.remember(owner, request, requestId);
+      };
+      const clientId = String(BigInt(seqId) / REQUESTS_PER_CLIENT);
+      const onEnd = (outcome: FutureOutcome) =>
+        samplingSessions.completionsOf(sampling, clientId).add(completionOf(requestId, outcome));
+      sampleRuns.start(job, { onForgotten, onEnd });
+      sampling.requests.set(seqId, fingerprint);
+    }
+    lateCopies.remember(owner, copy, requestId);
+    return requestId;
   }
 
   route(endpoints.retrieveFutures, async (request, call) => {
@@ -101,7 +113,8 @@ export function addSamplingRoutes(route: Route, services: Services): void {
     const sampling = samplingSessions.use(identity, samplingSessionId);
     for (const requestId of request.retrievedRequestIds) {
       const future = futures.get(requestId);
-      if (future !== undefined && mayAccess(identity, future.owner)) futures.forget(future);
+      if (future !== undefined && mayAccess(identity, future.owner))
+        futures.forget(future, { isRetrieved: true });
     }
     const timeoutMs = Math.min((request.timeout ?? Number.POSITIVE_INFINITY) * 1000, MAX_LONG_POLL_MS);
     const log = samplingSessions.completionsOf(sampling, String(clonedSamplerId));
@@ -112,7 +125,13 @@ export function addSamplingRoutes(route: Route, services: Services): void {
   });
 }
 
-function accepted({ requestId }: Future, { numSamples }: SampleJob["call"]): UntypedFuture {
+function completionOf(requestId: string, outcome: FutureOutcome): FutureCompletion {
+  if (outcome.type === "failed") return { state: "failed", requestId };
+  if (outcome.type === "json") return { state: "finished", requestId };
+  return { state: "finished", requestId, responsePayloadUncompressedSize: outcome.bytes.byteLength };
+}
+
+function accepted(requestId: string, { numSamples }: SampleJob["call"]): UntypedFuture {
   const sampleSequenceIds = Array.from({ length: numSamples }, (_, index) => `${requestId}:${index}`);
   return { requestId, sampleSequenceIds };
 }

@@ -58,8 +58,8 @@ export interface SamplingSession extends SampledModel {
   readonly id: string;
   readonly session: LiveSession;
   readonly modelPath: string | null;
-  /** By `seqId` in its decimal form: ids of cloned clients go beyond what a double holds. */
-  readonly requests: Map<string, { fingerprint: string; requestId: string }>;
+  /** Fingerprints by `seqId` in its decimal form: ids of cloned clients go beyond what a double holds. */
+  readonly requests: Map<string, string>;
   readonly completions: Map<string, CompletionLog>;
   clients: number;
 }
