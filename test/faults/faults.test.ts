@@ -110,6 +110,9 @@ describe("the comparison with the undisturbed run", () => {
     expect(await compare({ history: [...history, sample, sample] })).toContain(
       "sample sample:0:5 ran 2 times",
     );
+    expect(await compare({ history: [...history, { ...sample, isCancelled: true }, sample] })).toBe(
+      "1 samples ran instead of 0",
+    );
     expect(await compare({ leftovers: ["2 connections were left open"] })).toContain("left open");
   });
 });

@@ -1,6 +1,7 @@
 // The built-in backend in a process of its own, whose engine keeps a history of what it really executed.
 // Started with fork(): tells its address, then answers "history" with everything since the last time it was asked.
 import { createHash } from "node:crypto";
+import { CancelledError } from "../../../dist/local/engine/engine.js";
 import { startEngine } from "../../../dist/local/engine/start-engine.node.js";
 import { startLocalBackend } from "../../../dist/local/index.js";
 import { scaledClock } from "../shared/scaled-clock.mjs";
@@ -40,9 +41,14 @@ const recording = new Proxy(engine, {
       const { adapterId, what } = describe(...parameters);
       const event = { f: name, adapterId, fingerprint: fingerprint(what), begin: now(), end: null };
       history.push(event);
-      const result = await method.apply(target, parameters);
-      event.end = now();
-      return result;
+      try {
+        const result = await method.apply(target, parameters);
+        event.end = now();
+        return result;
+      } catch (error) {
+        event.isCancelled = error instanceof CancelledError;
+        throw error;
+      }
     };
   },
 });

@@ -31,11 +31,14 @@ const digest = (value) =>
     .update(JSON.stringify(value, (_, item) => (ArrayBuffer.isView(item) ? Array.from(item) : item)))
     .digest("hex");
 
-/** How often each sample ran, by its number in its session. */
+/**
+ * How often each sample ran, by its number in its session. One that was taken out of the engine because its client was
+ * silent begins again when the client is back: that is no second run.
+ */
 function samplesOf(history) {
   const runs = new Map();
-  for (const { f, adapterId } of history) {
-    if (f !== "sample") continue;
+  for (const { f, adapterId, isCancelled } of history) {
+    if (f !== "sample" || isCancelled) continue;
     const key = adapterId.replace(/^[^:]*:/, "");
     runs.set(key, (runs.get(key) ?? 0) + 1);
   }

@@ -24,6 +24,7 @@ const KINDS = {
   "trickled-request": { on: ALL },
   "dropped-answer": { on: ALL },
   "duplicated-request": { on: ALL },
+  "late-duplicate": { on: ALL, share: 3 },
   silence: { on: ALL, share: 0.1 },
   408: { on: ALL },
   "408-queue-state": { on: ["poll"] },

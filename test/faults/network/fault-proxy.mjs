@@ -16,6 +16,7 @@ export class FaultProxy {
   #clients = new Set();
   #upstreams = new Set();
   #outage;
+  #closing = new AbortController();
 
   constructor({ seed, baseURL, plan, wallNow }) {
     this.#jitter = randomFor(seed, "jitter");
@@ -39,6 +40,7 @@ export class FaultProxy {
   }
 
   async close() {
+    this.#closing.abort();
     await this.#outage;
     this.#goDown();
   }
@@ -154,9 +156,24 @@ export class FaultProxy {
         const answer = random() < 0.5 ? answers[0] : answers[1];
         return answer && this.#write(link, answer.bytes);
       }
+      case "late-duplicate": {
+        const answer = await this.#ask(link, request);
+        void this.#deliverLate(request, between(random, 20, 400));
+        return answer && this.#write(link, answer.bytes);
+      }
       default:
         throw new Error(`the proxy does not know the fault ${kind}`);
     }
+  }
+
+  /** A copy that was held back on its way arrives when the client has gone on; nobody reads its answer. */
+  async #deliverLate(request, delayMs) {
+    const { signal } = this.#closing;
+    await sleep(delayMs, undefined, { signal }).catch(() => {});
+    if (signal.aborted) return;
+    const link = { upstream: undefined, bytesPerSecond: Number.POSITIVE_INFINITY };
+    await this.#ask(link, request);
+    link.upstream.socket.destroy();
   }
 
   async #pass(link, request) {
