@@ -1,8 +1,10 @@
+import { deflateSync, gzipSync } from "node:zlib";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import type { LocalBackend, LocalBackendOptions } from "../../src/local/index.js";
 import { FakeClock } from "../support/fake-clock.js";
 import { type FakeEngine, fakeModel } from "./fake-engine.js";
 import { type Json, passBody, type RawClient, sampleBody, startFake, stepBody } from "./raw-client.js";
+import { zstdRaw } from "./zstd-raw.js";
 
 let backend: LocalBackend;
 let engine: FakeEngine;
@@ -242,6 +244,22 @@ describe("samples", () => {
     await client.sampleResult(first);
     expect(engine.calls.filter((call) => call.startsWith("sample"))).toHaveLength(1);
     expect((await client.post("/asample", sampleBody(samplerId, 0, { num_samples: 2 }))).status).toBe(409);
+  });
+
+  it("sent several times at once are drawn once, however their bodies are packed", async () => {
+    const { samplerId } = await openSampler();
+    const text = new TextEncoder().encode(JSON.stringify(sampleBody(samplerId, 0)));
+    const bodies = { identity: text, gzip: gzipSync(text), deflate: deflateSync(text), zstd: zstdRaw(text) };
+    const answers = await Promise.all(
+      Object.entries(bodies).map(async ([encoding, body]) => {
+        const headers = { "content-type": "application/json", "content-encoding": encoding };
+        const response = await client.send("POST", "/api/v1/asample", { headers, body: body as BodyInit });
+        return (await response.json()) as Json;
+      }),
+    );
+    for (const answer of answers) expect(answer).toEqual(answers[0]);
+    await client.sampleResult(answers[0]!);
+    expect(engine.calls.filter((call) => call.startsWith("sample"))).toHaveLength(1);
   });
 
   it("whose result has expired are drawn again when they are sent again", async () => {

@@ -67,6 +67,38 @@ describe("training requests of one model", () => {
     expect(engine.calls).toEqual(["forward_backward 7"]);
   });
 
+  it("sent several times at once run once, also in zstd and where they save", async () => {
+    const bytes = encodeForwardBackwardRequest({
+      modelId,
+      seqId: 1,
+      data: [new Datum({ modelInput: [7, 8], lossFnInputs: { targetTokens: [8, 9], weights: [1, 1] } })],
+      lossFn: "cross_entropy",
+      forwardOnly: false,
+    });
+    const sendPass = async (isZstd: boolean) => {
+      const headers = {
+        "content-type": "application/x-protobuf",
+        "content-encoding": isZstd ? "zstd" : "identity",
+      };
+      const body = (isZstd ? zstdRaw(bytes) : bytes) as BodyInit;
+      return (await client.send("POST", "/api/v1/forward_backward", { headers, body })).json();
+    };
+    const save = { model_id: modelId, seq_id: 3, path: "kept", overwrite: true };
+    const sendAll = () =>
+      Promise.all([
+        ...[sendPass(false), sendPass(true), sendPass(true)],
+        ...[1, 2, 3].map(() => client.ok("/save_weights", save)),
+        ...[1, 2, 3].map(() => client.ok("/optim_step", stepBody(modelId, 2))),
+      ]);
+    const accepted = await sendAll();
+    expect(new Set(accepted.map((each) => each.request_id))).toEqual(
+      new Set([1, 3, 2].map((seqId) => `${modelId}:${seqId}`)),
+    );
+    await client.result({ request_id: `${modelId}:3` });
+    await sendAll();
+    expect(engine.calls).toEqual(["forward_backward 7", "optim_step 0.1", `export model-${modelId}`]);
+  });
+
   it("with another payload under the same seq_id are a 409", async () => {
     await client.ok("/forward_backward", passBody(modelId, 1, 7));
     const conflict = await client.post("/forward_backward", passBody(modelId, 1, 8));
@@ -145,7 +177,9 @@ describe("training requests of one model", () => {
 
   it("end with 410 once the result of an executed one has expired", async () => {
     const accepted = await client.ok("/optim_step", stepBody(modelId, 1));
+    const save = { model_id: modelId, seq_id: 2, path: "kept", overwrite: true };
     await client.result(accepted);
+    await client.result(client.ok("/save_weights", save));
     for (let minute = 0; minute < 6; minute += 1) {
       await client.ok("/session_heartbeat", { session_id: modelId.split(":")[0] });
       await clock.advance(60_000);
@@ -153,7 +187,8 @@ describe("training requests of one model", () => {
     expect((await client.post("/retrieve_future", { request_id: accepted["request_id"] })).status).toBe(410);
     expect((await client.post("/optim_step", stepBody(modelId, 1))).status).toBe(410);
     expect((await client.post("/optim_step", stepBody(modelId, 1, 0.5))).status).toBe(409);
-    expect(engine.calls).toEqual(["optim_step 0.1"]);
+    expect((await client.post("/save_weights", save)).status).toBe(410);
+    expect(engine.calls).toEqual(["optim_step 0.1", `export model-${modelId}`]);
   });
 
   it("wait until the model is unloaded, and are refused afterwards", async () => {
