@@ -75,8 +75,8 @@ export class BaseFiles {
     return this.#files.get(shard)!.header.metadata;
   }
 
-  readBytes(tensor: string, start: number, length: number): Uint8Array {
-    return this.#files.get(this.shardOf(tensor))!.readBytes(tensor, start, length);
+  readBytes(tensor: string, start: number, length: number, into?: Uint8Array): Uint8Array {
+    return this.#files.get(this.shardOf(tensor))!.readBytes(tensor, start, length, into);
   }
 
   close(): void {

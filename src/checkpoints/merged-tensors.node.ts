@@ -2,7 +2,13 @@ import { TinkerError } from "../errors.js";
 import { elementCount } from "../wire/tensors/element-count.js";
 import type { AdapterDeltas } from "./adapter-deltas.node.js";
 import type { BaseFiles } from "./base-files.node.js";
-import { addProduct, transposed } from "./low-rank.node.js";
+import {
+  addProducts,
+  addProductsToBfloat16,
+  type PlacedProduct,
+  type Rows,
+  transposed,
+} from "./low-rank.node.js";
 import type { PackedWeight } from "./packed/packed-weights.js";
 import type { WeightUpdate } from "./plan-merge.js";
 import {
@@ -28,8 +34,8 @@ export interface MergedTensor {
   readonly rowCount: number;
   /** The last dimension. */
   readonly rowLength: number;
-  /** Bytes of rows as the merged file holds them. */
-  readBytes(firstRow: number, count: number): Uint8Array;
+  /** Bytes of rows as the merged file holds them: in memory of their own, or in `into`, if it is given and used. */
+  readBytes(firstRow: number, count: number, into?: Uint8Array): Uint8Array;
   /** Values of the tensor as float32; throws if the tensor is packed. */
   readRows(firstRow: number, count: number): Float32Array;
 }
@@ -53,8 +59,8 @@ export function plainTensor(
 ): MergedTensor {
   const { rowCount, rowLength } = rowsOf(shape);
   const rowBytes = rowLength * DTYPE_BYTES[dtype];
-  const baseBytes = (firstRow: number, count: number) =>
-    base.readBytes(source, firstRow * rowBytes, count * rowBytes);
+  const baseBytes = (firstRow: number, count: number, into?: Uint8Array) =>
+    base.readBytes(source, firstRow * rowBytes, count * rowBytes, into);
   const common = { name, shard: base.shardOf(source), dtype, shape, rowCount, rowLength };
   if (changes === undefined) {
     const readRows: ReadRows = (first, count) => toFloat32(baseBytes(first, count), dtype, name);
@@ -64,7 +70,15 @@ export function plainTensor(
     throw new TinkerError(`${name} is ${dtype}; an adapter can be merged into F32, F16 and BF16.`);
   }
   const sums = withChanges((first, count) => toFloat32(baseBytes(first, count), dtype, name), shape, changes);
-  const readBytes = (first: number, count: number) => fromFloat32(sums(first, count), dtype);
+  const readBytes = (first: number, count: number, into?: Uint8Array) => {
+    if (dtype !== "BF16") return fromFloat32(sums(first, count), dtype);
+    const bytes = baseBytes(first, count, into);
+    for (const { start, rows, products } of changesOfRows(first, count, shape, changes)) {
+      const from = start * rowBytes;
+      addProductsToBfloat16(bytes.subarray(from, from + rows.count * rowBytes), rows, products);
+    }
+    return bytes;
+  };
   const readRows: ReadRows = (first, count) => toFloat32(readBytes(first, count), dtype, name);
   return { ...common, isChanged: true, readBytes, readRows };
 }
@@ -176,35 +190,38 @@ function transposedRows(base: BaseFiles, read: ReadRows, rows: number, columns: 
 }
 
 /** Adds the changes to the rows that are read. */
-function withChanges(
-  read: ReadRows,
-  shape: readonly number[],
-  { adapter, updates }: WeightChanges,
-): ReadRows {
-  const [matrixRows, columns] = shape.slice(-2) as [number, number];
+function withChanges(read: ReadRows, shape: readonly number[], changes: WeightChanges): ReadRows {
+  const columns = shape.at(-1)!;
   return (firstRow, count) => {
     const values = read(firstRow, count);
-    const end = firstRow + count;
-    for (let matrix = Math.floor(firstRow / matrixRows); matrix * matrixRows < end; matrix++) {
-      const products = adapter.products(updates, matrix);
-      const origin = matrix * matrixRows;
-      for (const [i, update] of updates.entries()) {
-        const product = products[i]!;
-        const { firstRow: first, rowStep, firstColumn, columnStep } = update;
-        // The product's rows whose places are among the rows that were read.
-        const rowAt = (row: number) => Math.max(0, Math.ceil((row - origin - first) / rowStep));
-        const from = rowAt(firstRow);
-        const to = Math.min(product.left.length / product.rank, rowAt(end));
-        if (to <= from) continue;
-        addProduct(product, from, to - from, values, {
-          start: (origin + first + from * rowStep - firstRow) * columns + firstColumn,
-          rowStep: rowStep * columns,
-          columnStep,
-        });
-      }
+    for (const { start, rows, products } of changesOfRows(firstRow, count, shape, changes)) {
+      const from = start * columns;
+      addProducts(values.subarray(from, from + rows.count * columns), rows, products);
     }
     return values;
   };
+}
+
+/** What is added to rows of a weight, matrix by matrix; `start` is where a matrix's rows begin among them. */
+function* changesOfRows(
+  firstRow: number,
+  count: number,
+  shape: readonly number[],
+  { adapter, updates }: WeightChanges,
+): Generator<{ start: number; rows: Rows; products: readonly PlacedProduct[] }> {
+  const [matrixRows, columns] = shape.slice(-2) as [number, number];
+  const end = firstRow + count;
+  for (let row = firstRow; row < end; ) {
+    const matrix = Math.floor(row / matrixRows);
+    const next = Math.min(end, (matrix + 1) * matrixRows);
+    const above = row - matrix * matrixRows;
+    const products = adapter.products(updates, matrix).map((product, i) => {
+      const { firstRow, rowStep, firstColumn, columnStep } = updates[i]!;
+      return { product, firstRow: firstRow - above, rowStep, firstColumn, columnStep };
+    });
+    yield { start: row - firstRow, rows: { count: next - row, length: columns }, products };
+    row = next;
+  }
 }
 
 function rowsOf(shape: readonly number[]): { rowCount: number; rowLength: number } {

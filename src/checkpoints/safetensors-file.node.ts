@@ -42,23 +42,23 @@ export class SafetensorsFile {
     };
   }
 
-  /** Reads part of a tensor's bytes, as they are in the file. */
-  readBytes(name: string, start: number, length: number): Uint8Array {
+  /** Reads part of a tensor's bytes, as they are in the file: into new memory, or into that which is given if it suffices. */
+  readBytes(name: string, start: number, length: number, into?: Uint8Array): Uint8Array {
     const entry = this.entry(name);
     if (start < 0 || start + length > entry.end - entry.start) {
       throw new Error(
         `tensor ${name} has ${entry.end - entry.start} bytes, asked for ${start}..${start + length}`,
       );
     }
-    return this.#read(entry.start + start, length);
+    return this.#read(entry.start + start, length, into);
   }
 
   close(): void {
     closeSync(this.#descriptor);
   }
 
-  #read(position: number, length: number): Uint8Array {
-    const bytes = new Uint8Array(length);
+  #read(position: number, length: number, into?: Uint8Array): Uint8Array {
+    const bytes = into && into.length >= length ? into.subarray(0, length) : new Uint8Array(length);
     let done = 0;
     while (done < length) {
       const count = readSync(

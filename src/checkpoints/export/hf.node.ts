@@ -1,4 +1,4 @@
-import { copyFile, open, readdir, readFile, stat, writeFile } from "node:fs/promises";
+import { copyFile, type FileHandle, open, readdir, readFile, stat, writeFile } from "node:fs/promises";
 import { basename, join } from "node:path";
 import { syncFolder, writeFileAtomic, writeFully } from "../../files.node.js";
 import { elementCount } from "../../wire/tensors/element-count.js";
@@ -39,14 +39,7 @@ export const HF_TARGET: ExportTarget = {
       ],
       close: () => weights.close(),
       async write(work) {
-        for (const [part, [shard, tensors]] of shards.entries()) {
-          if (part < work.finishedParts) {
-            work.count(totalBytes(tensors));
-            continue;
-          }
-          await writeShard(join(work.folder, shard), tensors, weights.base.metadataOf(shard), work);
-          await work.finish(part + 1);
-        }
+        await writeShards(shards, (shard) => weights.base.metadataOf(shard), work);
         await copyOtherFiles(baseFolder, work.folder);
         await writeFile(join(work.folder, "README.md"), readme(input, weights));
         await writeIndex(baseFolder, work.folder, shards);
@@ -76,29 +69,65 @@ function totalBytes(tensors: readonly MergedTensor[]): number {
   return tensors.reduce((sum, tensor) => sum + bytesOf(tensor), 0);
 }
 
+/** Writes the shards that are missing; each is on its way to the disk while the next is computed. */
+async function writeShards(
+  shards: readonly Shard[],
+  metadataOf: (shard: string) => Record<string, string>,
+  work: ExportWork,
+): Promise<void> {
+  let syncing = Promise.resolve();
+  try {
+    for (const [part, [shard, tensors]] of shards.entries()) {
+      if (part < work.finishedParts) {
+        work.count(totalBytes(tensors));
+        continue;
+      }
+      const handle = await writeShard(join(work.folder, shard), tensors, metadataOf(shard), work);
+      const before = syncing;
+      syncing = before
+        .then(() => handle.sync())
+        .finally(() => handle.close())
+        .then(() => work.finish(part + 1));
+      // It may fail before it is awaited.
+      syncing.catch(() => {});
+      await before;
+    }
+  } finally {
+    await syncing;
+  }
+}
+
+/** Writes the bytes of a shard, one block while the next is computed; gives the open file. */
 async function writeShard(
   path: string,
   tensors: readonly MergedTensor[],
   metadata: Record<string, string>,
   work: ExportWork,
-): Promise<void> {
+): Promise<FileHandle> {
   const { header } = encodeHeader(tensors, { format: "pt", ...metadata });
   const handle = await open(path, "w");
+  let writing = writeFully(handle, header, 0);
   try {
-    await writeFully(handle, header, 0);
     let position = header.length;
+    let [block, written] = [new Uint8Array(BLOCK_BYTES), new Uint8Array(BLOCK_BYTES)];
     for (const { rowCount, rowLength, dtype, readBytes } of tensors) {
       const blockRows = Math.max(1, Math.floor(BLOCK_BYTES / (rowLength * DTYPE_BYTES[dtype])));
       for (let row = 0; row < rowCount; row += blockRows) {
-        const bytes = readBytes(row, Math.min(blockRows, rowCount - row));
+        const bytes = readBytes(row, Math.min(blockRows, rowCount - row), block);
+        await writing;
         work.count(bytes.length);
-        await writeFully(handle, bytes, position);
+        writing = writeFully(handle, bytes, position);
         position += bytes.length;
+        [block, written] = [written, block];
       }
     }
-    await handle.sync();
-  } finally {
+    await writing;
+    return handle;
+  } catch (error) {
+    // The first error counts; the file can be closed when nothing is written any more.
+    await writing.catch(() => {});
     await handle.close();
+    throw error;
   }
 }
 
