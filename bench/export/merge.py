@@ -11,4 +11,6 @@ base, adapter, output = sys.argv[1:]
 begin = time.perf_counter()
 weights.build_hf_model(base_model=base, adapter_path=adapter, output_path=output)
 seconds = time.perf_counter() - begin
-print(json.dumps({"seconds": seconds, "megabytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}))
+used = resource.getrusage(resource.RUSAGE_SELF)
+cpu_seconds = used.ru_utime + used.ru_stime
+print(json.dumps({"seconds": seconds, "cpuSeconds": cpu_seconds, "megabytes": used.ru_maxrss / 1024}))
