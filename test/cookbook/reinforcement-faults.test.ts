@@ -19,7 +19,7 @@ import { loadTokenizer } from "../../src/tokenizers/index.js";
 import { longTest, someOf } from "../support/long.js";
 import { startTinyBackend, TINY } from "../support/tiny-backend.js";
 import { type Faults, FaultyWorld, groupTag } from "./faulty-world.js";
-import { lines, untimed, weightsAt } from "./run-files.js";
+import { expectSameMetrics, lines, weightsAt } from "./run-files.js";
 import { never } from "./scripted-rollouts.js";
 
 let home: string;
@@ -449,9 +449,7 @@ describe.each(MODES)("a %s run that is disturbed at random", (mode) => {
       expect(await weightsAt(backend, run.statePath)).toEqual(
         await weightsAt(backend, (await undisturbed).statePath),
       );
-      expect(untimed(metrics)).toEqual(
-        untimed(await lines(join(home, `undisturbed-${mode}`), "metrics.jsonl")),
-      );
+      expectSameMetrics(metrics, await lines(join(home, `undisturbed-${mode}`), "metrics.jsonl"));
     },
   );
 });

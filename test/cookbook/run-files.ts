@@ -25,13 +25,38 @@ export async function weightsAt(
   return Object.fromEntries(await Promise.all(contents)) as Record<string, string>;
 }
 
-/** Metrics without those that no two runs have in common: times, what a repeated step used once more, and warnings, which depend on the steps that this process has seen. */
-export const untimed = (metrics: readonly Record<string, unknown>[]) =>
-  metrics.map((line) =>
-    Object.fromEntries(
-      Object.entries(line).filter(([name]) => !/^(?:time|tokens\/|cost\/|warnings\/)/.test(name)),
-    ),
-  );
+type Metrics = readonly Record<string, unknown>[];
+
+const without = (metrics: Metrics, names: RegExp) =>
+  metrics.map((line) => Object.fromEntries(Object.entries(line).filter(([name]) => !names.test(name))));
+
+/** Metrics without times, which no two runs have in common. */
+export const untimed = (metrics: Metrics) => without(metrics, /^time/);
+
+/** What a run had used by a line. Tokens of prompts count alike, whether the server had them in its cache or not. */
+const usedBy = (line: Record<string, unknown>) => {
+  const tokens = (kind: string) => Number(line[`tokens/${kind}`]);
+  return [tokens("train"), tokens("sample"), tokens("prefill") + tokens("cached_prefill")];
+};
+
+/**
+ * The metrics of a run that was disturbed are those of one that was not, warnings included. It has used what the other
+ * has, and what it sent again in addition: by each line, or by the last one if `evenly` is false, because evaluations in
+ * the background and losses of two passes send while later steps do.
+ */
+export function expectSameMetrics(disturbed: Metrics, whole: Metrics, { evenly = true } = {}): void {
+  const spending = /^(?:time|tokens\/|cost\/)/;
+  expect(without(disturbed, spending)).toEqual(without(whole, spending));
+  const [used, needed] = [disturbed.map(usedBy), whole.map(usedBy)];
+  const again = used.map((each, index) => each.map((count, kind) => count - needed[index]![kind]!));
+  for (const each of evenly ? [used, again] : [used])
+    for (const kind of [0, 1, 2]) {
+      const counts = each.map((line) => line[kind]!);
+      expect(counts).toEqual(counts.toSorted((one, other) => one - other));
+    }
+  for (const count of [...again.at(-1)!, ...(evenly ? again[0]! : [])])
+    expect(count).toBeGreaterThanOrEqual(0);
+}
 
 /** Calls back when a step is logged. */
 export const atStep = (wanted: number, act: () => void): TrainingLogger => ({

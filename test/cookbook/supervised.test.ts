@@ -16,7 +16,7 @@ import { ServiceClient } from "../../src/index.js";
 import { startLocalBackend } from "../../src/local/index.js";
 import { silent } from "../local/raw-client.js";
 import { longTest } from "../support/long.js";
-import { atStep, lines, untimed, weightsAt } from "./run-files.js";
+import { atStep, expectSameMetrics, lines, weightsAt } from "./run-files.js";
 import { TrainingBackend } from "./training-backend.js";
 
 const question = (word: string) => ({ role: "user", content: `Pig Latin: ${word}` });
@@ -217,9 +217,8 @@ describe("trainSupervised", () => {
     expect(await weightsAt(place.backend, run.statePath)).toEqual(
       await weightsAt(place.backend, whole.statePath),
     );
-    expect(untimed(await lines(folder, "metrics.jsonl"))).toEqual(
-      untimed(await lines(join(home, "whole"), "metrics.jsonl")),
-    );
+    const metricsIn = (run: string) => lines(run, "metrics.jsonl");
+    expectSameMetrics(await metricsIn(folder), await metricsIn(join(home, "whole")), { evenly: false });
   });
 
   it("keeps the best weights, lets go of the others, and stops when nothing better comes", async () => {

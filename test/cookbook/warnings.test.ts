@@ -1,3 +1,4 @@
+import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import {
@@ -10,7 +11,7 @@ import {
   trainSupervised,
 } from "../../src/cookbook/index.js";
 import { longTest } from "../support/long.js";
-import { lines } from "./run-files.js";
+import { atStep, expectSameMetrics, lines } from "./run-files.js";
 import { TrainingBackend } from "./training-backend.js";
 
 const place = await TrainingBackend.forTests("warnings");
@@ -108,6 +109,53 @@ describe("warnings of a run", () => {
     );
   });
 
+  it("come once and at the same steps if the run is paused and killed", async () => {
+    const settings = { learningRate: 0.05, epochs: 4, save: { everySteps: 3 } };
+    const [whole, folder] = [join(home, "whole"), join(home, "disturbed")];
+    await supervised({ ...settings, folder: whole });
+    const rising = (await lines(whole, "warnings.jsonl")).find(({ kind }) => kind === "loss_rising")!;
+    const pause = new AbortController();
+    const paused = supervised({
+      ...{ ...settings, folder, pauseSignal: pause.signal },
+      loggers: [atStep(1, () => pause.abort())],
+    });
+    expect((await paused).isFinished).toBe(false);
+    const abort = new AbortController();
+    const warned: TrainingLogger = {
+      ...notesOf([]),
+      note: (text) => {
+        if (text.includes("the loss rises")) abort.abort();
+      },
+    };
+    const aborted = supervised({ ...settings, folder, signal: abort.signal, loggers: [warned] });
+    await expect(aborted).rejects.toThrow("The run was aborted");
+    // As a kill leaves it that comes after the warning and before the line of its step.
+    const written = (await lines(folder, "metrics.jsonl")).filter(
+      ({ step }) => Number(step) < Number(rising["step"]),
+    );
+    const text = written.map((line) => `${JSON.stringify(line)}\n`).join("");
+    await writeFile(join(folder, "metrics.jsonl"), text);
+    const notes: string[] = [];
+    expect((await supervised({ ...settings, folder, loggers: [notesOf(notes)] })).isFinished).toBe(true);
+    expect(notes.filter((text) => text.startsWith("Warning"))).toEqual([]);
+    expect(await lines(folder, "warnings.jsonl")).toEqual(await lines(whole, "warnings.jsonl"));
+    const metrics = await lines(folder, "metrics.jsonl");
+    expectSameMetrics(metrics, await lines(whole, "metrics.jsonl"));
+    const counted = metrics.flatMap((line) =>
+      Object.keys(line).filter((name) => name.startsWith("warnings/")),
+    );
+    expect(counted).toEqual(["warnings/learning_rate", "warnings/loss_rising"]);
+  });
+
+  it("are those of the new settings, if the first ones failed before a checkpoint", async () => {
+    const folder = join(home, "put-right");
+    const failing = { folder, learningRate: 0.05, startFrom: "tinker://nobody/weights/nothing" };
+    await expect(supervised(failing)).rejects.toThrow();
+    expect(await kindsIn(folder)).toEqual(["learning_rate"]);
+    await supervised({ folder });
+    expect(await kindsIn(folder)).toEqual([]);
+  });
+
   it("end a run that diverges where that is wanted, with the last good checkpoint", async () => {
     const folder = join(home, "stopped");
     const run = await supervised({
@@ -118,6 +166,15 @@ describe("warnings of a run", () => {
     expect(run.paused!.reason).toMatch(
       /has diverged: the loss rises.*The last checkpoint before is 0000\d+: tinker:\/\/\S+\. Begin another one with a learning rate below 0\.05/,
     );
+    // The same call does not go on, and another one may.
+    const settings = { folder, learningRate: 0.05, epochs: 20, save: { everySteps: 2 } };
+    expect(await supervised({ ...settings, stopOn: "divergence" })).toMatchObject({
+      ...{ isFinished: false, steps: run.steps, paused: run.paused },
+    });
+    const pause = new AbortController();
+    const loggers = [atStep(run.steps + 1, () => pause.abort())];
+    const more = await supervised({ ...settings, loggers, pauseSignal: pause.signal });
+    expect(more.steps).toBeGreaterThan(run.steps);
   });
 
   longTest("say that answers are cut, that rewards are alike, and that nothing can be learned", async () => {

@@ -1,6 +1,7 @@
-import { appendFile, stat } from "node:fs/promises";
+import { appendFile, rm, stat } from "node:fs/promises";
 import { join } from "node:path";
 import type { RunCheckpoint, RunMetrics } from "../../training/index.js";
+import { JsonLines } from "../../training/json-lines.node.js";
 import {
   type ChangedSetting,
   type CheckpointRecord,
@@ -39,10 +40,15 @@ function isLonger(changed: readonly ChangedSetting[]): boolean {
 }
 
 /** Settings that failed before the first checkpoint may be put right. */
-async function isBegun(folder: string): Promise<boolean> {
-  const checkpoints = await stat(join(folder, "checkpoints.jsonl")).catch(() => undefined);
-  return checkpoints !== undefined && checkpoints.size > 0;
+function isBegun(folder: string): Promise<boolean> {
+  return isFilled(join(folder, "checkpoints.jsonl"));
 }
+
+async function isFilled(path: string): Promise<boolean> {
+  return ((await stat(path).catch(() => undefined))?.size ?? 0) > 0;
+}
+
+const warningsFile = ({ folder }: RunLog) => join(folder, "warnings.jsonl");
 
 function describeChange({ name, before, now }: ChangedSetting): string {
   const isShort = [before, now].every((value) => typeof value !== "object" || value === null);
@@ -58,10 +64,16 @@ export class RunFolder {
   readonly #options: RunFolderOptions;
   readonly #resumable: RunCheckpoint[] = [];
   #notes: Promise<unknown> = Promise.resolve();
+  /** Warnings of earlier processes. */
+  readonly warnings: readonly RunWarning[];
+  /** Made with the first warning. */
+  #warningLines: Promise<JsonLines> | undefined;
 
-  private constructor(log: RunLog, options: RunFolderOptions) {
+  private constructor(log: RunLog, options: RunFolderOptions, warnings: JsonLines | undefined) {
     this.#log = log;
     this.#options = options;
+    this.warnings = (warnings?.initial ?? []) as unknown as readonly RunWarning[];
+    this.#warningLines = warnings && Promise.resolve(warnings);
     for (const record of log.resumableCheckpoints()) this.#resumable.push(this.#fromRecord(record));
   }
 
@@ -69,13 +81,22 @@ export class RunFolder {
   static async open(folder: string, options: RunFolderOptions): Promise<RunFolder> {
     const { config } = options;
     const changed = await changedSettings(folder, config);
-    if (changed.length > 0 && !isLonger(changed) && (await isBegun(folder))) {
+    const isOther = changed.length > 0 && !isLonger(changed);
+    if (isOther && (await isBegun(folder))) {
       throw wrongField(
         "folder",
         `must be that of this run or a new one: the run in ${folder} has other settings (${changed.map(describeChange).join("; ")})`,
       );
     }
-    return new RunFolder(await RunLog.open(folder, { config, replaceConfig: true }), options);
+    const log = await RunLog.open(folder, { config, replaceConfig: true });
+    try {
+      const path = warningsFile(log);
+      if (isOther) await rm(path, { force: true });
+      return new RunFolder(log, options, (await isFilled(path)) ? await JsonLines.open(path) : undefined);
+    } catch (error) {
+      await log.close();
+      throw error;
+    }
   }
 
   get path(): string {
@@ -136,17 +157,23 @@ export class RunFolder {
 
   /** Adds a line to `warnings.jsonl`. */
   async logWarning(warning: RunWarning): Promise<void> {
-    await appendFile(join(this.path, "warnings.jsonl"), `${JSON.stringify(warning)}\n`);
+    this.#warningLines ??= JsonLines.open(warningsFile(this.#log));
+    await (await this.#warningLines).append({ ...warning });
+  }
+
+  /** Every line of `metrics.jsonl`. */
+  readMetrics(): Promise<readonly RunMetrics[]> {
+    return this.#log.readMetrics();
   }
 
   /** The latest value of each metric. */
   async latestMetrics(): Promise<RunMetrics> {
-    return Object.assign({}, ...(await this.#log.readMetrics()));
+    return Object.assign({}, ...(await this.readMetrics()));
   }
 
   /** The first value of each metric. */
   async firstMetrics(): Promise<RunMetrics> {
-    return Object.assign({}, ...(await this.#log.readMetrics()).toReversed());
+    return Object.assign({}, ...(await this.readMetrics()).toReversed());
   }
 
   /** Notes go to `logs.log`; metrics are written by the run itself. */
@@ -165,6 +192,7 @@ export class RunFolder {
 
   async close(): Promise<void> {
     await this.#notes.catch(() => {});
+    await this.#warningLines?.then((file) => file.close()).catch(() => {});
     await this.#log.close();
   }
 

@@ -103,7 +103,7 @@ async function trainSpec<State>(
     await logger.note(description);
     for (const remark of spending.remarks) await logger.note(remark);
     const findings = new RunFindings(spec, { folder, logger });
-    findings.begin();
+    await findings.begin();
     const rest = options.service.createRestClient();
     const best =
       settings.best &&
@@ -125,7 +125,8 @@ async function trainSpec<State>(
     if (isFinished) await best?.keepForEver();
     const { samplerPath, statePath } = savedPaths(checkpoint);
     const trained = `${checkpoint.batch} ${checkpoint.batch === 1 ? "step" : "steps"}`;
-    const metrics = { ...before, ...loop.metrics };
+    // What was sent again after the last line counts too.
+    const metrics = { ...before, ...loop.metrics, ...(isDone ? {} : spending.metrics()) };
     const gain = beforeAndAfter((await folder?.firstMetrics()) ?? loop.firstMetrics, metrics);
     await logger.note(
       isFinished

@@ -30,6 +30,8 @@ export class RunSpending {
   readonly #file: TokenFile | undefined;
   readonly #budget: BudgetWatch | undefined;
   readonly #stop: () => void;
+  /** Metrics at the end of each step whose line is not written yet. */
+  readonly #sent = new Map<number, Readonly<Record<string, number>>>();
 
   private constructor(options: SpendingOptions, prices: PriceList, file: TokenFile | undefined) {
     const { service, model, budget } = options;
@@ -64,6 +66,16 @@ export class RunSpending {
     return { usd: this.#prices.dollars(tokens), tokens: totalTokens(this.#meter.total) };
   }
 
+  /**
+   * The run as metrics, up to the end of a step: what the next steps have sent already is not in them. The run so far if
+   * the step has sent nothing.
+   */
+  metricsAt(step: number): Readonly<Record<string, number>> {
+    const metrics = this.#sent.get(step) ?? this.metrics();
+    this.#sent.delete(step);
+    return metrics;
+  }
+
   /** The run so far as metrics: `cost/usd` and `tokens/...`. */
   metrics(): Readonly<Record<string, number>> {
     const { prefill, cachedPrefill, sample, train } = this.#meter.total;
@@ -78,7 +90,8 @@ export class RunSpending {
   }
 
   /** Notes what a step used whose requests were sent. */
-  endStep(): void {
+  endStep(step: number): void {
+    this.#sent.set(step, this.metrics());
     this.#budget?.endStep();
     this.#file?.write(this.#used());
   }

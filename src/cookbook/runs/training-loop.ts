@@ -73,6 +73,8 @@ export class TrainingLoop<State> {
   #evaluating: Promise<unknown> = Promise.resolve();
   /** Aborted when the run must end early, with a checkpoint. */
   readonly #stop = new AbortController();
+  /** The latest line, for the folder and the loggers. */
+  #line: { readonly step: number; readonly metrics: RunMetrics } | undefined;
   /** Why the run ended early. */
   paused: FinishedRun["paused"];
   readonly metrics: Record<string, RunMetrics[string]> = {};
@@ -115,10 +117,10 @@ export class TrainingLoop<State> {
         this.#keep(
           await service.createTrainingClientFromStateWithOptimizer(statePath, { userMetadata, signal }),
         ),
-      measure: (training, batch, context) => this.#measure(training, batch, this.#watched(batch, context)),
+      measure: (training, batch, context) => this.#measure(training, batch, context),
       step: async (training, step, context) => {
         await this.#trainInSpan(training, step, context);
-        this.#parts.spending.endStep();
+        this.#parts.spending.endStep(step);
         this.#watchBudget();
         this.#watchDivergence();
       },
@@ -148,13 +150,13 @@ export class TrainingLoop<State> {
   #trainInSpan(training: TrainingClient, step: number, context: StepContext<ServiceClient>): Promise<void> {
     this.#parts.timeline?.beginStep(step);
     const pending: Promise<unknown>[] = [];
-    const watched = this.#watched(step, {
+    const watched: StepContext<ServiceClient> = {
       ...context,
       addMetrics: (metrics) => {
         pending.push(Promise.resolve(metrics));
         context.addMetrics(metrics);
       },
-    });
+    };
     return new Promise((resolve, reject) => {
       const attributes = { "tinkerts.step": step };
       inSpan("step", { category: "step", attributes }, async () => {
@@ -164,19 +166,14 @@ export class TrainingLoop<State> {
     });
   }
 
-  /** Adds what the run has used to the metrics of a step, and what is wrong with them, once they are known. */
-  #watched(step: number, context: StepContext<ServiceClient>): StepContext<ServiceClient> {
-    const { spending, findings, timeline } = this.#parts;
-    const watch = async (metrics: Parameters<typeof context.addMetrics>[0]) => {
-      const known = Object.entries(await metrics).map(async ([name, value]) => [name, await value] as const);
-      const all = {
-        ...Object.fromEntries(await Promise.all(known)),
-        ...timeline?.takeSeconds(),
-        ...spending.metrics(),
-      };
-      return findings.look(all as RunMetrics, step);
-    };
-    return { ...context, addMetrics: (metrics) => context.addMetrics(watch(metrics)) };
+  /** The line of a step: its metrics, what the run has used, and what is wrong with them. */
+  #lineOf(metrics: RunMetrics, step: number): RunMetrics {
+    if (this.#line?.step !== step) {
+      const { spending, findings, timeline } = this.#parts;
+      const all = { ...metrics, ...timeline?.takeSeconds(), ...spending.metricsAt(step) };
+      this.#line = { step, metrics: findings.look(all, step) };
+    }
+    return this.#line.metrics;
   }
 
   /** Ends the run before a step that its budget does not allow. */
@@ -194,7 +191,12 @@ export class TrainingLoop<State> {
     const { spec, findings } = this.#parts;
     const { divergence } = findings;
     if (spec.options.stopOn !== "divergence" || divergence === undefined) return;
-    const good = this.#checkpoints.findLast(({ batch }) => batch < divergence.step || batch === 0);
+    const saved = this.#parts.folder?.resumableCheckpoints() ?? this.#checkpoints;
+    // A rolling one is there until the next.
+    const good = saved.findLast(
+      ({ batch, rolling }, index) =>
+        (batch < divergence.step || batch === 0) && (!rolling || index === saved.length - 1),
+    );
     const from = good === undefined ? "" : ` The last checkpoint before is ${good.name}: ${good.statePath}.`;
     this.paused ??= {
       by: "divergence",
@@ -231,6 +233,7 @@ export class TrainingLoop<State> {
   async #keep(training: TrainingClient): Promise<TrainingClient> {
     const { folder, spec } = this.#parts;
     this.#watchBudget();
+    this.#watchDivergence();
     if (folder !== undefined)
       await spec.options.service.runData?.keep?.(training.modelId, folder.weightsPath);
     return training;
@@ -257,7 +260,11 @@ export class TrainingLoop<State> {
       get lastMetricsStep() {
         return folder.lastMetricsStep;
       },
-      logMetrics: (metrics, step) => folder.logMetrics(metrics, step),
+      logMetrics: async (metrics, step) => {
+        const line = this.#lineOf(metrics, step);
+        await this.#parts.findings.written;
+        await folder.logMetrics(line, step);
+      },
       logCheckpoint: (checkpoint) => {
         const { tokens, state } = this.#after(checkpoint.batch);
         const extra = {
@@ -393,7 +400,9 @@ export class TrainingLoop<State> {
       if (each < batch && !saved.has(each)) this.#progress.delete(each);
   }
 
-  #logMetrics(metrics: RunMetrics, step: number, isRepeated: boolean): void {
+  #logMetrics(known: RunMetrics, step: number, isRepeated: boolean): void {
+    const metrics = this.#lineOf(known, step);
+    this.#line = undefined;
     for (const [name, value] of Object.entries(metrics)) this.firstMetrics[name] ??= value;
     Object.assign(this.metrics, metrics);
     if (!isRepeated) void this.#parts.logger.metrics(metrics, step);

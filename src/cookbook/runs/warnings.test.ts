@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { RunWatch, type WatchedRun, warningText } from "./warnings.js";
+import { RunWatch, type WatchedRun, warningMetric, warningText } from "./warnings.js";
 
 const RUN: WatchedRun = { steps: 40, learningRate: 1e-4, recommendedRate: 1e-4, hasRewards: true };
 
@@ -21,6 +21,27 @@ describe("the watch of a run", () => {
     expect(watched(series("dpo_loss", flat))).toEqual([]);
     const learned = Array.from({ length: 40 }, (_, step) => (step < 30 ? 1 : 1e-4));
     expect(watched(series("train_mean_nll", learned))).toEqual([]);
+  });
+
+  it("goes on as if it had seen every step when it takes up the lines of an interrupted run", () => {
+    const lines = Array.from({ length: 30 }, (_, step) => ({
+      train_mean_nll: step < 12 ? noisy(1, step) : 1 + 0.4 * (step - 12),
+      "grad_norm:mean": step === 20 ? 500 : noisy(2, step),
+      "optim/kl_sample_train_v2": step >= 25 ? 1 : 0,
+    }));
+    const all = watched(lines);
+    expect(all.map(([kind]) => kind).sort()).toEqual(["gradient_norm", "kl", "loss_rising"]);
+    for (let from = 0; from <= lines.length; from += 1) {
+      const counted = (step: number) => all.filter((each) => each[1] === step);
+      const written = lines.slice(0, from).map((line, step) => ({
+        ...line,
+        ...Object.fromEntries(counted(step).map(([kind]) => [warningMetric(kind), 1])),
+      }));
+      const watch = new RunWatch(RUN);
+      for (const line of written) watch.recall(line);
+      const rest = lines.slice(from).flatMap((line, index) => watch.look(line, from + index));
+      expect(rest.map(({ kind, step }) => [kind, step])).toEqual(all.filter(([, step]) => step >= from));
+    }
   });
 
   it("warns of a rising loss once, and not of one bad batch", () => {

@@ -165,7 +165,18 @@ const RULES: Readonly<Record<Exclude<WarningKind, "not_a_number" | "learning_rat
   },
 };
 
-/** Watches the metrics of a run. Each kind of warning comes once. */
+/** Begins the names of the metrics that count warnings. */
+const COUNT_PREFIX = "warnings/";
+
+/** The metric that counts warnings of a kind. */
+export function warningMetric(kind: WarningKind): string {
+  return `${COUNT_PREFIX}${kind}`;
+}
+
+/**
+ * Watches the lines of a run's metrics. Each kind of warning comes once. What it says depends on these lines alone, so a
+ * run that is interrupted warns of the same things at the same steps.
+ */
 export class RunWatch {
   readonly #run: WatchedRun;
   readonly #values = new Map<string, number[]>();
@@ -173,6 +184,13 @@ export class RunWatch {
 
   constructor(run: WatchedRun) {
     this.#run = run;
+  }
+
+  /** Takes a line that the run wrote before it was interrupted, with the warnings that are counted in it. */
+  recall(line: RunMetrics): void {
+    this.#rememberAll(line);
+    for (const name of Object.keys(line))
+      if (name.startsWith(COUNT_PREFIX)) this.#given.add(name.slice(COUNT_PREFIX.length) as WarningKind);
   }
 
   /** Warnings before the first step. */
@@ -190,12 +208,10 @@ export class RunWatch {
 
   /** Warnings about the metrics of a step. */
   look(metrics: RunMetrics, step: number): readonly RunWarning[] {
-    const warnings: RunWarning[] = [];
-    for (const [name, value] of Object.entries(metrics)) {
-      if (typeof value !== "number") continue;
-      if (Number.isFinite(value)) this.#remember(GRADIENT_NORM.test(name) ? "gradient_norm" : name, value);
-      else warnings.push(...this.notANumber(step, name, value));
-    }
+    const warnings = Object.entries(metrics).flatMap(([name, value]) =>
+      typeof value === "number" && !Number.isFinite(value) ? this.notANumber(step, name, value) : [],
+    );
+    this.#rememberAll(metrics);
     const valuesOf = (metric: string) => this.#values.get(metric) ?? [];
     for (const [kind, rule] of Object.entries(RULES) as [WarningKind, Rule][]) {
       const finding = rule(valuesOf, this.#run);
@@ -216,6 +232,12 @@ export class RunWatch {
       message: `${metric} is ${value}`,
       proposal: `a learning rate below ${shown(this.#run.learningRate)}, or adam: { gradClipNorm: 1 }`,
     });
+  }
+
+  #rememberAll(metrics: RunMetrics): void {
+    for (const [name, value] of Object.entries(metrics))
+      if (typeof value === "number" && Number.isFinite(value))
+        this.#remember(GRADIENT_NORM.test(name) ? "gradient_norm" : name, value);
   }
 
   #remember(metric: string, value: number): void {

@@ -18,8 +18,8 @@ const STEPS = 8;
 const MAX_KILLS = 2;
 const MAX_DELAY_MS = 400;
 const POLL_MS = 5;
-/** Metrics that differ when steps are trained again: times, what was spent, and warnings, which depend on the steps that a process has seen. */
-const REPEATED = /^(?:time|tokens\/|cost\/|warnings\/)/;
+/** Metrics that differ when steps are trained again: times and what was spent. */
+const REPEATED = /^(?:time|tokens\/|cost\/)/;
 /** A run that takes longer hangs. */
 const MAX_RUN_MS = 5 * 60_000;
 
@@ -112,6 +112,8 @@ function outcomeOf(dataDir, run) {
   return {
     restores: (readFileSync(join(run, "logs.log"), "utf8").match(/Going on after/g) ?? []).length,
     metrics: readLines(join(run, "metrics.jsonl")).map(withoutRepeated),
+    used: readLines(join(run, "metrics.jsonl")).map(usedBy),
+    warnings: existsSync(join(run, "warnings.jsonl")) ? readLines(join(run, "warnings.jsonl")) : [],
     prompts: promptsOf(run),
     final: { name, epoch, batch, updates: updatesIn(checkpointFolder(dataDir, final.state_path)) },
     weights: checkpointHash(dataDir, final.state_path),
@@ -194,7 +196,7 @@ class Trainer {
 }
 
 /** What a run that was disturbed does not have in common with one that was not. */
-function compare(expected, { metrics, prompts, final, weights, sampler }, { isExact }) {
+function compare(expected, { metrics, used, warnings, prompts, final, weights, sampler }, { isExact }) {
   const differences = [];
   if (!isDeepStrictEqual(final, expected.final))
     differences.push(`the end is ${JSON.stringify(final)} instead of ${JSON.stringify(expected.final)}`);
@@ -205,7 +207,16 @@ function compare(expected, { metrics, prompts, final, weights, sampler }, { isEx
   const steps = (lines) => lines.map(({ step }) => step);
   if (!isDeepStrictEqual(steps(metrics), steps(expected.metrics)))
     differences.push(`the metrics are of steps ${steps(metrics)} instead of ${steps(expected.metrics)}`);
+  if (used.some((each, index) => each.some((count, kind) => count < (used[index - 1]?.[kind] ?? 0))))
+    differences.push(`the tokens become fewer: ${JSON.stringify(used)}`);
   if (!isExact) return differences;
+  // What was sent again counts again; nothing that was sent is forgotten.
+  if (used.at(-1).some((count, kind) => count < expected.used.at(-1)[kind]))
+    differences.push(`the tokens are ${used.at(-1)}, fewer than ${expected.used.at(-1)}`);
+  if (!isDeepStrictEqual(warnings, expected.warnings))
+    differences.push(
+      `the warnings are ${JSON.stringify(warnings)} instead of ${JSON.stringify(expected.warnings)}`,
+    );
   if (weights === undefined || weights !== expected.weights)
     differences.push("the final state has other bits");
   if (sampler === undefined || sampler !== expected.sampler)
@@ -242,6 +253,12 @@ function readLines(file) {
 
 function withoutRepeated(line) {
   return Object.fromEntries(Object.entries(line).filter(([name]) => !REPEATED.test(name)));
+}
+
+/** Tokens by a line; those of prompts count alike, whether the server had them in its cache or not. */
+function usedBy(line) {
+  const tokens = (kind) => line[`tokens/${kind}`] ?? 0;
+  return [tokens("train"), tokens("sample"), tokens("prefill") + tokens("cached_prefill")];
 }
 
 function total(counts) {
