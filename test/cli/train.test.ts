@@ -162,5 +162,9 @@ describe("tinkerts train sft", () => {
     expect(warm.stderr).toContain("error: --warmup must be a fraction below 1");
     const start = await sft("words.jsonl", "--folder", "new", "--start-from", "tinker://abc/weights/none");
     expect(start.stderr).toContain("error: --start-from must be a saved state");
+    // Once on the screen; the folder's log has it too.
+    expect(start.stderr.match(/must be a saved state/g)).toHaveLength(1);
+    const log = await readFile(join(folder, "new", "logs.log"), "utf8");
+    expect(log).toMatch(/Step 1 failed \(fatal\): startFrom must be a saved state/);
   });
 });

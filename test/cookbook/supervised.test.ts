@@ -285,7 +285,7 @@ describe("trainSupervised", () => {
       save: { everySteps: 1 },
     });
     await expect(run).rejects.toThrow(
-      /^The loss of step 1 is NaN, so the run has ended\. The last good checkpoint is 000000: tinker:.*\/000000\. A learning rate below/,
+      /^The loss of step 2 is NaN, so the run has ended\. The last good checkpoint is 000000: tinker:.*\/000000\. A learning rate below/,
     );
     const checkpoints = await lines(folder, "checkpoints.jsonl");
     const good = checkpoints.find(({ name }) => name === "000000");

@@ -347,7 +347,7 @@ export class TrainingLoop<State> {
     const good = this.#checkpoints.findLast(({ batch }) => batch < step || batch === 0);
     const where = good === undefined ? "" : ` The last good checkpoint is ${good.name}: ${good.statePath}.`;
     return new TinkerError(
-      `The loss of step ${step} is ${loss}, so the run has ended.${where} A learning rate below ${learningRate} or ` +
+      `The loss of step ${step + 1} is ${loss}, so the run has ended.${where} A learning rate below ${learningRate} or ` +
         "adam: { gradClipNorm: 1 } usually helps.",
     );
   }
@@ -378,7 +378,7 @@ export class TrainingLoop<State> {
         );
         break;
       case "failed":
-        note(`Step ${event.step} failed (${event.reason}): ${messageOf(event.error)}`);
+        this.#noteFailure(event);
         break;
       case "restoring":
         note(`Trying again in ${(event.delayMs / 1000).toFixed(1)} s`);
@@ -391,6 +391,13 @@ export class TrainingLoop<State> {
       default:
         event satisfies never;
     }
+  }
+
+  /** A failure that ends the run is thrown, so the screen shows it anyway; the folder's log would not have it. */
+  #noteFailure({ step, reason, error }: Extract<RunEvent, { type: "failed" }>): void {
+    const { folder, logger } = this.#parts;
+    const log = reason === "fatal" ? folder?.logger : logger;
+    void log?.note?.(`Step ${step + 1} failed (${reason}): ${messageOf(error)}`);
   }
 
   /** A run goes back to checkpoints alone. */
