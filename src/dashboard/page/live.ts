@@ -2,8 +2,11 @@ import type { DashboardEvent, MetricsGrowth, RunCurves, RunList, Series } from "
 import { ask, askJson, eventsOf } from "./server.js";
 import { PageStore } from "./store.js";
 
-/** Points of a curve that are asked for; a curve that grows beyond three times as many is loaded again. */
-const POINTS = 2000;
+/**
+ * Points of a curve that are asked for: the least and the greatest value of each pixel of a panel. A curve that grows beyond
+ * three times as many is loaded again.
+ */
+export const POINTS = devicePixelRatio > 1 ? 2000 : 1000;
 const RETRY_MS = 1000;
 
 /** How the stream of events stands. */

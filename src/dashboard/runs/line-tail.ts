@@ -13,8 +13,8 @@ const FINGERPRINT_BYTES = 64;
 
 /** Callbacks for a file while it is read. */
 export interface TailListener {
-  /** Whole lines, one after the other, with the new line at the end of each. */
-  lines(text: string): void;
+  /** Whole lines, one after the other, with the newline at the end of each; the bytes are used again afterwards. */
+  lines(content: Buffer): void;
   /** Earlier lines no longer count: the file was replaced, cut or removed. */
   reset(): void;
   /** A line that is too long to be one. */
@@ -37,6 +37,8 @@ export class LineTail {
   /** The end up to which the last line was no whole one. */
   #refused = -1;
   #fingerprint: Buffer = Buffer.alloc(0);
+  /** Memory of the pieces, while the file is read. */
+  #chunk: Buffer = Buffer.alloc(0);
 
   constructor(path: string, listener: TailListener) {
     this.#path = path;
@@ -62,6 +64,7 @@ export class LineTail {
       while (this.#scanned < size) await this.#readChunk(handle, size);
       await this.#readLast(handle);
     } finally {
+      this.#chunk = Buffer.alloc(0);
       await handle.close();
     }
   }
@@ -88,9 +91,10 @@ export class LineTail {
   async #readChunk(handle: FileHandle, size: number): Promise<void> {
     const pending = this.#isSkipping ? 0 : this.#scanned - this.#offset;
     const from = this.#scanned - pending;
-    const chunk = Buffer.allocUnsafe(pending + Math.min(CHUNK_BYTES, size - this.#scanned));
-    const { bytesRead } = await handle.read(chunk, 0, chunk.length, from);
-    const content = chunk.subarray(0, bytesRead);
+    const length = pending + Math.min(CHUNK_BYTES, size - this.#scanned);
+    if (this.#chunk.length < length) this.#chunk = Buffer.allocUnsafe(length);
+    const { bytesRead } = await handle.read(this.#chunk, 0, length, from);
+    const content = this.#chunk.subarray(0, bytesRead);
     if (bytesRead <= pending) {
       // It became shorter meanwhile, which the next call sees.
       this.#scanned = size;
@@ -107,7 +111,7 @@ export class LineTail {
     }
     const last = content.lastIndexOf(NEWLINE);
     if (last >= start) {
-      this.#listener.lines(content.toString("utf8", start, last + 1));
+      this.#listener.lines(content.subarray(start, last + 1));
       this.#reach(from + last + 1, content.subarray(0, last + 1));
     }
     if (this.#scanned - this.#offset > MAX_LINE_BYTES) {
@@ -128,7 +132,7 @@ export class LineTail {
       this.#refused = this.#scanned;
       return;
     }
-    this.#listener.lines(`${text}\n`);
+    this.#listener.lines(Buffer.from(`${text}\n`));
     this.#reach(this.#scanned, content);
   }
 

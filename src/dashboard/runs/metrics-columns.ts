@@ -1,8 +1,14 @@
 import { parseJsonObject } from "../../training/json-lines.node.js";
 import type { Points, Series, SeriesStats } from "../api.js";
+import { Column, Numbers } from "./column.js";
+import { LineShape } from "./line-shape.js";
 import { shownText } from "./shown-message.js";
+import { finite, thin } from "./thin.js";
 
+const NEWLINE = 0x0a;
 const MAX_METRICS = 1000;
+/** Shapes of lines that are kept: with and without an evaluation, for example. */
+const MAX_SHAPES = 4;
 const MAX_TEXT_LENGTH = 200;
 const CSV_PIECE_LENGTH = 1 << 16;
 /** Names of the step and the time of a line, which are not metrics. */
@@ -11,58 +17,22 @@ const TIME = "time";
 /** Seconds of a step: where lines have no time, these add up to one. */
 const STEP_SECONDS = "time/total";
 
-/** Numbers, in memory that grows. */
-class Numbers {
-  #items = new Float64Array(64);
-  length = 0;
-
-  push(value: number): void {
-    if (this.length === this.#items.length) {
-      const grown = new Float64Array(this.length * 2);
-      grown.set(this.#items);
-      this.#items = grown;
-    }
-    this.#items[this.length] = value;
-    this.length += 1;
-  }
-
-  at(index: number): number {
-    return this.#items[index]!;
-  }
-
-  /** The numbers themselves, for loops over many; until the next one comes. */
-  get items(): Float64Array {
-    return this.#items;
-  }
-}
-
-/** The values of one metric with the lines they stand in. */
-class Column {
-  readonly rows = new Numbers();
-  readonly values = new Numbers();
-  notFinite = 0;
-  firstNotFiniteStep: number | undefined;
-  min = Number.POSITIVE_INFINITY;
-  max = Number.NEGATIVE_INFINITY;
-
-  push(row: number, value: number, step: number): void {
-    this.rows.push(row);
-    this.values.push(value);
-    if (!Number.isFinite(value)) {
-      this.notFinite += 1;
-      this.firstNotFiniteStep ??= step;
-    } else {
-      if (value < this.min) this.min = value;
-      if (value > this.max) this.max = value;
-    }
-  }
-}
-
 /** The requested part of the curves, and the maximum number of points. */
 export interface Window {
   readonly points: number;
   readonly fromStep?: number | undefined;
   readonly toStep?: number | undefined;
+}
+
+/** A shape of lines, and where its numbers belong. */
+interface ShapedColumns {
+  readonly shape: LineShape;
+  /** Undefined for the step, the time, and metrics beyond the bound. */
+  readonly columns: readonly (Column | undefined)[];
+  /** Places of these names, or -1. */
+  readonly step: number;
+  readonly time: number;
+  readonly seconds: number;
 }
 
 /** The lines of a `metrics.jsonl`, by metric. */
@@ -72,7 +42,8 @@ export class MetricsColumns {
   leftOut = 0;
   readonly texts: Record<string, string> = {};
   readonly #columns = new Map<string, Column>();
-  readonly #order: { readonly name: string; readonly column: Column }[] = [];
+  /** The one that fitted last comes first. */
+  readonly #shapes: ShapedColumns[] = [];
   readonly #steps = new Numbers();
   readonly #times = new Numbers();
   #firstTime: number | undefined;
@@ -85,14 +56,40 @@ export class MetricsColumns {
   }
 
   /** Whole lines, as a file has them. */
-  add(text: string): void {
-    for (let start = 0; start < text.length; ) {
-      const newline = text.indexOf("\n", start);
-      const end = newline < 0 ? text.length : newline;
-      const line = text.slice(start, end);
-      start = end + 1;
-      if (line.trim() !== "") this.#addLine(line);
+  add(content: Buffer): void {
+    for (let start = 0; start < content.length; ) {
+      const next = this.#addShaped(content, start);
+      if (next !== -1) {
+        start = next;
+        continue;
+      }
+      const newline = content.indexOf(NEWLINE, start);
+      const end = newline < 0 ? content.length : newline + 1;
+      const text = content.toString("utf8", start, end);
+      if (text.trim() !== "") this.#addLine(text);
+      start = end;
     }
+  }
+
+  /** Adds a line of a known shape. Returns where the next one begins, or -1 if the line has another shape. */
+  #addShaped(content: Buffer, start: number): number {
+    for (let tried = 0; tried < this.#shapes.length; tried += 1) {
+      const shaped = this.#shapes[tried]!;
+      const { shape, columns } = shaped;
+      const end = shape.read(content, start);
+      if (end === -1) continue;
+      if (tried > 0) {
+        this.#shapes.splice(tried, 1);
+        this.#shapes.unshift(shaped);
+      }
+      const { values } = shape;
+      const numberAt = (place: number) => (place === -1 ? undefined : values[place]);
+      const row = this.rows;
+      const step = this.#addRow(numberAt(shaped.step), numberAt(shaped.time), numberAt(shaped.seconds));
+      for (let index = 0; index < columns.length; index += 1) columns[index]?.push(row, values[index]!, step);
+      return end;
+    }
+    return -1;
   }
 
   #addLine(text: string): void {
@@ -102,34 +99,45 @@ export class MetricsColumns {
       return;
     }
     const row = this.rows;
-    const ownStep = line[STEP];
-    const step =
-      typeof ownStep === "number" && Number.isFinite(ownStep) ? ownStep : (this.lastStep ?? -1) + 1;
-    if (step < (this.lastStep ?? step)) this.#wentBack = true;
-    this.#steps.push(step);
-    this.#times.push(this.#timeOf(line));
-    this.rows += 1;
-    let place = 0;
+    const step = this.#addRow(line[STEP], line[TIME], line[STEP_SECONDS]);
     for (const name in line) {
-      place += 1;
       if (name === STEP || name === TIME) continue;
       const value = line[name];
-      if (typeof value === "number") this.#columnAt(place, name)?.push(row, value, step);
+      if (typeof value === "number") this.#column(name)?.push(row, value, step);
       else if (typeof value === "boolean") this.#column(name)?.push(row, Number(value), step);
       // How a number that JSON does not have is written, by us and by the reader of Python's lines.
       else if (value === null) this.#column(name)?.push(row, Number.NaN, step);
       else this.#addText(name, value);
     }
+    const shape = this.#shapes.length < MAX_SHAPES ? LineShape.of(text, line) : undefined;
+    if (shape === undefined) return;
+    const { names } = shape;
+    this.#shapes.unshift({
+      shape,
+      columns: names.map((name) => (name === STEP || name === TIME ? undefined : this.#columns.get(name))),
+      step: names.indexOf(STEP),
+      time: names.indexOf(TIME),
+      seconds: names.indexOf(STEP_SECONDS),
+    });
   }
 
-  #timeOf(line: Readonly<Record<string, unknown>>): number {
-    const time = line[TIME];
+  /** Begins a line; returns its step. */
+  #addRow(ownStep: unknown, time: unknown, seconds: unknown): number {
+    const last = this.lastStep;
+    const step = typeof ownStep === "number" && Number.isFinite(ownStep) ? ownStep : (last ?? -1) + 1;
+    if (last !== undefined && step < last) this.#wentBack = true;
+    this.#steps.push(step);
+    this.#times.push(this.#timeOf(time, seconds));
+    this.rows += 1;
+    return step;
+  }
+
+  #timeOf(time: unknown, seconds: unknown): number {
     if (typeof time === "number" && Number.isFinite(time)) {
       this.#firstTime ??= time;
       this.hasTimes = true;
       return time - this.#firstTime;
     }
-    const seconds = line[STEP_SECONDS];
     if (typeof seconds === "number" && seconds >= 0 && seconds < Number.POSITIVE_INFINITY) {
       this.#seconds += seconds;
       this.hasTimes = true;
@@ -140,15 +148,6 @@ export class MetricsColumns {
       : this.rows === 0
         ? 0
         : this.#times.at(this.rows - 1);
-  }
-
-  /** Lines of one program name the same metrics in the same order. */
-  #columnAt(place: number, name: string): Column | undefined {
-    const expected = this.#order[place];
-    if (expected?.name === name) return expected.column;
-    const column = this.#column(name);
-    if (column !== undefined && place < MAX_METRICS) this.#order[place] = { name, column };
-    return column;
   }
 
   #column(name: string): Column | undefined {
@@ -187,10 +186,10 @@ export class MetricsColumns {
   /** The values of the lines from this one on. */
   growth(fromRow: number): Readonly<Record<string, Points & { readonly stats: SeriesStats }>> {
     return this.#byName((column) => {
-      let first = column.rows.length;
-      while (first > 0 && column.rows.at(first - 1) >= fromRow) first -= 1;
-      if (first === column.rows.length) return undefined;
-      const places = Array.from({ length: column.rows.length - first }, (_, index) => first + index);
+      let first = column.length;
+      while (first > 0 && column.rowAt(first - 1) >= fromRow) first -= 1;
+      if (first === column.length) return undefined;
+      const places = Array.from({ length: column.length - first }, (_, index) => first + index);
       return { ...this.#pointsAt(column, places), stats: this.#statsOf(column) };
     });
   }
@@ -202,11 +201,11 @@ export class MetricsColumns {
     let text = `${names.map(csvField).join(",")}\r\n`;
     const next = columns.map(() => 0);
     for (let row = 0; row < this.rows; row += 1) {
-      const fields = columns.map(({ rows, values }, index) => {
+      const fields = columns.map((column, index) => {
         const place = next[index]!;
-        if (place >= rows.length || rows.at(place) !== row) return "";
+        if (place >= column.length || column.rowAt(place) !== row) return "";
         next[index] = place + 1;
-        return String(values.at(place));
+        return String(column.values.at(place));
       });
       text += `${[this.#steps.at(row), ...(this.hasTimes ? [this.#times.at(row)] : []), ...fields].join(",")}\r\n`;
       if (text.length < CSV_PIECE_LENGTH) continue;
@@ -222,12 +221,12 @@ export class MetricsColumns {
   }
 
   #statsOf(column: Column): SeriesStats {
-    const last = column.rows.length - 1;
+    const last = column.length - 1;
     const { min, max, notFinite, firstNotFiniteStep } = column;
     return {
-      count: column.rows.length,
+      count: column.length,
       last: finite(column.values.at(last)),
-      lastStep: this.#steps.at(column.rows.at(last)),
+      lastStep: this.#steps.at(column.rowAt(last)),
       min: finite(min),
       max: finite(max),
       notFinite,
@@ -238,8 +237,8 @@ export class MetricsColumns {
   #placesIn(column: Column, { fromStep, toStep }: Window): readonly number[] | undefined {
     if (fromStep === undefined && toStep === undefined) return undefined;
     const places: number[] = [];
-    for (let place = 0; place < column.rows.length; place += 1) {
-      const step = this.#steps.at(column.rows.at(place));
+    for (let place = 0; place < column.length; place += 1) {
+      const step = this.#steps.at(column.rowAt(place));
       if (step >= (fromStep ?? step) && step <= (toStep ?? step)) places.push(place);
     }
     return places;
@@ -248,7 +247,7 @@ export class MetricsColumns {
   /** In the order of their steps; of several at one step the last, which is what a run that went on from there wrote. */
   readonly #pointsAt = (column: Column, places: readonly number[]): Points => {
     const points = places.map((place) => {
-      const row = column.rows.at(place);
+      const row = column.rowAt(place);
       return { step: this.#steps.at(row), time: this.#times.at(row), value: column.values.at(place) };
     });
     const isSorted = points.every(({ step }, index) => index === 0 || step > points[index - 1]!.step);
@@ -270,55 +269,4 @@ function lastOfEach<T extends { readonly step: number }>(points: readonly T[]): 
 function csvField(name: string): string {
   const safe = /^[=+\-@\t\r]/.test(name) ? `'${name}` : name;
   return /[",\r\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
-}
-
-function finite(value: number): number | null {
-  return Number.isFinite(value) ? value : null;
-}
-
-/** The least and the greatest of neighbours, which keeps every peak, and their means, which smoothing goes by. */
-function thin(
-  column: Column,
-  places: readonly number[] | undefined,
-  points: number,
-  pointsAt: (column: Column, places: readonly number[]) => Points,
-): Omit<Series, "stats"> {
-  const length = places?.length ?? column.rows.length;
-  const placeOf = (index: number) => places?.[index] ?? index;
-  if (length <= points)
-    return pointsAt(
-      column,
-      Array.from({ length }, (_, index) => placeOf(index)),
-    );
-  const values = column.values.items;
-  const buckets = Math.max(1, Math.floor(points / 2));
-  const kept: number[] = [];
-  const lasts: number[] = [];
-  const means: (number | null)[] = [];
-  const counts: number[] = [];
-  for (let bucket = 0; bucket < buckets; bucket += 1) {
-    const begin = Math.floor((bucket * length) / buckets);
-    const end = Math.floor(((bucket + 1) * length) / buckets);
-    let least = placeOf(begin);
-    let greatest = least;
-    let sum = 0;
-    let count = 0;
-    for (let index = begin; index < end; index += 1) {
-      const place = places === undefined ? index : places[index]!;
-      const value = values[place]!;
-      if (!Number.isFinite(value)) continue;
-      if (count === 0 || value < values[least]!) least = place;
-      if (count === 0 || value > values[greatest]!) greatest = place;
-      sum += value;
-      count += 1;
-    }
-    kept.push(Math.min(least, greatest));
-    if (least !== greatest) kept.push(Math.max(least, greatest));
-    lasts.push(placeOf(end - 1));
-    means.push(finite(sum / count));
-    counts.push(count);
-  }
-  const ends = pointsAt(column, lasts);
-  if (ends.steps.length < lasts.length) return pointsAt(column, kept);
-  return { ...pointsAt(column, kept), means: { ...ends, values: means, counts } };
 }

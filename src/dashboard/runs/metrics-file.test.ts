@@ -130,4 +130,58 @@ describe("a run's metrics", () => {
     const pieces = await new MetricsFile("run", path).csv();
     expect([...pieces].join("")).toBe('step,loss,"\'=cmd|""x"""\r\n0,1,\r\n1,3,2\r\n');
   });
+
+  it("are the same numbers that JSON.parse reads, whichever way they are written", async () => {
+    const numbers = [
+      ...["0", "-0", "7", "-12", "0.1", "1.5e3", "1E-7", "1e+2", "5e-324", "1.7976931348623157e308", "1e400"],
+      ...["9007199254740991", "9007199254740993", "123456789012345678901234567890", "0.30000000000000004"],
+      ...["2.9999400005999957", "0.00009999950000000001", "1e22", "1e23", "123456789e-30"],
+      ...Array.from({ length: 2000 }, (_, at) => String(Math.sin(at * at) * 10 ** ((at % 40) - 20))),
+    ];
+    appendFileSync(
+      path,
+      numbers.map((text, step) => `{"step": ${step}, "a": ${text}, "b":${text}}\n`).join(""),
+    );
+    const { rows, series } = await new MetricsFile("run", path).read({ points: 10_000 });
+    const expected = numbers.map((text) => JSON.parse(text) as number);
+    expect(rows).toBe(numbers.length);
+    for (const name of ["a", "b"])
+      expect(series[name]!.values).toEqual(expected.map((value) => (Number.isFinite(value) ? value : null)));
+  });
+
+  it("are read from lines of many shapes, also where one is only nearly like the line before it", async () => {
+    const plain = (step: number) => `{"step":${step},"2":1,"loss":${step}}\n`;
+    const odd = [
+      '{"step":5,"2":1,"loss":5,"test/nll":3}\n',
+      '{"step":6,"2":1,"loss":6 }\r\n',
+      '{"step":7,"2":1,"lossy":7}\n',
+      '{"step":8,"2":1,"loss":8,"loss":9}\n',
+      '{"step":9,"2":1,"loss":"text"}\n',
+      '{"step":10,"2":1,"loss":null}\n',
+      '{"step":11,"2":true,"a\\"2":1,"loss":11}\n',
+      '{"loss":12,"2":1,"step":12}\n',
+      '{"2":1}\n',
+    ];
+    const bad = ["01", "1.", ".5", "1e", "+1", "1 2", "0x1", "1,", "-"].map(
+      (text) => `{"step":20,"2":1,"loss":${text}}\n`,
+    );
+    appendFileSync(
+      path,
+      odd.flatMap((line, at) => [plain(100 + 2 * at), line, plain(101 + 2 * at)]).join(""),
+    );
+    appendFileSync(path, bad.join(plain(200)));
+    const { rows, badLines, texts, series } = await new MetricsFile("run", path).read({ points: 10_000 });
+    expect({ rows, badLines, texts }).toEqual({
+      rows: 3 * odd.length + bad.length - 1,
+      badLines: bad.length,
+      texts: { loss: "text" },
+    });
+    expect(Object.keys(series).toSorted()).toEqual(["2", 'a"2', "loss", "lossy", "test/nll"]);
+    const loss = series["loss"]!;
+    expect([5, 6, 8, 9, 10, 11, 12, 113].map((step) => loss.values[loss.steps.indexOf(step)])).toEqual([
+      ...[5, 6, 9, undefined, null, 11, 12, 113],
+    ]);
+    expect(series["lossy"]).toMatchObject({ steps: [7], values: [7] });
+    expect(series["2"]!.stats.count).toBe(rows);
+  });
 });

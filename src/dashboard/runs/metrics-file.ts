@@ -23,7 +23,7 @@ export class MetricsFile {
   constructor(run: string, path: string) {
     this.#run = run;
     this.#tail = new LineTail(path, {
-      lines: (text) => this.#columns.add(text),
+      lines: (content) => this.#columns.add(content),
       reset: () => {
         this.#columns = new MetricsColumns();
         this.#generation = randomUUID();

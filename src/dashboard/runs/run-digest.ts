@@ -6,6 +6,7 @@ import { LineTail } from "./line-tail.js";
 import { isEvaluation, isLowerBetter, judgedBy, mayBeHeadline } from "./metric-names.js";
 import { fileOf, type ShownFolder } from "./run-folders.js";
 
+const NEWLINE = 0x0a;
 const MAX_POINTS = 96;
 const MAX_METRICS = 16;
 const MAX_RUNS = 2000;
@@ -36,7 +37,7 @@ type Extreme = { readonly value: number; readonly step: number };
  */
 class Tally {
   readonly #aim: string | undefined;
-  readonly #marks: readonly string[];
+  readonly #marks: readonly Buffer[];
   #lines = 0;
   #stride = 1;
   #first: Line | undefined;
@@ -51,22 +52,24 @@ class Tally {
       '"test/',
       '"eval/',
       ...(aim === undefined || isEvaluation(aim) ? [] : [JSON.stringify(aim)]),
-    ];
+    ].map((mark) => Buffer.from(mark));
   }
 
-  add(text: string): void {
-    const next = this.#marks.map(() => -1);
-    for (let start = 0; start < text.length; ) {
-      const newline = text.indexOf("\n", start);
-      const end = newline < 0 ? text.length : newline;
-      const isMeasured = this.#marks.some((mark, at) => {
-        if (next[at]! < start) next[at] = text.indexOf(mark, start);
-        if (next[at] === -1) next[at] = text.length;
-        return next[at]! < end;
-      });
+  add(content: Buffer): void {
+    const firstMark = (from: number) => {
+      const found = this.#marks.map((mark) => content.indexOf(mark, from)).filter((place) => place !== -1);
+      return Math.min(content.length, ...found);
+    };
+    let mark = firstMark(0);
+    for (let start = 0; start < content.length; ) {
+      const newline = content.indexOf(NEWLINE, start);
+      const end = newline < 0 ? content.length : newline;
+      if (mark < start) mark = firstMark(start);
+      const isMeasured = mark < end;
       const isSampled = this.#lines % this.#stride === 0;
-      const isLast = end >= text.length - 1;
-      const line = isMeasured || isSampled || isLast ? parseJsonObject(text.slice(start, end)) : undefined;
+      const isLast = end >= content.length - 1;
+      const isRead = isMeasured || isSampled || isLast;
+      const line = isRead ? parseJsonObject(content.toString("utf8", start, end)) : undefined;
       if (line !== undefined) {
         this.#first ??= line;
         this.#last = line;
@@ -179,7 +182,7 @@ export class RunDigests {
       tally: new Tally(aim?.metric),
       ...{ version: "", size: 0, reading: Promise.resolve() },
       tail: new LineTail(path, {
-        lines: (text) => run.tally.add(text),
+        lines: (content) => run.tally.add(content),
         reset: () => {
           run.tally = new Tally(aim?.metric);
         },

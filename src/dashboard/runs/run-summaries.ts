@@ -159,9 +159,9 @@ async function readNewestMetrics(path: string): Promise<Newest> {
   const columns = new MetricsColumns();
   const text = await readEnd(path, METRICS_END_BYTES);
   const end = text.lastIndexOf("\n") + 1;
-  columns.add(text.slice(0, end));
+  columns.add(Buffer.from(text.slice(0, end)));
   // What follows is a line that is being written, or the last line of a program that ends it with nothing.
-  if (parseJsonObject(text.slice(end)) !== undefined) columns.add(text.slice(end));
+  if (parseJsonObject(text.slice(end)) !== undefined) columns.add(Buffer.from(text.slice(end)));
   const firstStep = parseJsonObject((await readStart(path, FIRST_LINE_BYTES)).split("\n", 1)[0]!)?.["step"];
   const series = columns.series({ points: 1 });
   const names = Object.keys(series);

@@ -41,9 +41,7 @@ export function Chart(props: ChartProps) {
   const latest = useRef(props);
   latest.current = props;
   const [hover, setHover] = useState<Hover | undefined>(undefined);
-  const wasSeen = useRef(false);
-  wasSeen.current ||= props.isVisible;
-  const isSeen = wasSeen.current;
+  const isSeen = useOnce(props.isVisible);
   const choice = useStore(theme);
   const { curve, settings, domain } = props;
   const marked = props.marks.map(({ run, step }) => `${run}:${step}`).join();
@@ -273,6 +271,18 @@ export function placeName(place: number, { axis }: CurveSettings): string {
 export function shownAt(series: Series, { axis }: CurveSettings, place: number | undefined): string {
   const value = place === undefined ? series.stats.last : valueAt(series, axis, place);
   return value === undefined ? "–" : shortNumber(value);
+}
+
+/** Whether an element was ever in sight. */
+export function useSeen(place: { readonly current: Element | null }): boolean {
+  return useOnce(useVisible(place));
+}
+
+/** Stays true. */
+function useOnce(value: boolean): boolean {
+  const was = useRef(false);
+  was.current ||= value;
+  return was.current;
 }
 
 /** Whether an element is in sight, or nearly. */

@@ -4,6 +4,7 @@ import type { Points, RunCurves } from "../../api.js";
 import { shortNumber } from "../format.js";
 import { useStore } from "../store.js";
 import { colorOf, theme } from "../theme.js";
+import { useSeen } from "./chart.js";
 import { Swatch } from "./pieces.js";
 
 const MAX_PARTS = 8;
@@ -101,7 +102,9 @@ function secondsAt({ steps, values }: Points, step: number): number {
 function StackedChart({ parts }: { readonly parts: TimeParts }) {
   const place = useRef<HTMLDivElement>(null);
   const choice = useStore(theme);
+  const isSeen = useSeen(place);
   useEffect(() => {
+    if (!isSeen) return;
     const element = place.current!;
     const plot = new uPlot(stackedOptions(parts, element), stacked(parts), element);
     const observer = new ResizeObserver(() =>
@@ -112,7 +115,7 @@ function StackedChart({ parts }: { readonly parts: TimeParts }) {
       observer.disconnect();
       plot.destroy();
     };
-  }, [parts, choice]);
+  }, [isSeen, parts, choice]);
   const last = parts.names.map((name, part) => `${name} ${shortNumber(parts.seconds[part]!.at(-1))} s`);
   return <div class="chart" ref={place} role="img" aria-label={`Last step: ${last.join(", ")}`} />;
 }

@@ -3,7 +3,7 @@ import type { RunCurves, RunSummary, ShownWarning } from "../../api.js";
 import type { ViewProps } from "../app.js";
 import { type Curve, type CurveSettings, curveGroups, domainOf, notDrawn } from "../curve-data.js";
 import { distinctNames, shortNumber, stepsText, wholeNumberText } from "../format.js";
-import { follow, loadProblem, metricsOf, runList } from "../live.js";
+import { follow, loadProblem, metricsOf, POINTS, runList } from "../live.js";
 import { Chart, placeName, shownAt, useCursor, useRestingCursor, useVisible } from "../parts/chart.js";
 import { savePicture } from "../parts/chart-picture.js";
 import { Empty, ProblemNote, Swatch } from "../parts/pieces.js";
@@ -191,7 +191,7 @@ function useZoomed(
     async (signal) => {
       if (wanted === undefined) return undefined;
       const metrics = await Promise.all(
-        ids.map((id) => askJson<RunCurves>(`runs/${id}/metrics?points=2000&${wanted}`, { signal })),
+        ids.map((id) => askJson<RunCurves>(`runs/${id}/metrics?points=${POINTS}&${wanted}`, { signal })),
       );
       return { wanted, metrics };
     },
