@@ -22,10 +22,9 @@ const NOT_HERE: Readonly<Record<string, string>> = {
   "docs/gpu.md": "needs a GPU",
   "docs/reinforcement.md": "trains for long: the recipe addition runs the same",
   "docs/runtimes.md": "runs in a browser",
-  "docs/using-the-result.md":
-    "exports a model that is downloaded: test/checkpoints/gguf.test.ts exports nano",
 };
 const FINE_TUNING = "docs/fine-tuning.md";
+const USING_THE_RESULT = "docs/using-the-result.md";
 
 /** What a program is given of what its page leaves to the reader. */
 const CHANGES: readonly (readonly [string, string])[] = [["steps: 1_000", "steps: 3"]];
@@ -71,6 +70,10 @@ describe("the first program of each page", () => {
       code = code.replaceAll("http://127.0.0.1:8642", backend.baseURL);
       code = code.replaceAll("tinker://run-1/weights/final", state.path);
       code = code.replaceAll("tinker://run/sampler_weights/best", weights.path);
+      code = code.replaceAll("tinker://RUN/sampler_weights/final", weights.path);
+      // An export reads the model's files: a folder in place of a download.
+      if (page === USING_THE_RESULT)
+        code = code.replaceAll(JSON.stringify(HOSTED_MODELS[0]), JSON.stringify(defaultModel.path));
       for (const [given, instead] of CHANGES) code = code.replaceAll(given, instead);
       writeFileSync(join(folder, fileOf(page).replace(/js$/, "ts")), `${code}\nexport {};\n`);
     }
@@ -79,7 +82,7 @@ describe("the first program of each page", () => {
     link(root, "tinkerts");
     for (const [name, rows] of Object.entries(FILES))
       writeFileSync(join(folder, name), rows.map((row) => `${JSON.stringify(row)}\n`).join(""));
-    const all = programs.filter((page) => page !== FINE_TUNING).map(fileOf);
+    const all = programs.filter((page) => ![FINE_TUNING, USING_THE_RESULT].includes(page)).map(fileOf);
     // One after the other in one process: it also shows that none of them keeps it alive.
     writeFileSync(
       join(folder, "all.js"),
@@ -130,6 +133,18 @@ describe("the first program of each page", () => {
       const { code, output } = await run("all.js", server);
       expect({ round, code }, output).toEqual({ round, code: 0 });
     }
+  });
+
+  it("of using the result exports the model, and leaves it alone the second time", async () => {
+    const server = { TINKER_BASE_URL: backend.baseURL, TINKER_API_KEY: backend.apiKey };
+    const file = fileOf(USING_THE_RESULT);
+    const first = await run(file, server);
+    expect(first).toMatchObject({ code: 0, output: expect.stringContaining("llama-server -m") });
+    const made = readFileSync(join(folder, "support-bot.gguf"));
+    expect(made.toString("latin1", 0, 4)).toBe("GGUF");
+    const second = await run(file, server);
+    expect(second).toMatchObject({ code: 1, output: expect.stringContaining("exists already") });
+    expect(readFileSync(join(folder, "support-bot.gguf")).equals(made)).toBe(true);
   });
 
   it("of fine-tuning goes on after kill -9, ends, and finds its run again", async () => {
