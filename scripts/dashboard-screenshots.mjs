@@ -43,8 +43,9 @@ const rows = words.flatMap((word) =>
     ],
   })),
 );
-const teach = (name, learningRate, epochs, rank = 8) =>
+const teach = (name, learningRate, epochs, { rank = 8, signal } = {}) =>
   trainSupervised({
+    signal,
     ...{ service, model, learningRate, epochs, data: conversations(rows), folder: folder(name) },
     ...{ batchSize: 6, rank, evaluateEvery: 4, save: { everySteps: 20 }, loggers: [] },
   });
@@ -55,7 +56,7 @@ async function sweep(name, learningRates, ranks) {
   for (const [index, settings] of runs.entries()) {
     const { learningRate, rank } = settings;
     const run = `${String(index + 1).padStart(3, "0")}-rate-${learningRate}-rank-${rank}`;
-    await teach(`${name}/${run}`, learningRate, 2, rank);
+    await teach(`${name}/${run}`, learningRate, 2, { rank });
     listed.push({ folder: run, settings, status: "finished" });
   }
   const sweepFile = { name: "rates", metric: "test/nll", direction: "min", runs: listed };
@@ -174,19 +175,26 @@ async function take(scheme) {
   await page.close();
 }
 
+/** A run that is shown while it runs, and ends before the backend does. */
+const stopping = new AbortController();
+let running;
+
 try {
   await sweep("sweep-rates", [5e-4, 2e-3, 5e-3], [4, 16]);
   await reward("even-numbers", 6e-3, 8);
   await rewardAgent("sum-agent", 6e-3, 16);
   await teach("pig-latin-slow", 5e-4, 6);
   await teach("pig-latin-fast", 4e-3, 6);
-  teach("pig-latin-longer", 2e-3, 80).catch(() => {});
+  running = teach("pig-latin-longer", 2e-3, 80, { signal: stopping.signal }).catch((error) => {
+    if (!stopping.signal.aborted) throw error;
+  });
   for (const scheme of ["light", "dark"]) await take(scheme);
 } finally {
   await browser.close();
   await dashboard.close();
-  await service.close("interrupted").catch(() => {});
+  stopping.abort();
+  await running;
+  await service.close("interrupted");
   await backend.close();
   rmSync(home, { recursive: true, force: true, maxRetries: 5 });
 }
-process.exit(0);

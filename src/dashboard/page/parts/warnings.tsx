@@ -21,7 +21,7 @@ export function WarningText({ warning: { step, message, proposal } }: { readonly
   return (
     <>
       <strong>Step {wholeNumberText(step)}:</strong> {message}
-      {proposal !== undefined && <span class="muted"> {proposal}</span>}
+      {proposal !== undefined && <span class="muted">. Try {proposal}</span>}
     </>
   );
 }

@@ -47,5 +47,6 @@ export function ReplyView({ reply, coloring, isTable }: { readonly reply: Reply 
 function meanLogprob(tokens: readonly ShownToken[]): string {
   const known = tokens.flatMap(({ logprob }) => (typeof logprob === "number" ? logprob : []));
   if (known.length === 0) return "";
-  return `, mean logprob ${(known.reduce((sum, value) => sum + value, 0) / known.length).toFixed(3)}`;
+  const mean = known.reduce((sum, value) => sum + value, 0) / known.length;
+  return `, mean logprob ${mean.toFixed(3).replace(/^-(?=0\.000$)/, "")}`;
 }

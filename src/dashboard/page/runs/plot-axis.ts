@@ -4,6 +4,8 @@ import type { RunField } from "./run-fields.js";
 /** Numbers this far apart are shown on a logarithmic axis. */
 const LOG_RATIO = 8;
 const TICKS = 5;
+/** Labels nearer to each other than this part of the axis would overlap. */
+const MIN_DISTANCE = 0.06;
 
 /** Where the values of a field stand on an axis, from 0 to 1. */
 export interface PlotAxis {
@@ -24,7 +26,7 @@ export function axisOf(field: RunField, runs: readonly RunSummary[]): PlotAxis {
   const at = (value: number) => (height === 0 ? 0.5 : (measure(value) - measure(least)) / height);
   const marked =
     numbers.length <= TICKS
-      ? numbers
+      ? apart(numbers, at)
       : Array.from({ length: TICKS }, (_, tick) => {
           const place = measure(least) + (height * tick) / (TICKS - 1);
           return isLog ? Math.exp(place) : place;
@@ -40,6 +42,19 @@ export function axisOf(field: RunField, runs: readonly RunSummary[]): PlotAxis {
       label: field.text(isLog && !numbers.includes(value) ? Number(value.toPrecision(2)) : value),
     })),
   };
+}
+
+/** The least, the greatest, and of those between them what has space. */
+function apart(numbers: readonly number[], at: (value: number) => number): readonly number[] {
+  const sorted = numbers.toSorted((one, other) => one - other);
+  const greatest = sorted.pop()!;
+  const kept: number[] = [];
+  for (const value of sorted) {
+    const before = kept.at(-1);
+    const hasSpace = before === undefined || at(value) - at(before) >= MIN_DISTANCE;
+    if (hasSpace && (before === undefined || at(greatest) - at(value) >= MIN_DISTANCE)) kept.push(value);
+  }
+  return [...kept, greatest];
 }
 
 function namedAxis(field: RunField, values: readonly SettingValue[]): PlotAxis {

@@ -23,7 +23,11 @@ export function ValueHistogram({
   }
   const highest = Math.max(...counts);
   const width = WIDTH / count;
-  const summary = `${wholeNumberText(values.length)} from ${shortNumber(least)} to ${shortNumber(greatest)}, mean ${shortNumber(mean)}`;
+  const range =
+    least === greatest
+      ? `all ${shortNumber(least)}`
+      : `${shortNumber(least)} to ${shortNumber(greatest)}, mean ${shortNumber(mean)}`;
+  const summary = `${range} (${wholeNumberText(values.length)} ${values.length === 1 ? "sample" : "samples"})`;
   return (
     <figure class="histogram">
       <figcaption class="note">

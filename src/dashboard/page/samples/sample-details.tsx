@@ -93,8 +93,8 @@ function Turn({
         )}
         {turn.observationLength !== undefined && (
           <span class="note">
-            reads {wholeNumberText(turn.observationLength)} tokens, says{" "}
-            {wholeNumberText(turn.actionLength ?? 0)}
+            {wholeNumberText(turn.observationLength)} prompt tokens, {wholeNumberText(turn.actionLength ?? 0)}{" "}
+            sampled
           </span>
         )}
         <Numbers values={turn.metrics} />

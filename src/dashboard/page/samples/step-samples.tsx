@@ -168,7 +168,7 @@ function ListControls({
         Search
         <input
           type="search"
-          placeholder="in prompts and answers"
+          placeholder="prompt or answer"
           value={look.search}
           onChange={(event) => onLook({ ...look, search: event.currentTarget.value })}
         />

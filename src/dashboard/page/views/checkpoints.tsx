@@ -138,7 +138,7 @@ function Row({
   return (
     <tr>
       <th scope="row">
-        {name} {isFinal && <span class="tag">final</span>}{" "}
+        {name} {isFinal && name !== "final" && <span class="tag">final</span>}{" "}
         {server?.isPublic && <span class="tag">published</span>}
         <div class="note">
           {step !== undefined && `after step ${wholeNumberText(step)}`}

@@ -58,7 +58,7 @@ export function RunsView({ route, info }: ViewProps) {
           Search
           <input
             type="search"
-            placeholder="words, tag=good, rank=8, best<0.5"
+            placeholder="words, rank=8, best<0.5"
             value={look.search}
             onInput={(event) => change({ search: event.currentTarget.value })}
           />

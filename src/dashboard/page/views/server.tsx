@@ -172,7 +172,7 @@ function Table({
                   {row.map(
                     (cell, column) =>
                       columns[column] && (
-                        <td key={head[column]} class="text">
+                        <td key={head[column]} class={column === 0 ? "run-name" : ""}>
                           {typeof cell === "number" ? wholeNumberText(cell) : cell}
                         </td>
                       ),
