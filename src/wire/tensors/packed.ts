@@ -29,12 +29,6 @@ export function writeInt64s(into: DataView, offset: number, values: Int32Array |
   }
 }
 
-/** Writes 4-byte numbers at `offset`. */
-export function writeWords(into: DataView, offset: number, values: Int32Array | Float32Array): void {
-  const target = new Uint8Array(into.buffer, into.byteOffset + offset, values.byteLength);
-  target.set(packWords(values));
-}
-
 /** The packed bytes of 4-byte numbers: a view where possible, so do not write to it. */
 export function packWords(values: Int32Array | Float32Array): Uint8Array {
   const bytes = new Uint8Array(values.buffer, values.byteOffset, values.byteLength);

@@ -38,6 +38,11 @@ export function flattenValues(
   dtype: TensorDtype | undefined,
   path: string,
 ): { dtype: TensorDtype; data: TensorValues; shape: readonly number[] } {
+  // The usual arrays, of which a batch has thousands.
+  if (value instanceof Float32Array && dtype !== "int64")
+    return { dtype: "float32", data: value, shape: [value.length] };
+  if (value instanceof Int32Array && dtype !== "float32")
+    return { dtype: "int64", data: value, shape: [value.length] };
   if (typeof value === "number" || typeof value === "bigint") {
     return { ...flattenValues([value], dtype, path), shape: [] };
   }
@@ -49,10 +54,9 @@ export function flattenValues(
   const count = rows.length * shape.at(-1)!;
   const isEmptyList = count === 0 && !ArrayBuffer.isView(value);
   if (dtype === "int64" || (dtype === undefined && !isEmptyList && rows.every(isIntegerRow))) {
-    const data = value instanceof Int32Array ? value : toIntegers(rows, count);
-    return { dtype: "int64", data, shape };
+    return { dtype: "int64", data: toIntegers(rows, count), shape };
   }
-  return { dtype: "float32", data: value instanceof Float32Array ? value : toFloats(rows, count), shape };
+  return { dtype: "float32", data: toFloats(rows, count), shape };
 }
 
 /** Also true for kinds that this file need not name, such as Float16Array where a runtime has it. */

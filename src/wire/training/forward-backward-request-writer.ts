@@ -1,7 +1,7 @@
 import { ValidationError } from "../../errors.js";
 import { camelToSnake } from "../json-keys.js";
 import { ProtoWriter } from "../proto-writer.js";
-import type { ImageAssetPointerChunk, ModelInputChunk } from "../sampling/model-input.js";
+import type { DmelChunk, EncodedTextChunk, ImageChunk, ModelInputChunk } from "../sampling/model-input.js";
 import type { TensorData } from "../tensors/tensor-data.js";
 import type { Datum, ProvenanceSpan } from "./datum.js";
 import type { ForwardBackwardRequest } from "./training-types.js";
@@ -15,29 +15,50 @@ const DTYPE_INT64 = 2;
 
 /** The bytes of a pass over a batch. */
 export function encodeForwardBackwardRequest(request: ForwardBackwardRequest): Uint8Array {
-  const { modelId, seqId, data, lossFn, lossFnConfig = {}, forwardOnly } = request;
+  const { seqId, data } = request;
   if ((seqId | 0) !== seqId || seqId < 0) {
     throw new ValidationError("seqId", `seqId must be an integer from 0 to 2147483647, got ${seqId}`);
   }
-  return ProtoWriter.encode((writer) => {
-    writer.text(1, modelId);
-    if (seqId !== 0) writer.varint(2, seqId);
-    for (const [index, datum] of data.entries()) writer.message(3, () => writeDatum(writer, datum, index));
-    writer.text(4, lossFn);
-    // Numbers go into both maps: servers that know the newer one prefer it, the others read the older one.
-    for (const [key, value] of Object.entries(lossFnConfig))
-      if (typeof value === "number") writeEntry(writer, 5, key, () => writer.double(2, value));
-    if (forwardOnly) writer.varint(6, 1);
-    for (const [key, value] of Object.entries(lossFnConfig))
-      writeEntry(writer, 7, key, () => writer.message(2, () => writeConfigValue(writer, value)));
-  });
+  for (const [index, datum] of data.entries()) checkChunks(datum, index);
+  return ProtoWriter.encode(writeRequest, request);
 }
 
-function writeEntry(writer: ProtoWriter, field: number, key: string, writeValue: () => void): void {
-  writer.message(field, () => {
-    writer.text(1, camelToSnake(key));
-    writeValue();
-  });
+function checkChunks({ modelInput }: Datum, place: number): void {
+  const index = modelInput.chunks.findIndex(({ type }) => type === "image_asset_pointer");
+  if (index < 0) return;
+  const path = `data[${place}].modelInput.chunks[${index}]`;
+  throw new ValidationError(
+    path,
+    `${path} is an image_asset_pointer, which training requests cannot carry; give the image's bytes instead`,
+  );
+}
+
+type Entry<T> = readonly [name: string, value: T];
+
+function writeRequest(
+  writer: ProtoWriter,
+  { modelId, seqId, data, lossFn, lossFnConfig = {}, forwardOnly }: ForwardBackwardRequest,
+): void {
+  writer.text(1, modelId);
+  if (seqId !== 0) writer.varint(2, seqId);
+  for (const datum of data) writer.message(3, writeDatum, datum);
+  writer.text(4, lossFn);
+  const config = Object.entries(lossFnConfig);
+  // Numbers go into both maps: servers that know the newer one prefer it, the others read the older one.
+  for (const entry of config)
+    if (typeof entry[1] === "number") writer.message(5, writeNumber, entry as Entry<number>);
+  if (forwardOnly) writer.varint(6, 1);
+  for (const entry of config) writer.message(7, writeConfig, entry);
+}
+
+function writeNumber(writer: ProtoWriter, [key, value]: Entry<number>): void {
+  writer.text(1, camelToSnake(key));
+  writer.double(2, value);
+}
+
+function writeConfig(writer: ProtoWriter, [key, value]: Entry<number | string>): void {
+  writer.text(1, camelToSnake(key));
+  writer.message(2, writeConfigValue, value);
 }
 
 function writeConfigValue(writer: ProtoWriter, value: number | string): void {
@@ -46,65 +67,74 @@ function writeConfigValue(writer: ProtoWriter, value: number | string): void {
   else writer.text(2, value);
 }
 
-function writeDatum(writer: ProtoWriter, datum: Datum, place: number): void {
+function writeDatum(writer: ProtoWriter, datum: Datum): void {
   const { modelInput, lossFnInputs, modelInputSpans = [], lossFnInputSpans = [] } = datum;
-  for (const [index, chunk] of modelInput.chunks.entries()) {
-    if (chunk.type === "image_asset_pointer") {
-      const path = `data[${place}].modelInput.chunks[${index}]`;
-      throw new ValidationError(
-        path,
-        `${path} is an image_asset_pointer, which training requests cannot carry; give the image's bytes instead`,
-      );
-    }
-    writer.message(1, () => writeChunk(writer, chunk));
-  }
-  for (const [name, tensor] of Object.entries(lossFnInputs))
-    writeEntry(writer, 2, name, () => writer.message(2, () => writeTensor(writer, tensor)));
-  for (const span of modelInputSpans) writer.message(3, () => writeSpan(writer, span));
-  for (const span of lossFnInputSpans) writer.message(4, () => writeSpan(writer, span));
+  for (const chunk of modelInput.chunks) writer.message(1, writeChunk, chunk);
+  for (const entry of Object.entries(lossFnInputs)) writer.message(2, writeInput, entry);
+  for (const span of modelInputSpans) writer.message(3, writeSpan, span);
+  for (const span of lossFnInputSpans) writer.message(4, writeSpan, span);
 }
 
-function writeChunk(writer: ProtoWriter, chunk: Exclude<ModelInputChunk, ImageAssetPointerChunk>): void {
+function writeChunk(writer: ProtoWriter, chunk: ModelInputChunk): void {
   switch (chunk.type) {
     case "encoded_text":
-      writer.message(1, () => writer.words(1, chunk.tokens));
+      writer.message(1, writeText, chunk);
       return;
     case "image":
-      writer.message(2, () => {
-        writer.payload(1, chunk.data);
-        writer.text(2, chunk.format);
-        if (chunk.expectedTokens !== undefined) writer.varint(3, chunk.expectedTokens);
-      });
+      writer.message(2, writeImage, chunk);
       return;
     case "dmel":
-      writer.message(3, () => writer.payload(1, chunk.dmel));
+      writer.message(3, writeDmel, chunk);
+      return;
+    case "image_asset_pointer":
+      // Refused by checkChunks.
       return;
     default:
       throw chunk satisfies never;
   }
 }
 
+function writeText(writer: ProtoWriter, { tokens }: EncodedTextChunk): void {
+  writer.words(1, tokens);
+}
+
+function writeImage(writer: ProtoWriter, { data, format, expectedTokens }: ImageChunk): void {
+  writer.payload(1, data);
+  writer.text(2, format);
+  if (expectedTokens !== undefined) writer.varint(3, expectedTokens);
+}
+
+function writeDmel(writer: ProtoWriter, { dmel }: DmelChunk): void {
+  writer.payload(1, dmel);
+}
+
+function writeInput(writer: ProtoWriter, [name, tensor]: Entry<TensorData>): void {
+  writer.text(1, camelToSnake(name));
+  writer.message(2, writeTensor, tensor);
+}
+
 function writeTensor(writer: ProtoWriter, tensor: TensorData): void {
   const { data, dtype, shape, sparseCrowIndices, sparseColIndices } = tensor;
-  if (sparseCrowIndices !== undefined && sparseColIndices !== undefined) {
-    writer.message(2, () => {
-      writer.tensorValues(1, data);
-      writer.int64s(2, sparseCrowIndices);
-      writer.int64s(3, sparseColIndices);
-    });
-  } else if (data.length === 0) {
-    writer.empty(1);
-  } else {
-    writer.tensorValues(1, data);
-  }
+  const isSparse = sparseCrowIndices !== undefined && sparseColIndices !== undefined;
+  if (isSparse) writer.message(2, writeSparse, tensor);
+  else if (data.length === 0) writer.empty(1);
+  else writer.tensorValues(1, data);
   writer.varint(3, dtype === "float32" ? DTYPE_FLOAT32 : DTYPE_INT64);
   writer.varints(4, shape);
 }
 
+function writeSparse(writer: ProtoWriter, tensor: TensorData): void {
+  writer.tensorValues(1, tensor.data);
+  writer.int64s(2, tensor.sparseCrowIndices!);
+  writer.int64s(3, tensor.sparseColIndices!);
+}
+
 function writeSpan(writer: ProtoWriter, span: ProvenanceSpan): void {
-  writer.message(span.type === "prompt" ? 1 : 2, () => {
-    writer.text(1, span.sequenceId);
-    if (span.offset) writer.varint(2, span.offset);
-    if (span.length > 0) writer.varint(3, span.length);
-  });
+  writer.message(span.type === "prompt" ? 1 : 2, writeRun, span);
+}
+
+function writeRun(writer: ProtoWriter, { sequenceId, offset, length }: ProvenanceSpan): void {
+  writer.text(1, sequenceId);
+  if (offset) writer.varint(2, offset);
+  if (length > 0) writer.varint(3, length);
 }
