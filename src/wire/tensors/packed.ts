@@ -88,6 +88,21 @@ function unpackWideInt64s(view: DataView, count: number): Float64Array {
   return wide;
 }
 
+/** Of a smaller list there is nothing to gain, and what lies before it may be shorter than the move. */
+const MIN_BYTES_IN_PLACE = 4096;
+
+/**
+ * The numbers of a list as a view of the message that it is in, which must not be read again: where the list does not
+ * begin at a multiple of 4, it is moved there, over its own length. New memory costs more than to read the whole answer.
+ */
+export function float32sInPlace(bytes: Uint8Array): Float32Array {
+  if (!LITTLE_ENDIAN || bytes.byteLength < MIN_BYTES_IN_PLACE) return unpackFloat32s(bytes);
+  const count = countOf(bytes, 4, "float32");
+  const begin = bytes.byteOffset - (bytes.byteOffset % 4);
+  if (begin < bytes.byteOffset) new Uint8Array(bytes.buffer, begin, bytes.byteLength).set(bytes);
+  return new Float32Array(bytes.buffer as ArrayBuffer, begin, count);
+}
+
 function copyWords(bytes: Uint8Array, kind: string): ArrayBuffer {
   countOf(bytes, 4, kind);
   const copy = new Uint8Array(bytes);

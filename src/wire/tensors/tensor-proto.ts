@@ -2,6 +2,7 @@ import { create } from "@bufbuild/protobuf";
 import { TinkerError } from "../../errors.js";
 import { DType, type Tensor, TensorSchema } from "../gen/tinker_public_pb.js";
 import {
+  float32sInPlace,
   packInt64s,
   packTensorValues,
   unpackBfloat16s,
@@ -12,11 +13,15 @@ import {
 import { TensorData } from "./tensor-data.js";
 import type { TensorDtype, TensorValues } from "./tensor-values.js";
 
-/** Numbers of a dtype on the wire, widened to the two kinds a TensorData knows. */
-export function unpackValues(bytes: Uint8Array, dtype: DType): { dtype: TensorDtype; data: TensorValues } {
+/** Numbers of a dtype on the wire, widened to the two kinds a TensorData knows; `inPlace` uses the message up. */
+export function unpackValues(
+  bytes: Uint8Array,
+  dtype: DType,
+  inPlace = false,
+): { dtype: TensorDtype; data: TensorValues } {
   switch (dtype) {
     case DType.DTYPE_FLOAT32:
-      return { dtype: "float32", data: unpackFloat32s(bytes) };
+      return { dtype: "float32", data: inPlace ? float32sInPlace(bytes) : unpackFloat32s(bytes) };
     case DType.DTYPE_BFLOAT16:
       return { dtype: "float32", data: unpackBfloat16s(bytes) };
     case DType.DTYPE_INT64:

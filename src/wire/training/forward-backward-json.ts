@@ -42,7 +42,7 @@ export function passFuture(requestType: string): FutureKind<ForwardBackwardOutpu
     requestType,
     fromJson: outputFromJson,
     toJson: toWireJson,
-    fromBytes: async (bytes) => (await protobuf()).decodeForwardBackwardOutput(bytes),
+    fromBytes: async (bytes) => (await protobuf()).decodeForwardBackwardOutput(bytes, { inPlace: true }),
   };
 }
 

@@ -19,20 +19,24 @@ import type { ForwardBackwardOutput } from "./training-types.js";
 /** Most datums of a record without fields, whose bytes do not bound their number. */
 const MAX_DATUMS = 2 ** 20;
 
-export function decodeForwardBackwardOutput(bytes: Uint8Array): ForwardBackwardOutput {
+/** Reads a result; with `inPlace` its tensors may lie in `bytes`, which must not be read again. */
+export function decodeForwardBackwardOutput(
+  bytes: Uint8Array,
+  { inPlace = false } = {},
+): ForwardBackwardOutput {
   return readAnswer("ForwardBackwardOutput", () => {
     const message = fromBinary(ForwardBackwardOutputSchema, bytes);
     return {
       lossFnOutputType: shortTypeName(message.lossFnOutputType),
-      lossFnOutputs: message.lossFnOutputs.flatMap(readRecord),
+      lossFnOutputs: message.lossFnOutputs.flatMap((record) => readRecord(record, inPlace)),
       metrics: message.metrics,
     };
   });
 }
 
-function readRecord(record: ArrayRecord): LossFnOutput[] {
+function readRecord(record: ArrayRecord, inPlace: boolean): LossFnOutput[] {
   const fields = Object.entries(record.fields).map(([name, batched]) => {
-    return { name: snakeToCamel(name), tensors: splitBatch(batched, name) };
+    return { name: snakeToCamel(name), tensors: splitBatch(batched, name, inPlace) };
   });
   // Writers before num_datums existed leave it at 0; then the fields tell.
   const datums = toSafeInteger(record.numDatums) || (fields[0]?.tensors.length ?? 0);
@@ -50,8 +54,8 @@ function readRecord(record: ArrayRecord): LossFnOutput[] {
   });
 }
 
-function splitBatch(batched: BatchedTensor, name: string): TensorData[] {
-  const { dtype, data } = unpackValues(batched.data, batched.dtype);
+function splitBatch(batched: BatchedTensor, name: string, inPlace: boolean): TensorData[] {
+  const { dtype, data } = unpackValues(batched.data, batched.dtype, inPlace);
   const offsets = unpackInt64s(batched.offsets);
   const width = bytesPerElement(batched.dtype);
   const trailing = batched.trailingShape.map(toSafeInteger);

@@ -89,6 +89,27 @@ describe("ForwardBackwardOutput", () => {
     ]);
   });
 
+  it("read in place, has its values in the answer's memory, wherever they lie in it", () => {
+    const values = Float32Array.from({ length: 2000 }, (_, index) => index / 3);
+    for (const typeName of ["A", "AB", "ABC", "ABCD"]) {
+      const written = output([
+        { logprobs: TensorData.from(values), few: TensorData.from([1.5]) },
+        { logprobs: TensorData.from(values.subarray(7)), few: TensorData.from([2.5]) },
+      ]);
+      const bytes = encodeForwardBackwardOutput({ ...written, lossFnOutputType: typeName });
+      const before = bytes.slice();
+      const plain = decodeForwardBackwardOutput(bytes);
+      expect(bytes).toEqual(before);
+      const inPlace = decodeForwardBackwardOutput(bytes, { inPlace: true });
+      expect(inPlace).toEqual(plain);
+      expect(inPlace.lossFnOutputs.map(({ logprobs }) => logprobs!.data)).toEqual([
+        values,
+        values.subarray(7),
+      ]);
+      for (const { logprobs } of inPlace.lossFnOutputs) expect(logprobs!.data.buffer).toBe(bytes.buffer);
+    }
+  });
+
   it("reads an empty row shape", () => {
     const read = decodeForwardBackwardOutput(withField({ offsets: offsets(0, 0, 0), trailingShape: [0n] }));
     expect(read.lossFnOutputs[0]!["logprobs"]!.shape).toEqual([0, 0]);
