@@ -19,7 +19,6 @@ export default defineConfig({
   test: {
     ...settings,
     include: ["test/gpu/**/*.test.ts"],
-    testTimeout: 120_000,
     sequence: { sequencer: FuzzFirst },
   },
 });
