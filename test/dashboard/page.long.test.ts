@@ -444,6 +444,11 @@ describe.skipIf(isMissing)("the dashboard's page", () => {
     await go(page, "#/playground");
     await page.getByRole("heading", { name: "The server does not answer" }).waitFor();
     await page.getByText("ECONNREFUSED").waitFor();
+    // Nor does it look like a server without sessions.
+    await go(page, "#/server");
+    await page.getByRole("heading", { name: gone.address }).waitFor();
+    await page.getByText("ECONNREFUSED").waitFor();
+    expect(await page.locator("main").innerText()).not.toMatch(/no models|no sessions|Nothing was used/);
     await page.close();
   });
 
@@ -478,7 +483,9 @@ describe.skipIf(isMissing)("the dashboard's page", () => {
     writeFileSync(join(path, "checkpoints.jsonl"), '{"name": "final", "final": true}\n');
     await alone.close();
     await page.getByText(showAgain).waitFor();
-    await page.locator(".connection.ended").waitFor();
+    const sign = await page.locator(".connection.ended").boundingBox();
+    // Dot and word are in one line.
+    expect(sign?.height).toBeLessThan(30);
     await page.locator(".run-keys").getByText("finished").waitFor();
     // The last line has no newline.
     await expect.poll(() => values.innerText()).toMatch(/loss\s+1\s+1\s+3\s+3/);
@@ -595,6 +602,7 @@ describe.skipIf(isMissing)("the dashboard's page", () => {
       expect({ view, found }).toEqual({ view, found: [] });
       const overflow = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
       expect({ view, overflow }).toEqual({ view, overflow: 0 });
+      expect({ view, broken: await page.evaluate(brokenWords) }).toEqual({ view, broken: [] });
     }
     await page.close();
   });
@@ -656,4 +664,15 @@ async function cuttableProxy(target: number) {
       await new Promise((resolve) => proxy.close(resolve));
     },
   };
+}
+
+/** Runs in the page: the cells of tables whose only word goes over two lines; long names and texts may. */
+function brokenWords(): readonly string[] {
+  return [...document.querySelectorAll("td:not(.text, .setting)")].flatMap((cell) => {
+    const text = cell.textContent.trim();
+    const range = document.createRange();
+    range.selectNodeContents(cell);
+    const lines = new Set([...range.getClientRects()].map(({ bottom }) => Math.round(bottom)));
+    return /^[\w/]+$/.test(text) && cell.children.length === 0 && lines.size > 1 ? [text] : [];
+  });
 }

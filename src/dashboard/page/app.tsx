@@ -116,12 +116,15 @@ function AfterTheEnd({ info }: { readonly info: DashboardInfo }) {
   const state = useStore(connection);
   if (state !== "ended" && state !== "lost") return null;
   return (
-    <div class="card padded ended">
+    <div class="card padded last-state">
       <p>
         {state === "ended"
           ? "The command that served this page has ended. You see the last state."
           : "This page is not updated at the moment."}
-        {info.showAgain && " If the command has ended, this one shows the runs again:"}
+        {info.showAgain &&
+          (state === "ended"
+            ? " This command shows the runs again:"
+            : " If its command has ended, this one shows the runs again:")}
       </p>
       {info.showAgain && <Copyable text={info.showAgain} />}
     </div>

@@ -42,6 +42,8 @@ function ServerState({
   sessions,
   usage,
 }: ServerAnswer & { readonly address: string }) {
+  // What could not be asked is not empty.
+  const ifEmpty = (text: string) => (problem === undefined ? text : undefined);
   return (
     <>
       <div class="bar">
@@ -89,7 +91,7 @@ function ServerState({
           </Table>
         </>
       )}
-      <Table title="Models" empty="The server names no models." head={["Model", "Context length"]}>
+      <Table title="Models" empty={ifEmpty("The server names no models.")} head={["Model", "Context length"]}>
         {models.map(({ name, maxLength }) => [
           name,
           maxLength === undefined ? "" : `${wholeNumberText(maxLength)} tokens`,
@@ -97,7 +99,7 @@ function ServerState({
       </Table>
       <Table
         title="Latest sessions"
-        empty="There were no sessions."
+        empty={ifEmpty("There were no sessions.")}
         head={["Session", "State", "Started", "Checkpoints"]}
       >
         {sessions.map(({ id, name, state, createdAt, checkpoints }) => [
@@ -109,7 +111,7 @@ function ServerState({
       </Table>
       <Table
         title="Used in the last day"
-        empty="Nothing was used."
+        empty={ifEmpty("Nothing was used.")}
         head={["Type", "Model", "Amount", "Cost"]}
       >
         {usage.map(({ what, model, amount, unit, costUsd }) => [
@@ -149,10 +151,12 @@ function Table({
   children,
 }: {
   readonly title: string;
-  readonly empty: string;
+  /** Shown where there are no rows; without it nothing is shown then. */
+  readonly empty: string | undefined;
   readonly head: readonly string[];
   readonly children: readonly (readonly (string | number)[])[];
 }) {
+  if (children.length === 0 && empty === undefined) return null;
   // A column without values is not shown.
   const columns = head.map((_, column) => children.some((row) => row[column] !== ""));
   return (
@@ -172,7 +176,7 @@ function Table({
                   {row.map(
                     (cell, column) =>
                       columns[column] && (
-                        <td key={head[column]} class={column === 0 ? "run-name" : ""}>
+                        <td key={head[column]} class={column === 0 ? "text" : ""}>
                           {typeof cell === "number" ? wholeNumberText(cell) : cell}
                         </td>
                       ),
