@@ -54,11 +54,12 @@ export function startEvaluation<State>(
     const results = await Promise.all(evaluators.map((each) => each.evaluate({ ...context, sampler })));
     return Object.assign({}, ...results);
   };
-  const sampler =
-    evaluators.length === 0
-      ? undefined
-      : (saved?.then((path) => training.createSamplingClient(path, { signal })) ??
-        training.saveWeightsAndGetSamplingClient({ signal }));
+  // Async, because a client of a run that has failed throws: nobody would await the pass then.
+  const openSampler = async () =>
+    saved === undefined
+      ? training.saveWeightsAndGetSamplingClient({ signal })
+      : training.createSamplingClient(await saved, { signal });
+  const sampler = evaluators.length === 0 ? undefined : openSampler();
   const evaluate = async () => {
     const [measured, others, path] = await Promise.all([pass, sampler?.then(runEvaluators), saved]);
     const metrics = { ...measured, ...others };
