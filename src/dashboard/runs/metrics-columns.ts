@@ -1,7 +1,7 @@
 import { parseJsonObject } from "../../training/json-lines.node.js";
 import type { Points, Series, SeriesStats } from "../api.js";
-import { Column, Numbers } from "./column.js";
 import { LineShape } from "./line-shape.js";
+import { MetricColumn, Numbers } from "./metric-column.js";
 import { shownText } from "./shown-message.js";
 import { finite, thin } from "./thin.js";
 
@@ -28,7 +28,7 @@ export interface Window {
 interface ShapedColumns {
   readonly shape: LineShape;
   /** Undefined for the step, the time, and metrics beyond the bound. */
-  readonly columns: readonly (Column | undefined)[];
+  readonly columns: readonly (MetricColumn | undefined)[];
   /** Places of these names, or -1. */
   readonly step: number;
   readonly time: number;
@@ -41,7 +41,7 @@ export class MetricsColumns {
   badLines = 0;
   leftOut = 0;
   readonly texts: Record<string, string> = {};
-  readonly #columns = new Map<string, Column>();
+  readonly #columns = new Map<string, MetricColumn>();
   /** The one that fitted last comes first. */
   readonly #shapes: ShapedColumns[] = [];
   readonly #steps = new Numbers();
@@ -150,14 +150,14 @@ export class MetricsColumns {
         : this.#times.at(this.rows - 1);
   }
 
-  #column(name: string): Column | undefined {
+  #column(name: string): MetricColumn | undefined {
     const known = this.#columns.get(name);
     if (known !== undefined) return known;
     if (this.#columns.size >= MAX_METRICS) {
       this.leftOut += 1;
       return undefined;
     }
-    const column = new Column();
+    const column = new MetricColumn();
     this.#columns.set(name, column);
     return column;
   }
@@ -215,12 +215,12 @@ export class MetricsColumns {
     yield text;
   }
 
-  #byName<T>(read: (column: Column) => T | undefined): Record<string, T> {
+  #byName<T>(read: (column: MetricColumn) => T | undefined): Record<string, T> {
     const entries = [...this.#columns].map(([name, column]) => [name, read(column)] as const);
     return Object.fromEntries(entries.filter((entry): entry is [string, T] => entry[1] !== undefined));
   }
 
-  #statsOf(column: Column): SeriesStats {
+  #statsOf(column: MetricColumn): SeriesStats {
     const last = column.length - 1;
     const { min, max, notFinite, firstNotFiniteStep } = column;
     return {
@@ -234,7 +234,7 @@ export class MetricsColumns {
     };
   }
 
-  #placesIn(column: Column, { fromStep, toStep }: Window): readonly number[] | undefined {
+  #placesIn(column: MetricColumn, { fromStep, toStep }: Window): readonly number[] | undefined {
     if (fromStep === undefined && toStep === undefined) return undefined;
     const places: number[] = [];
     for (let place = 0; place < column.length; place += 1) {
@@ -245,7 +245,7 @@ export class MetricsColumns {
   }
 
   /** In the order of their steps; of several at one step the last, which is what a run that went on from there wrote. */
-  readonly #pointsAt = (column: Column, places: readonly number[]): Points => {
+  readonly #pointsAt = (column: MetricColumn, places: readonly number[]): Points => {
     const points = places.map((place) => {
       const row = column.rowAt(place);
       return { step: this.#steps.at(row), time: this.#times.at(row), value: column.values.at(place) };

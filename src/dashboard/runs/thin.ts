@@ -1,12 +1,12 @@
 import type { Points, Series } from "../api.js";
-import type { Column } from "./column.js";
+import type { MetricColumn } from "./metric-column.js";
 
 /** The least and the greatest of neighbours, which keeps every peak, and their means, which smoothing goes by. */
 export function thin(
-  column: Column,
+  column: MetricColumn,
   places: readonly number[] | undefined,
   points: number,
-  pointsAt: (column: Column, places: readonly number[]) => Points,
+  pointsAt: (column: MetricColumn, places: readonly number[]) => Points,
 ): Omit<Series, "stats"> {
   const length = places?.length ?? column.length;
   const placeOf = (index: number) => places?.[index] ?? index;

@@ -1,5 +1,5 @@
 import type { CurveSettings } from "../curve-data.js";
-import type { CurveView, Range } from "./curve-view.js";
+import type { AxisRange, CurveView } from "./curve-view.js";
 
 /** How the curves are drawn, and which part of them. */
 export function CurveControls({
@@ -10,7 +10,7 @@ export function CurveControls({
   onSave,
 }: {
   readonly view: CurveView;
-  readonly domain: Range | undefined;
+  readonly domain: AxisRange | undefined;
   readonly hasTimes: boolean;
   readonly onChange: (part: Partial<CurveView>) => void;
   /** Undefined while there is nothing to save. */
@@ -85,10 +85,10 @@ function ZoomFields({
   settings,
   onZoom,
 }: {
-  readonly domain: Range;
+  readonly domain: AxisRange;
   readonly isZoomed: boolean;
   readonly settings: CurveSettings;
-  readonly onZoom: (range: Range | undefined) => void;
+  readonly onZoom: (range: AxisRange | undefined) => void;
 }) {
   const set = (from: number, to: number) => {
     if (from < to) onZoom([from, to]);

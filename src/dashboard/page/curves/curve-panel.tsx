@@ -6,7 +6,7 @@ import { Chart, shownAt, useCursor, useVisible } from "../parts/chart.js";
 import { savePicture } from "../parts/chart-picture.js";
 import { Swatch } from "../parts/pieces.js";
 import { WarningText } from "../parts/warnings.js";
-import type { Range } from "./curve-view.js";
+import type { AxisRange } from "./curve-view.js";
 
 /** Warnings about a metric, with the places of their runs. */
 export function warningsOf(
@@ -35,9 +35,9 @@ export function Panel({
   readonly curve: Curve;
   readonly names: readonly string[];
   readonly settings: CurveSettings;
-  readonly domain: Range;
+  readonly domain: AxisRange;
   readonly warnings: readonly PlacedWarning[];
-  readonly onZoom: (range: Range | undefined) => void;
+  readonly onZoom: (range: AxisRange | undefined) => void;
 }) {
   const { metric, series } = curve;
   const place = useRef<HTMLElement>(null);

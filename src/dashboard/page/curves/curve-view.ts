@@ -1,13 +1,13 @@
 import type { CurveSettings } from "../curve-data.js";
 
 /** A part of the horizontal axis. */
-export type Range = readonly [number, number];
+export type AxisRange = readonly [number, number];
 
 /** How the curves are looked at; it is part of the address, so that a reload or a link shows the same. */
 export interface CurveView {
   readonly settings: CurveSettings;
   readonly filter: string;
-  readonly zoom: Range | undefined;
+  readonly zoom: AxisRange | undefined;
 }
 
 const SMOOTHING = 0.6;

@@ -4,7 +4,7 @@ import type { ViewProps } from "../app.js";
 import { curveGroups, domainOf } from "../curve-data.js";
 import { CurveControls } from "../curves/curve-controls.js";
 import { Panel, warningsOf } from "../curves/curve-panel.js";
-import { type CurveView, type Range, readView, writeView } from "../curves/curve-view.js";
+import { type AxisRange, type CurveView, readView, writeView } from "../curves/curve-view.js";
 import { RunKeys } from "../curves/run-keys.js";
 import { Texts, ValuesTable } from "../curves/values-table.js";
 import { distinctNames } from "../format.js";
@@ -34,7 +34,7 @@ export function CurvesView({ route }: ViewProps) {
   const { settings, filter, zoom } = view;
   const change = (part: Partial<CurveView>) =>
     replaceRoute(linkTo("curves", { run: asked, ...writeView({ ...view, ...part }) }));
-  const setZoom = (next: Range | undefined) => change({ zoom: next });
+  const setZoom = (next: AxisRange | undefined) => change({ zoom: next });
   const metrics = useZoomed(ids, all, settings.axis === "step" ? zoom : undefined);
   const groups = useMemo(() => curveGroups(metrics, filter), [metrics, filter]);
   const curves = [...groups.values()].flat();
@@ -94,7 +94,7 @@ export function CurvesView({ route }: ViewProps) {
 function useZoomed(
   ids: readonly string[],
   all: ReadonlyMap<string, RunCurves>,
-  zoom: Range | undefined,
+  zoom: AxisRange | undefined,
 ): readonly (RunCurves | undefined)[] {
   const live = ids.map((id) => all.get(id));
   // Only where points were left out is there more to see.

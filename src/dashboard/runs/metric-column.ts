@@ -24,7 +24,7 @@ export class Numbers {
 }
 
 /** The values of one metric with the lines they stand in. */
-export class Column {
+export class MetricColumn {
   readonly values = new Numbers();
   notFinite = 0;
   firstNotFiniteStep: number | undefined;
