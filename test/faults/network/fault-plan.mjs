@@ -24,7 +24,6 @@ const KINDS = {
   "trickled-request": { on: ALL },
   "dropped-answer": { on: ALL },
   "duplicated-request": { on: ALL },
-  "late-duplicate": { on: ALL, share: 3 },
   silence: { on: ALL, share: 0.1 },
   408: { on: ALL },
   "408-queue-state": { on: ["poll"] },
@@ -48,6 +47,7 @@ const KINDS = {
   "wrong-content-type": { on: ALL, group: "bad" },
   "corrupt-protobuf": { on: ["poll"], group: "bad" },
   "cut-json": { on: ALL, group: "bad" },
+  "late-duplicate": { on: ALL, share: 3 },
 };
 
 const MOST_IN_A_ROW = 6;
