@@ -16,7 +16,7 @@ export class FaultProxy {
   #clients = new Set();
   #upstreams = new Set();
   #outage;
-  #closing = new AbortController();
+  #late = new Set();
 
   constructor({ seed, baseURL, plan, wallNow }) {
     this.#jitter = randomFor(seed, "jitter");
@@ -40,7 +40,7 @@ export class FaultProxy {
   }
 
   async close() {
-    this.#closing.abort();
+    for (const timer of this.#late) clearTimeout(timer);
     await this.#outage;
     this.#goDown();
   }
@@ -158,7 +158,7 @@ export class FaultProxy {
       }
       case "late-duplicate": {
         const answer = await this.#ask(link, request);
-        void this.#deliverLate(request, between(random, 20, 400));
+        this.#deliverLate(request, between(random, 20, 2_000));
         return answer && this.#write(link, answer.bytes);
       }
       default:
@@ -167,13 +167,14 @@ export class FaultProxy {
   }
 
   /** A copy that was held back on its way arrives when the client has gone on; nobody reads its answer. */
-  async #deliverLate(request, delayMs) {
-    const { signal } = this.#closing;
-    await sleep(delayMs, undefined, { signal }).catch(() => {});
-    if (signal.aborted) return;
-    const link = { upstream: undefined, bytesPerSecond: Number.POSITIVE_INFINITY };
-    await this.#ask(link, request);
-    link.upstream.socket.destroy();
+  #deliverLate(request, delayMs) {
+    const timer = setTimeout(async () => {
+      this.#late.delete(timer);
+      const link = { upstream: undefined, bytesPerSecond: Number.POSITIVE_INFINITY };
+      await this.#ask(link, request);
+      link.upstream.socket.destroy();
+    }, delayMs);
+    this.#late.add(timer);
   }
 
   async #pass(link, request) {
