@@ -55,6 +55,35 @@ describe("a session", () => {
     expect((await client.post("/get_info", { model_id: modelId })).status).toBe(200);
   });
 
+  it("is opened once for all copies of a request, by their idempotency key", async () => {
+    const open = async (key: string) => {
+      const body = { tags: [], user_metadata: null, sdk_version: "0.36.0" };
+      const answer = await client.post("/create_session", body, { "x-idempotency-key": key });
+      expect(answer.status).toBe(200);
+      return answer.body["session_id"];
+    };
+    const [first, copy, other] = await Promise.all([open("a"), open("a"), open("b")]);
+    expect(copy).toBe(first);
+    expect(other).not.toBe(first);
+    await pass(70_000);
+    expect(await open("a")).toBe(first);
+    const tooLong = "k".repeat(10_000);
+    expect(await open(tooLong)).not.toBe(await open(tooLong));
+    const { body } = await client.get("/sessions");
+    expect(body["sessions"]).toHaveLength(4);
+  });
+
+  it("that could not be opened is opened when its request is sent again", async () => {
+    await backend.close();
+    ({ backend, engine, client } = await startFake({ clock, limits: { openSessions: 1 } }));
+    const held = await client.openSession();
+    const key = { "x-idempotency-key": "a" };
+    const body = { tags: [], user_metadata: null, sdk_version: "0.36.0" };
+    expect((await client.post("/create_session", body, key)).status).toBe(429);
+    await client.post(`/sessions/${held}/finish`, {});
+    expect((await client.post("/create_session", body, key)).status).toBe(200);
+  });
+
   it("without heartbeats ends and frees its models and samplers", async () => {
     const { sessionId, modelId } = await client.openModel();
     await client.result(

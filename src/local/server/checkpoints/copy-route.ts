@@ -4,32 +4,25 @@ import type { FilledMessage } from "../../../wire/fields/fields.js";
 import type { StoredCheckpoint } from "../../store/checkpoint-store.js";
 import type { RunRecord } from "../../store/run-store.js";
 import { conflict, invalid } from "../http/http-error.js";
+import { idempotencyKeyOf, OncePerKey } from "../http/once-per-key.js";
 import type { RequestOwner, Route } from "../http/route.js";
 import type { Services } from "../services.js";
 import { checkpointByPath, expiryOf, tinkerPath } from "./find-checkpoint.js";
 
-const MAX_REMEMBERED_COPIES = 1000;
-
 /** Copies of checkpoints into runs of their own, which cannot be trained on. */
 export function addCopyRoute(route: Route, services: Services): void {
   const { store, sessions, clock, identities, audit, disk } = services;
-  const copies = new Map<string, Promise<string>>();
+  const copies = new OncePerKey<string>();
 
   route(endpoints.copyWeights, async (request, call) => {
     const identity = call.get("identity");
     const token = request.weightsAccessToken ?? call.req.header("x-tinker-weights-access-token");
     const reader = await identities.reader(call, token);
     const record = checkpointByPath(store, reader, request.sourcePath, "sourcePath");
-    // A copy has no number of its own to be recognised by when it is sent again.
-    const key = `${identity.owner} ${call.req.header("x-idempotency-key") ?? randomUUID()}`;
-    let made = copies.get(key);
-    if (made === undefined) {
-      made = copy(identity, record, request);
-      copies.set(key, made);
-      made.catch(() => copies.delete(key));
-      if (copies.size > MAX_REMEMBERED_COPIES) copies.delete(copies.keys().next().value!);
-    }
-    return { tinkerPath: await made };
+    const path = await copies.run(identity.owner, idempotencyKeyOf(call), () =>
+      copy(identity, record, request),
+    );
+    return { tinkerPath: path };
   });
 
   async function copy(

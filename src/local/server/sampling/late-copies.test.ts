@@ -12,12 +12,10 @@ describe("LateCopies", () => {
     expect(copies.find("neighbour", "copy 20000")).toBeUndefined();
   });
 
-  it("remembers nothing without an idempotency key, or for one that is too long to keep", () => {
+  it("remembers nothing without an idempotency key", () => {
     const copies = new LateCopies();
-    for (const key of [undefined, "k".repeat(10_000)]) {
-      copies.remember("owner", copyOf("request", key), "id");
-      expect(copies.find("owner", copyOf("request", key))).toBeUndefined();
-    }
+    copies.remember("owner", copyOf("request", undefined), "id");
+    expect(copies.find("owner", copyOf("request", undefined))).toBeUndefined();
     copies.remember("owner", copyOf("request", "key"), "id");
     expect(copies.find("owner", copyOf("request", "key"))).toBe("id");
     expect(copies.find("owner", copyOf("request", "another"))).toBeUndefined();

@@ -1,6 +1,5 @@
 /** For each owner, the newest: more than a network holds back at one time. */
 const MAX_REMEMBERED = 32_768;
-const MAX_KEY_CHARACTERS = 256;
 
 /**
  * Requests whose results may be gone. A network can deliver a copy of a request when the result has long been fetched
@@ -26,6 +25,5 @@ export class LateCopies {
 
 /** Equal for all copies of what a client sent as one; undefined where no idempotency key tells. */
 export function copyOf(request: string, idempotencyKey: string | undefined): string | undefined {
-  if (idempotencyKey === undefined || idempotencyKey.length > MAX_KEY_CHARACTERS) return undefined;
-  return `${request} ${idempotencyKey}`;
+  return idempotencyKey === undefined ? undefined : `${request} ${idempotencyKey}`;
 }

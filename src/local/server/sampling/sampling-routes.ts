@@ -6,6 +6,7 @@ import type { TensorData } from "../../../wire/tensors/tensor-data.js";
 import { MAX_LONG_POLL_MS } from "../futures/future-routes.js";
 import type { FutureOutcome } from "../futures/future-store.js";
 import { conflict, HttpError, invalid } from "../http/http-error.js";
+import { idempotencyKeyOf } from "../http/once-per-key.js";
 import { mayAccess, type Route } from "../http/route.js";
 import type { Services } from "../services.js";
 import { fingerprintJson } from "../sessions/fingerprint.js";
@@ -47,7 +48,7 @@ export function addSamplingRoutes(route: Route, services: Services): void {
   route(endpoints.sample, (request, call) => {
     const identity = call.get("identity");
     const { samplingSessionId, seqId, targetPromptLogprobs: targets } = request;
-    const key = call.req.header("x-idempotency-key");
+    const key = idempotencyKeyOf(call);
     if (samplingSessionId === undefined) {
       const { owner } = identity;
       const choices = "samplingSessionId and seqId, or baseModel or modelPath";

@@ -2,6 +2,7 @@ import { endpoints } from "../../../wire/endpoints/index.js";
 import type { FilledMessage } from "../../../wire/fields/fields.js";
 import type { SessionStatus, SessionSummary } from "../../../wire/records/rest-types.js";
 import type { StoredSession } from "../../store/session-store.js";
+import { idempotencyKeyOf, OncePerKey } from "../http/once-per-key.js";
 import { mayAccess, type Route } from "../http/route.js";
 import type { Services } from "../services.js";
 import { projectOf, textMetadata } from "./live-sessions.js";
@@ -11,17 +12,22 @@ type Search = FilledMessage<typeof endpoints.searchSessions.request.shape>;
 /** Sessions: opened, kept alive and finished by their clients; listed, searched and traced as they are kept. */
 export function addSessionRoutes(route: Route, services: Services): void {
   const { sessions, store, signer, audit } = services;
+  const opened = new OncePerKey<string>();
   const runsOf = (session: StoredSession) => store.runs.list().filter((run) => run.sessionId === session.id);
 
   route(endpoints.createSession, async (request, call) => {
-    const session = await sessions.open(call.get("identity"), {
-      tags: [...request.tags],
-      userMetadata: textMetadata(request.userMetadata),
-      sdkVersion: request.sdkVersion,
-      projectId: request.projectId ?? null,
-      displayName: request.displayName ?? null,
+    const identity = call.get("identity");
+    const sessionId = await opened.run(identity.owner, idempotencyKeyOf(call), async () => {
+      const session = await sessions.open(identity, {
+        tags: [...request.tags],
+        userMetadata: textMetadata(request.userMetadata),
+        sdkVersion: request.sdkVersion,
+        projectId: request.projectId ?? null,
+        displayName: request.displayName ?? null,
+      });
+      return session.record.id;
     });
-    return { sessionId: session.record.id };
+    return { sessionId };
   });
 
   route(endpoints.sessionHeartbeat, ({ sessionId }, call) => {
