@@ -18,7 +18,10 @@ export function createProgram(context: CommandContext): Command {
     .configureOutput({
       outputError: (text) => {
         const hint = text.includes("Did you mean") ? "" : ` (see ${fullName(used)} --help)`;
-        context.notify(`${text.trimEnd()}${hint}`);
+        // --format is that of the output, everywhere.
+        const hasRows = used.options.some(({ long }) => long === "--data-format");
+        const isFormat = hasRows && text.includes("--format <format>");
+        context.notify(`${text.trimEnd()}${isFormat ? " The format of rows is --data-format." : ""}${hint}`);
       },
     })
     .exitOverride();

@@ -297,6 +297,7 @@ describe("tinkerts data check", () => {
     [["good.jsonl", "--train-on", "everything"], 2, /Allowed choices are all_assistant_messages/],
     [["empty.jsonl"], 1, /there are no rows/],
     [["good.jsonl", "--data-format", "chatml"], 2, /Allowed choices are messages, sharegpt, alpaca/],
+    [["good.jsonl", "--format", "alpaca"], 2, /table, json, csv\. The format of rows is --data-format\./],
     [["good.jsonl", "--columns", "prompt"], 2, /It must be a list such as prompt=question/],
     [["good.jsonl", "--columns", "promt=a"], 2, /unknown field columns\.promt; did you mean prompt\?/],
     [["none-*.jsonl"], 1, /No file matches none-\*\.jsonl/],

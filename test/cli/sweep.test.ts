@@ -143,10 +143,17 @@ export default {
   it("lists the runs of a plan without training", async () => {
     await write(
       "dry.json",
-      JSON.stringify({ train: "sft", files: ["words.csv"], grid: { rank: [4, 8], seed: [1, 2] } }),
+      JSON.stringify({
+        train: "sft",
+        files: ["words.csv"],
+        grid: { rank: [4, 8], learningRate: [0.1, 0.2] },
+      }),
     );
     const { code, stdout, stderr } = await sweep("dry.json", "--dry-run");
-    expect({ code, stdout }).toEqual({ code: 0, stdout: "RANK  SEED\n4     1\n4     2\n8     1\n8     2\n" });
+    expect({ code, stdout }).toEqual({
+      code: 0,
+      stdout: "RANK  LEARNING RATE\n4     0.1\n4     0.2\n8     0.1\n8     0.2\n",
+    });
     expect(stderr).toBe("4 runs\n");
   });
 

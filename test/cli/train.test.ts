@@ -42,11 +42,13 @@ describe("tinkerts train sft", () => {
     await expect(metrics("runs/words-nano")).rejects.toThrow("ENOENT");
     const table = ["question\tanswer", ...WORDS.map((word) => `${word}\t${[...word].reverse().join("")}`)];
     await writeFile(join(folder, "words.tsv"), table.join("\n"));
-    const mixed = await sft("words.tsv=1", "words.jsonl=2", "--dry-run");
+    const mixed = await sft("words.tsv=1", "words.jsonl=2", "--dry-run", "--budget-tokens", "50");
     expect(mixed.stdout).toMatch(
       /\nformat +(?:prompt-completion and messages|messages and prompt-completion)\n/,
     );
-    expect(mixed.stdout).toMatch(/\nfolder +runs\/words-nano\n/);
+    expect(mixed.stdout).toMatch(
+      /\nbudget +50 tokens: the run will stop early, with a checkpoint\nfolder +runs\/words-nano\n/,
+    );
     const facts = await sft("words.jsonl", "--dry-run", "--json");
     expect(JSON.parse(facts.stdout)).toMatchObject({
       ...{ rows: 36, test_rows: 4, folder: "runs/words-nano" },
@@ -56,6 +58,27 @@ describe("tinkerts train sft", () => {
         usd: { least: 0, most: 0 },
       },
     });
+  });
+
+  it("stops a run that diverges, and says once why", async () => {
+    const rate = ["--learning-rate", "0.05", "--epochs", "6", "--rank", "2"];
+    const { code, stderr } = await sft(
+      "words.jsonl",
+      ...rate,
+      "--stop-on",
+      "divergence",
+      "--folder",
+      "diverged",
+    );
+    expect(code).toBe(1);
+    expect(stderr).toMatch(
+      /\nWarning at step 1: the learning rate 0\.05 is 25 times the recommended one\. Try 0\.002/,
+    );
+    expect(stderr).toMatch(/\nWarning at step \d+: the loss rises: /);
+    expect(stderr.match(/The run has diverged: the loss rises/g)).toHaveLength(1);
+    expect(stderr).toMatch(
+      /\nerror: paused after \d+ steps; the run has diverged: begin another one with other settings\n$/,
+    );
   });
 
   it("stops at a budget, writes a timeline, and continues with a larger budget", async () => {

@@ -12,7 +12,7 @@ import { wholeNumber } from "../option-values.js";
 import { printList } from "../output/index.js";
 import { kindOf } from "../sweep/kinds.js";
 import { readPlan, type SweepPlan } from "../sweep/plan-file.js";
-import { printSweep } from "../sweep/report.js";
+import { printSweep, settingHeader } from "../sweep/report.js";
 import { SweepDisplay } from "../sweep/sweep-display.js";
 import { baseModelOf, startOf } from "../train/ask-server.js";
 
@@ -111,6 +111,7 @@ function sweepSettings({ name, grid, list, metric, direction, atOnce }: SweepPla
 function listRuns(context: CommandContext, runs: readonly Readonly<Record<string, unknown>>[]): void {
   const names = [...new Set(runs.flatMap((settings) => Object.keys(settings)))];
   const columns = names.map((name) => ({
+    header: settingHeader(name),
     name,
     value: (settings: Readonly<Record<string, unknown>>) => {
       const value = settings[name];

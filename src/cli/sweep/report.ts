@@ -2,11 +2,16 @@ import { namesThatDiffer, rankedRuns, type SweepRecord, type SweepRun } from "..
 import type { CommandContext } from "../context.js";
 import { type Column, printable, printList } from "../output/index.js";
 
+/** A setting's name as people read it: learningRate is "learning Rate". */
+export function settingHeader(name: string): string {
+  return name.replaceAll(/[A-Z]/g, " $&");
+}
+
 /** Prints the runs of a sweep, the best first: settings that differ, the metric and the folder. */
 export function printSweep(context: CommandContext, sweep: SweepRecord, json: object): void {
   const settings = namesThatDiffer(sweep.runs).map(
     (name): Column<SweepRun> => ({
-      header: name.replaceAll(/[A-Z]/g, " $&"),
+      header: settingHeader(name),
       name,
       value: ({ settings }) => shown(settings[name]),
       importance: 5,

@@ -85,7 +85,8 @@ export async function runTrainingCommand(
 }
 
 function howToContinue({ paused }: FinishedRun): string {
-  if (paused?.by === "divergence") return paused.reason;
+  // The line above says how, and from which checkpoint.
+  if (paused?.by === "divergence") return "the run has diverged: begin another one with other settings";
   if (paused?.by !== "budget") return "run the same command to continue";
   return "the same command with a larger --budget or --budget-tokens continues";
 }

@@ -1,5 +1,6 @@
 import * as f from "../../wire/fields/index.js";
-import { dollarText, shortCount } from "./estimate.js";
+import { dollarText, type LeastAndMost, type RunEstimate, shortCount } from "./estimate.js";
+import { totalTokens } from "./token-counts.js";
 
 /** The most that a run may use. It stops with a checkpoint before the step that would pass it. */
 export interface RunBudget {
@@ -25,6 +26,29 @@ export const BUDGET_OPTIONS = {
     flag: "budget-tokens",
   }),
 } satisfies f.OptionsOf<RunBudget>;
+
+/** Lines of a description: the budget, and whether it is enough. */
+export function describeBudget(
+  { usd, tokens }: RunBudget = {},
+  estimate: RunEstimate,
+): readonly (readonly [name: string, text: string])[] {
+  const { least, most } = estimate.tokens;
+  const whole = { least: totalTokens(least), most: totalTokens(most) };
+  return [
+    ...(usd === undefined
+      ? []
+      : [["budget", `${dollarText(usd)}${sufficiency(usd, estimate.usd)}`] as const]),
+    ...(tokens === undefined
+      ? []
+      : [["budget", `${shortCount(tokens)} tokens${sufficiency(tokens, whole)}`] as const]),
+  ];
+}
+
+function sufficiency(limit: number, needed: LeastAndMost<number> | undefined): string {
+  if (needed === undefined) return "";
+  if (needed.most <= limit) return ", which is enough";
+  return `: the run ${needed.least > limit ? "will" : "may"} stop early, with a checkpoint`;
+}
 
 /** Decides before each step whether the budget allows it. */
 export class BudgetWatch {

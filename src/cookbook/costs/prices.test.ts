@@ -4,6 +4,7 @@ import { join } from "node:path";
 import { afterAll, describe, expect, it } from "vitest";
 import { knownModels } from "../../renderers/models.js";
 import { HOSTED_BASE_URL } from "../../transport/index.js";
+import { describeBudget } from "./budget.js";
 import { describeEstimate, dollarText, estimateOf, exactly, shortCount } from "./estimate.js";
 import { PRICE_TABLE, type PriceTable } from "./price-table.js";
 import { priceList, publishedPrices } from "./prices.js";
@@ -161,6 +162,23 @@ describe("an estimate", () => {
     );
     expect(unknown.usd).toBeUndefined();
     expect(describeEstimate(unknown, list)[1]![1]).toMatch(/^unknown: the price of m is unknown/);
+  });
+
+  it("says whether a budget is enough", async () => {
+    const list = await priceList(HOSTED, undefined, TODAY);
+    const tokens = (train: number, model = "Qwen/Qwen3-8B") =>
+      new Map([[model, { prefill: 0, cachedPrefill: 0, sample: 0, train }]]);
+    const range = estimateOf({ least: tokens(2e6), most: tokens(4e6), assumptions: [] }, list);
+    expect(describeBudget(undefined, range)).toEqual([]);
+    expect(describeBudget({ usd: 5, tokens: 1e6 }, range)).toEqual([
+      ["budget", "$5.00, which is enough"],
+      ["budget", "1M tokens: the run will stop early, with a checkpoint"],
+    ]);
+    expect(describeBudget({ usd: 1 }, range)).toEqual([
+      ["budget", "$1.00: the run may stop early, with a checkpoint"],
+    ]);
+    const unknown = estimateOf(exactly(tokens(5, "m")), list);
+    expect(describeBudget({ usd: 1 }, unknown)).toEqual([["budget", "$1.00"]]);
   });
 
   it("is written for people", () => {

@@ -4,6 +4,7 @@ import * as f from "../../wire/fields/index.js";
 import {
   addModels,
   addTokens,
+  describeBudget,
   describeEstimate,
   estimateOf,
   NO_TOKENS,
@@ -176,7 +177,9 @@ export async function planPromptDistillation(options: PromptDistillationOptions)
       ["tokens", "unknown until the teacher has answered"],
       ["steps", `at most ${number(settings.steps)}, ${size} rows each`],
       describeRate(settings),
-      ...(estimate === undefined ? [] : describeEstimate(estimate, prices)),
+      ...(estimate === undefined
+        ? []
+        : [...describeEstimate(estimate, prices), ...describeBudget(checked.budget, estimate)]),
       ...(folder === undefined ? [] : ([["folder", folder]] as const)),
     ]),
   };

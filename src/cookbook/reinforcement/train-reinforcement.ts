@@ -9,7 +9,7 @@ import {
   wrongField,
 } from "../../wire/index.js";
 import type { AgentOptions } from "../agents/index.js";
-import { describeEstimate, estimateOf, priceList } from "../costs/index.js";
+import { describeBudget, describeEstimate, estimateOf, priceList } from "../costs/index.js";
 import type { GroupSource, Problem } from "../environments/index.js";
 import { closeEnvironment } from "../rollouts/run-rollout.js";
 import { findRenderer, longestInput, preparationSignal } from "../runs/find-model.js";
@@ -176,7 +176,9 @@ async function prepare<P extends Problem>(
     const description = describeReinforcement(settings, options.folder, [
       ...work.described,
       ...kind.described,
-      ...(estimate === undefined ? [UNKNOWN_COST] : describeEstimate(estimate, prices)),
+      ...(estimate === undefined
+        ? [UNKNOWN_COST]
+        : [...describeEstimate(estimate, prices), ...describeBudget(options.budget, estimate)]),
     ]);
     return { options, source, settings, config, counts: work.config, description, estimate };
   } catch (error) {

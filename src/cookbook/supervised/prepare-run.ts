@@ -4,6 +4,7 @@ import { type Datum, keptOptions } from "../../wire/index.js";
 import {
   addPlanned,
   addTokens,
+  describeBudget,
   describeEstimate,
   estimateOf,
   exactly,
@@ -124,7 +125,7 @@ export async function prepareRows<Row>(
     const description = describeRows(settings, options, {
       learning: kind.learning,
       ...data,
-      estimated: describeEstimate(estimate, prices),
+      estimated: [...describeEstimate(estimate, prices), ...describeBudget(options.budget, estimate)],
     });
     const config = { ...rowsConfig(settings), ...kind.config };
     return { renderer, data, settings, config, description, estimate };
