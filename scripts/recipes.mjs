@@ -1,8 +1,9 @@
-// `npm run recipes` runs every recipe with the built-in model, each against its bar; `npm run recipes -- addition dpo-sums`: some.
+// `npm run recipes` runs every recipe with the built-in model; `npm run recipes -- addition dpo-sums` runs some. A recipe
+// fails below its bar, and when one of its runs warns: what is shipped as an example has nothing to warn of.
 import { spawn } from "node:child_process";
-import { mkdtempSync, rmSync } from "node:fs";
+import { mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { basename, dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 
 /** What hangs is ended; on two idle cores each takes less than three minutes. */
@@ -35,6 +36,18 @@ function tinkerts(args, isShown) {
   });
 }
 
+/** The lines of each `warnings.jsonl` below a folder, with the folder of their run. */
+function warningsBelow(runs) {
+  return readdirSync(runs, { recursive: true })
+    .filter((file) => basename(file) === "warnings.jsonl")
+    .flatMap((file) =>
+      readFileSync(join(runs, file), "utf8")
+        .trim()
+        .split("\n")
+        .map((line) => `${dirname(file)}: ${line}`),
+    );
+}
+
 const known = JSON.parse((await tinkerts(["recipe"])).stdout).map(({ name }) => name);
 const named = process.argv.slice(2);
 const unknown = named.filter((name) => !known.includes(name));
@@ -48,9 +61,12 @@ const wanted = (limit) => ("atLeast" in limit ? `>= ${limit.atLeast}` : `<= ${li
 let failed = 0;
 for (const name of named.length > 0 ? named : known) {
   const started = performance.now();
-  const { code, stdout, stderr } = await tinkerts(["recipe", name], process.stderr.isTTY);
+  const runs = join(folder, name);
+  const { code, stdout, stderr } = await tinkerts(["recipe", name, "--folder", runs], process.stderr.isTTY);
   const seconds = ((performance.now() - started) / 1000).toFixed(1);
-  console.log(`${code === 0 ? "pass" : "FAIL"}  ${name.padEnd(20)} ${seconds.padStart(6)} s`);
+  const warnings = warningsBelow(runs);
+  const hasPassed = code === 0 && warnings.length === 0;
+  console.log(`${hasPassed ? "pass" : "FAIL"}  ${name.padEnd(20)} ${seconds.padStart(6)} s`);
   if (stdout !== "") {
     const {
       bar,
@@ -67,10 +83,10 @@ for (const name of named.length > 0 ? named : known) {
       );
     }
   }
-  if (code !== 0) {
-    failed += 1;
-    console.log(stderr.replaceAll(/^/gm, "      | "));
-  }
+  for (const warning of warnings) console.log(`        warned  ${warning}`);
+  if (code !== 0) console.log(stderr.replaceAll(/^/gm, "      | "));
+  if (!hasPassed) failed += 1;
+  rmSync(runs, { recursive: true, force: true });
 }
 console.log(failed === 0 ? "\nall passed" : `\n${failed} failed`);
 process.exitCode = failed === 0 ? 0 : 1;
