@@ -21,6 +21,9 @@ describe("the watch of a run", () => {
     expect(watched(series("dpo_loss", flat))).toEqual([]);
     const learned = Array.from({ length: 40 }, (_, step) => (step < 30 ? 1 : 1e-4));
     expect(watched(series("train_mean_nll", learned))).toEqual([]);
+    // However long it is.
+    const long = Array.from({ length: 1400 }, (_, step) => (step < 1000 ? 1 : 1e-4));
+    expect(watched(series("train_mean_nll", long), { steps: 1400 })).toEqual([]);
   });
 
   it("goes on as if it had seen every step when it takes up the lines of an interrupted run", () => {
@@ -80,6 +83,15 @@ describe("the watch of a run", () => {
     expect(watched(collapsed(0.9))).toEqual([]);
     const mixed = series("env/all/by_group/frac_mixed", [0.5, 0, 0.3, 0, 0.05, 0]);
     expect(watched(mixed)).toEqual([["equal_rewards", 5]]);
+    // A run may be able to do its task at its end, and not in its first half.
+    const alike = (from: number, good: number) =>
+      Array.from({ length: RUN.steps }, (_, step) => ({
+        "env/all/by_group/frac_mixed": step < from ? 0.5 : 0.05,
+        "env/all/by_group/frac_all_good": step < from ? 0.3 : good,
+      }));
+    expect(watched(alike(18, 0.9))).toEqual([]);
+    expect(watched(alike(17, 0.9))).toEqual([["equal_rewards", 19]]);
+    expect(watched(alike(18, 0.1))).toEqual([["equal_rewards", 20]]);
     // What a teacher says is learned from, whatever the rewards are.
     expect(watched([...mixed, ...collapsed(0)], { hasRewards: false })).toEqual([]);
     expect(watched(series("sampling/frac_cut", [0.9, 0.1, 0.4, 0.6, 0.7]))).toEqual([["answers_cut", 4]]);

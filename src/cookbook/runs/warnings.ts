@@ -33,7 +33,11 @@ export interface WatchedRun {
 
 type Finding = Omit<RunWarning, "step" | "kind">;
 /** Looks at the values of each metric so far, the newest last. */
-type Rule = (valuesOf: (metric: string) => readonly number[], run: WatchedRun) => Finding | undefined;
+type Rule = (
+  valuesOf: (metric: string) => readonly number[],
+  run: WatchedRun,
+  step: number,
+) => Finding | undefined;
 
 /** Values of a metric that are remembered. */
 const REMEMBERED = 500;
@@ -114,11 +118,13 @@ const RULES: Readonly<Record<Exclude<WarningKind, "not_a_number" | "learning_rat
       proposal: "a lower learning rate, fewer substeps, loss dapo, or temperature 1",
     };
   },
-  equal_rewards: (valuesOf, { hasRewards }) => {
+  equal_rewards: (valuesOf, { hasRewards, steps }, step) => {
     const metric = "env/all/by_group/frac_mixed";
     const values = valuesOf(metric);
     if (!hasRewards || !lastAll(values, (value) => value < FEW_MIXED)) return undefined;
     const isGood = (valuesOf("env/all/by_group/frac_all_good").at(-1) ?? 0) > 0.5;
+    // A run that can do its task near its end has done what it should.
+    if (isGood && step >= steps / 2) return undefined;
     return {
       metric,
       message: `in ${STEPS_IN_A_ROW} steps the episodes of almost every group were rewarded alike, which teaches nothing`,
@@ -137,7 +143,7 @@ const RULES: Readonly<Record<Exclude<WarningKind, "not_a_number" | "learning_rat
       proposal: "a larger maxTokens, or a reward for short answers",
     };
   },
-  nothing_to_learn: (valuesOf, { steps }) => {
+  nothing_to_learn: (valuesOf, { steps }, step) => {
     const tokens = valuesOf("num_loss_tokens");
     if (tokens.at(-1) === 0)
       return {
@@ -147,7 +153,7 @@ const RULES: Readonly<Record<Exclude<WarningKind, "not_a_number" | "learning_rat
       };
     for (const metric of LOSSES) {
       const losses = valuesOf(metric);
-      if (!lastAll(losses, (loss) => loss < 1e-3) || losses.length > steps / 2) continue;
+      if (!lastAll(losses, (loss) => loss < 1e-3) || step >= steps / 2) continue;
       return {
         metric,
         message: `the loss is ${shown(losses.at(-1)!)}: the model can do all of this already`,
@@ -214,7 +220,7 @@ export class RunWatch {
     this.#rememberAll(metrics);
     const valuesOf = (metric: string) => this.#values.get(metric) ?? [];
     for (const [kind, rule] of Object.entries(RULES) as [WarningKind, Rule][]) {
-      const finding = rule(valuesOf, this.#run);
+      const finding = rule(valuesOf, this.#run, step);
       if (finding !== undefined) warnings.push(...this.#once(step, kind, finding));
     }
     return warnings;
