@@ -32,6 +32,11 @@ describe("tinkerts export", () => {
       /--check runs the result in llama.cpp/,
     ],
     [
+      "a check where llama.cpp is not installed",
+      ["tinkerts/nano", "--to", "gguf", "--check"],
+      /install it with `npm install node-llama-cpp`/,
+    ],
+    [
       "a model that is not there",
       ["nosuch", "--to", "gguf"],
       /"nosuch" is neither a folder .* nor a Hugging Face id/,

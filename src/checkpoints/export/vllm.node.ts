@@ -32,7 +32,7 @@ export const VLLM_TARGET: ExportTarget = {
       );
       if (changesHead && options.head === undefined) {
         throw new TinkerError(
-          "The adapter changes the output head, which vLLM does not load: merge it (--to hf), train without it (trainUnembed: false), leave the head's changes out (--head drop), or keep them for another server (--head keep).",
+          "The adapter changes the output head, which vLLM does not load: merge it (--to hf), train without it (--for-vllm; in a program, trainUnembed: false), leave the head's changes out (--head drop), or keep them for another server (--head keep).",
         );
       }
       const served = servedAdapter(weights.adapter!, names, {

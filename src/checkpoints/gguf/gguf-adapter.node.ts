@@ -35,7 +35,7 @@ export async function prepareGgufAdapter(
     const head = weights.names.moduleOf("lm_head");
     if (settings.isTied && weights.updates.has(`${head}.weight`)) {
       throw new TinkerError(
-        `The adapter changes the output head, which ${baseModel} shares with its embedding: llama.cpp cannot change it alone; export the whole model (--to gguf), or train without the head (trainUnembed: false).`,
+        `The adapter changes the output head, which ${baseModel} shares with its embedding: llama.cpp cannot change it alone; export the whole model (--to gguf), or train without the head (--for-vllm; in a program, trainUnembed: false).`,
       );
     }
     const tensors = [...plainModules(baseFolder, weights, type), ...expertModules(weights, type)];

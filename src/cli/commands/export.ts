@@ -12,6 +12,7 @@ import { defaultModel } from "../../local/default-model.js";
 import { isTinkerPath, parseTinkerPath } from "../../wire/records/tinker-path.js";
 import { type CommandContext, type CommandModule, UsageError } from "../context.js";
 import { type Agreement, checkExport } from "../export/check-export.js";
+import { llamaPackage } from "../export/llama-cpp.js";
 import { hasServer, openService } from "../local-service.js";
 import { type NamedModel, namedModel, samplingSource } from "../named-model.js";
 import { addFlags, optionsFromFlags } from "../option-flags.js";
@@ -66,6 +67,8 @@ async function exportTo(context: CommandContext, name: string, options: CommandO
       `--check samples from the original: make a checkpoint of ${name} first (tinkerts checkpoint import), and export that`,
     );
   }
+  // Before the export, which may take long.
+  if (check) await llamaPackage();
   const request = { name, model, path: isAdapter ? resolve(name) : path, options };
   const exported = await exportFromSource(context, request);
   if (!check) {

@@ -13,7 +13,7 @@ export interface LlamaModel extends AsyncDisposable {
 }
 
 /** The part of `node-llama-cpp` that is used. */
-interface LlamaPackage {
+export interface LlamaPackage {
   getLlama(options: object): Promise<{
     loadModel(options: object): Promise<{
       createContext(options: object): Promise<{
@@ -62,7 +62,8 @@ export async function openLlamaModel(file: string, contextSize: number): Promise
   }
 }
 
-async function llamaPackage(): Promise<LlamaPackage> {
+/** Loads the package; where it is not installed, says how to install it. */
+export async function llamaPackage(): Promise<LlamaPackage> {
   const name = "node-llama-cpp";
   try {
     return (await import(name)) as LlamaPackage;
