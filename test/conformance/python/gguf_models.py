@@ -125,10 +125,10 @@ def inside_vision_model(target: Path) -> None:
     }
     (target / "config.json").write_text(json.dumps(outer))
     tensors = load_file(target / "model.safetensors")
-    save_file(
-        {name.replace("model.", "model.language_model.", 1): tensor for name, tensor in tensors.items()},
-        target / "model.safetensors",
-    )
+    # Some versions of transformers write these names themselves.
+    if not any(name.startswith("model.language_model.") for name in tensors):
+        tensors = {name.replace("model.", "model.language_model.", 1): each for name, each in tensors.items()}
+    save_file(tensors, target / "model.safetensors")
 
 
 def adapter(target: Path, rank: int = 4) -> None:
