@@ -99,9 +99,10 @@ export async function checkFree(output: string): Promise<void> {
 async function checkRoom(output: string, bytes: number): Promise<void> {
   const { bavail, bsize } = await statfs(dirname(output));
   if (bavail * bsize >= bytes) return;
-  const gigabytes = (count: number) => `${(count / 1e9).toFixed(1)} GB`;
+  const size = (count: number) =>
+    count < 1e8 ? `${(count / 1e6).toFixed(1)} MB` : `${(count / 1e9).toFixed(1)} GB`;
   throw new TinkerError(
-    `${output} needs ${gigabytes(bytes)}, but its disk has ${gigabytes(bavail * bsize)} left; free some space or choose another disk.`,
+    `${output} needs ${size(bytes)}, but its disk has ${size(bavail * bsize)} left; free some space or choose another disk.`,
   );
 }
 
