@@ -154,14 +154,13 @@ export class WasmKernels extends CpuMemory implements Kernels {
     const lda = options.lda ?? (transA ? m : k);
     const ldc = options.ldc ?? n;
     if (m === 0 || n === 0) return;
-    expectRows(m, n, { c: { data: c, stride: ldc } });
-    if (k > 0) expectRows(transA ? k : m, transA ? m : k, { a: { data: a, stride: lda } });
+    expectRows(m, n, "c", { data: c, stride: ldc });
+    if (k > 0) expectRows(transA ? k : m, transA ? m : k, "a", { data: a, stride: lda });
     const { layout, bk, bj } = rightSide(b, n, k, transB, options.ldb);
     const cut = cutProduct(m, n, layout, this.threads);
     // A row or two do not keep another thread busy for long enough between the steps that only one can do.
     const work = (m < 4 ? 0.065 : 0.25) * m * n * k;
     const [ai, ak] = transA ? [4, 4 * lda] : [4 * lda, 4];
-    const shape = [m, n, k, accumulate ? 1 : 0, cut.rows, cut.cols, layout] as const;
     this.#run("matmul", { items: cut.chunks, chunkItems: 1, work }, [
       { data: c, stride: ldc },
       a,
@@ -170,23 +169,32 @@ export class WasmKernels extends CpuMemory implements Kernels {
       b,
       bk,
       bj,
-      ...shape,
+      m,
+      n,
+      k,
+      accumulate ? 1 : 0,
+      cut.rows,
+      cut.cols,
+      layout,
     ]);
   }
 
   rmsNorm({ out, rstd, x, weight, rows, cols, eps }: RmsNorm): void {
-    expect(rows * cols, { out, x });
-    expect(rows, { rstd });
-    expect(cols, { weight });
+    expect(rows * cols, "out", out);
+    expect(rows * cols, "x", x);
+    expect(rows, "rstd", rstd);
+    expect(cols, "weight", weight);
     const cut = { items: rows, chunkItems: NORM_ROWS, work: 1.5 * rows * cols };
     this.#run("rmsNorm", cut, [out, rstd, x, weight, rows, cols], [eps]);
   }
 
   rmsNormBackward({ dx, dweight, dout, x, rstd, weight, rows, cols }: RmsNormBackward): void {
-    expect(rows * cols, { dx, dout, x });
-    expect(rows, { rstd });
-    expect(cols, { weight });
-    if (dweight) expect(cols, { dweight });
+    expect(rows * cols, "dx", dx);
+    expect(rows * cols, "dout", dout);
+    expect(rows * cols, "x", x);
+    expect(rows, "rstd", rstd);
+    expect(cols, "weight", weight);
+    if (dweight) expect(cols, "dweight", dweight);
     const parameters: WasmOperations["rmsNormBackward"] = [dx, rstd, x, weight, rows, cols, dout, dweight];
     this.#run("rmsNormBackward", { items: rows, chunkItems: NORM_ROWS, work: 3 * rows * cols }, parameters);
     if (!dweight) return;
@@ -202,8 +210,8 @@ export class WasmKernels extends CpuMemory implements Kernels {
   normRopeBackward(operation: NormRopeBackward): void {
     const { dx, dweight, dout, rows, heads, headDim } = operation;
     const values = rows * heads * headDim;
-    expectRows(rows, heads * headDim, { dout });
-    if (dweight) expect(headDim, { dweight });
+    expectRows(rows, heads * headDim, "dout", dout);
+    if (dweight) expect(headDim, "dweight", dweight);
     const forward = ropeParameters(dx, operation);
     const parameters: WasmOperations["normRopeBackward"] = [...forward, dout, dweight];
     this.#run("normRopeBackward", { items: rows, chunkItems: NORM_ROWS, work: 4 * values }, parameters);
@@ -213,21 +221,22 @@ export class WasmKernels extends CpuMemory implements Kernels {
   }
 
   swiglu(out: F32, gateUp: F32, rows: number, cols: number): void {
-    expect(rows * cols, { out });
-    expect(2 * rows * cols, { gateUp });
+    expect(rows * cols, "out", out);
+    expect(2 * rows * cols, "gateUp", gateUp);
     const cut = { items: rows, chunkItems: SWIGLU_ROWS, work: 6 * rows * cols };
     this.#run("swiglu", cut, [out, gateUp, cols]);
   }
 
   swigluBackward(dgateUp: F32, dout: F32, gateUp: F32, rows: number, cols: number): void {
-    expect(2 * rows * cols, { dgateUp, gateUp });
-    expect(rows * cols, { dout });
+    expect(2 * rows * cols, "dgateUp", dgateUp);
+    expect(2 * rows * cols, "gateUp", gateUp);
+    expect(rows * cols, "dout", dout);
     const cut = { items: rows, chunkItems: SWIGLU_ROWS, work: 8 * rows * cols };
     this.#run("swigluBackward", cut, [dgateUp, gateUp, cols, dout]);
   }
 
   gatherRows(out: F32, table: Matrix, indices: I32, rows: number, cols: number): void {
-    expect(rows * cols, { out });
+    expect(rows * cols, "out", out);
     if (table.kind === "frozen") {
       this.#gatherOutputs(out, table, indices, rows, cols);
       return;
@@ -249,14 +258,14 @@ export class WasmKernels extends CpuMemory implements Kernels {
   }
 
   scatterRows(table: F32, x: StridedRows, indices: I32, rows: number, cols: number): void {
-    expectRows(rows, cols, { x });
+    expectRows(rows, cols, "x", x);
     this.#expectIndices("indices", indices, rows, Math.floor(table.length / cols));
     const cut = { items: rows, chunkItems: COPIED_ROWS, work: 0.5 * rows * cols };
     this.#run("scatterRows", cut, [table, x, indices, cols]);
   }
 
   scatterAddRows(table: F32, x: F32, indices: I32, rows: number, cols: number): void {
-    expect(rows * cols, { x });
+    expect(rows * cols, "x", x);
     this.#expectIndices("indices", indices, rows, Math.floor(table.length / cols));
     const cut = { items: cols, chunkItems: SUMMED_COLUMNS, work: rows * cols };
     this.#run("scatterAddRows", cut, [table, x, indices, cols, rows]);
@@ -289,10 +298,11 @@ export class WasmKernels extends CpuMemory implements Kernels {
     const { heads, kvHeads, headDim } = shape;
     const sequences = this.#sequences(offsets);
     const { rows } = sequences;
-    expect(rows * heads * headDim, { out });
-    expect(rows * heads, { logSumExp });
-    expectRows(rows, heads * headDim, { query });
-    expectRows(rows, kvHeads * headDim, { key, value });
+    expect(rows * heads * headDim, "out", out);
+    expect(rows * heads, "logSumExp", logSumExp);
+    expectRows(rows, heads * headDim, "query", query);
+    expectRows(rows, kvHeads * headDim, "key", key);
+    expectRows(rows, kvHeads * headDim, "value", value);
     return sequences;
   }
 
@@ -303,30 +313,32 @@ export class WasmKernels extends CpuMemory implements Kernels {
   attentionPaged(operation: AttentionPaged): void {
     const { out, query, keyPages, valuePages, pageTables, lengths, rows, pagesPerRow, pageSize } = operation;
     const { heads, kvHeads, headDim, scale } = operation.shape;
-    expect(rows * heads * headDim, { out });
-    expectRows(rows, heads * headDim, { query });
-    expect(rows * pagesPerRow, { pageTables });
-    expect(rows, { lengths });
+    expect(rows * heads * headDim, "out", out);
+    expectRows(rows, heads * headDim, "query", query);
+    expect(rows * pagesPerRow, "pageTables", pageTables);
+    expect(rows, "lengths", lengths);
     const together = Math.max(this.#constant("PAGED_BLOCK"), heads / kvHeads) + 16;
     this.#needThreadScratch(this.#constant("GEMM_SCRATCH") + together * 4 * (pagesPerRow * pageSize + 5));
+    const { ints } = this.#memory;
+    const first = lengths.offset / 4;
     let pairs = 0;
-    for (const length of this.viewInts(lengths).subarray(0, rows)) pairs += length;
+    for (let row = 0; row < rows; row++) pairs += ints[first + row]!;
     const blocks = Math.ceil(rows / this.#constant("PAGED_BLOCK"));
     const cut = { items: blocks * kvHeads, chunkItems: 1, work: pairs * heads * headDim };
-    const counts = [rows, pagesPerRow, pageSize, heads, kvHeads, headDim] as const;
+    const buffers = [out, query, keyPages, valuePages, pageTables, lengths] as const;
     this.#run(
       "attentionPaged",
       cut,
-      [out, query, keyPages, valuePages, pageTables, lengths, ...counts],
+      [...buffers, rows, pagesPerRow, pageSize, heads, kvHeads, headDim],
       [scale],
     );
   }
 
   logSoftmaxGather(operation: LogSoftmaxGather): void {
     const { logprobs, logSumExp, logits, targets, rows, vocabSize, targetsPerRow } = operation;
-    expect(rows * targetsPerRow, { logprobs });
-    expect(rows, { logSumExp });
-    expect(rows * vocabSize, { logits });
+    expect(rows * targetsPerRow, "logprobs", logprobs);
+    expect(rows, "logSumExp", logSumExp);
+    expect(rows * vocabSize, "logits", logits);
     this.#expectIndices("targets", targets, rows * targetsPerRow, vocabSize);
     const cut = { items: rows, chunkItems: VOCABULARY_ROWS, work: 5 * rows * vocabSize };
     this.#run("logSoftmaxGather", cut, [logprobs, logSumExp, logits, targets, vocabSize, targetsPerRow]);
@@ -334,9 +346,9 @@ export class WasmKernels extends CpuMemory implements Kernels {
 
   logitsGradient(operation: LogitsGradient): void {
     const { logits, logSumExp, targets, coefficients, rows, vocabSize, targetsPerRow } = operation;
-    expect(rows * vocabSize, { logits });
-    expect(rows, { logSumExp });
-    expect(rows * targetsPerRow, { coefficients });
+    expect(rows * vocabSize, "logits", logits);
+    expect(rows, "logSumExp", logSumExp);
+    expect(rows * targetsPerRow, "coefficients", coefficients);
     this.#expectIndices("targets", targets, rows * targetsPerRow, vocabSize);
     const cut = { items: rows, chunkItems: VOCABULARY_ROWS, work: 5 * rows * vocabSize };
     this.#run("logitsGradient", cut, [coefficients, logSumExp, logits, targets, vocabSize, targetsPerRow]);
@@ -347,17 +359,18 @@ export class WasmKernels extends CpuMemory implements Kernels {
   }
 
   copy(out: F32, x: F32): void {
-    expect(x.length, { out });
+    expect(x.length, "out", out);
     this.#run("copy", elements(x, 0.5), [out, x]);
   }
 
   add(out: F32, a: F32, b: F32): void {
-    expect(out.length, { a, b });
+    expect(out.length, "a", a);
+    expect(out.length, "b", b);
     this.#run("add", elements(out, 1), [out, a, b]);
   }
 
   addScaled(y: F32, x: F32, factor: number): void {
-    expect(y.length, { x });
+    expect(y.length, "x", x);
     this.#run("addScaled", elements(y, 1), [y, x], [factor]);
   }
 
@@ -370,7 +383,9 @@ export class WasmKernels extends CpuMemory implements Kernels {
   }
 
   adamw(weights: F32, grad: F32, first: F32, second: F32, step: AdamWStep): void {
-    expect(weights.length, { grad, first, second });
+    expect(weights.length, "grad", grad);
+    expect(weights.length, "first", first);
+    expect(weights.length, "second", second);
     const { decay, oneMinusBeta1, beta2, oneMinusBeta2, stepSize, rootCorrection2, eps, gradScale } =
       adamwScalars(step);
     const floats = [decay, oneMinusBeta1, beta2, oneMinusBeta2, stepSize, rootCorrection2, eps, gradScale];
@@ -394,10 +409,12 @@ export class WasmKernels extends CpuMemory implements Kernels {
 
   /** A wrong index would silently read or write other memory. */
   #expectIndices(name: string, indices: I32, count: number, limit: number): void {
-    expect(count, { [name]: indices });
-    const values = this.viewInts(indices);
+    expect(count, name, indices);
+    // No view of their own: with one row to decode, making it takes longer than reading it.
+    const { ints } = this.#memory;
+    const first = indices.offset / 4;
     for (let i = 0; i < count; i++) {
-      const value = values[i]!;
+      const value = ints[first + i]!;
       if (value < 0 || value >= limit) {
         throw new RangeError(`${name}[${i}] is ${value}, expected 0 to ${limit - 1}`);
       }
@@ -416,7 +433,7 @@ function rightSide(b: Matrix, n: number, k: number, transB: boolean, ldb = trans
     }
     return { layout: transB ? 2 : FROZEN, bk: rows, bj: cols };
   }
-  if (k > 0) expectRows(rows, cols, { b: { data: b, stride: ldb } });
+  if (k > 0) expectRows(rows, cols, "b", { data: b, stride: ldb });
   return transB ? { layout: 0, bk: 4, bj: 4 * ldb } : { layout: 0, bk: 4 * ldb, bj: 4 };
 }
 
@@ -447,9 +464,10 @@ function ropeParameters(
   const { cos, sin, positions } = operation.angles;
   const normed = operation.weight !== undefined && operation.rstd !== undefined;
   const { rstd, weight } = normed ? operation : {};
-  expectRows(rows, heads * headDim, { out, x });
-  expect(rows, { positions });
-  if (rstd) expect(rows * heads, { rstd });
+  expectRows(rows, heads * headDim, "out", out);
+  expectRows(rows, heads * headDim, "x", x);
+  expect(rows, "positions", positions);
+  if (rstd) expect(rows * heads, "rstd", rstd);
   return [out, rstd, x, weight, cos, sin, positions, rows, heads, headDim];
 }
 
@@ -471,17 +489,11 @@ const elements = (x: F32, cycles: number): Cut => ({
   work: cycles * x.length,
 });
 
-function expect(length: number, buffers: Record<string, F32 | I32>): void {
-  for (const name in buffers) {
-    const held = buffers[name]!.length;
-    if (held < length) throw new RangeError(`${name} has ${held} elements, the operation needs ${length}`);
-  }
+function expect(length: number, name: string, { length: held }: F32 | I32): void {
+  if (held < length) throw new RangeError(`${name} has ${held} elements, the operation needs ${length}`);
 }
 
-function expectRows(rows: number, cols: number, matrices: Record<string, StridedRows>): void {
-  for (const name in matrices) {
-    const { data, stride } = matrices[name]!;
-    if (stride < cols) throw new RangeError(`${name} has rows ${stride} apart, but they are ${cols} wide`);
-    if (rows > 0) expect((rows - 1) * stride + cols, { [name]: data });
-  }
+function expectRows(rows: number, cols: number, name: string, { data, stride }: StridedRows): void {
+  if (stride < cols) throw new RangeError(`${name} has rows ${stride} apart, but they are ${cols} wide`);
+  if (rows > 0) expect((rows - 1) * stride + cols, name, data);
 }

@@ -9,12 +9,15 @@ export class WasmMemory {
   readonly #maximumPages: number;
   /** Covers the whole memory as of the last growth. */
   buffer: ArrayBufferLike;
+  /** The same memory as whole numbers. */
+  ints: Int32Array;
 
   constructor() {
     const { memory, maximum } = createMemory();
     this.memory = memory;
     this.#maximumPages = maximum;
     this.buffer = memory.buffer;
+    this.ints = new Int32Array(this.buffer);
   }
 
   /** Makes the memory at least `bytes` long. */
@@ -34,6 +37,7 @@ export class WasmMemory {
       throw refuse();
     }
     this.buffer = this.memory.buffer;
+    this.ints = new Int32Array(this.buffer);
   }
 }
 
