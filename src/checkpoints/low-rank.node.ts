@@ -17,8 +17,8 @@ export interface PlacedProduct {
   readonly columnStep: number;
 }
 
-/** Rows of a matrix. */
-export interface Rows {
+/** Rows of a matrix: how many, and how long. */
+export interface MatrixRows {
   readonly count: number;
   readonly length: number;
 }
@@ -54,7 +54,11 @@ let loaded: LowRankExports | undefined;
 let placed: readonly Float32Array[] = [];
 
 /** Adds products to rows of float32, in place. */
-export function addProducts(values: Float32Array, rows: Rows, products: readonly PlacedProduct[]): void {
+export function addProducts(
+  values: Float32Array,
+  rows: MatrixRows,
+  products: readonly PlacedProduct[],
+): void {
   const places = layOut(rows, products);
   const { memory, tileAt } = places;
   addInTiles(places, rows, products, {
@@ -66,7 +70,7 @@ export function addProducts(values: Float32Array, rows: Rows, products: readonly
 /** Adds products to rows of bfloat16, in place: the sums are rounded to nearest, ties to even. */
 export function addProductsToBfloat16(
   bytes: Uint8Array,
-  rows: Rows,
+  rows: MatrixRows,
   products: readonly PlacedProduct[],
 ): void {
   const places = layOut(rows, products);
@@ -93,7 +97,7 @@ interface Places extends LowRankExports {
   readonly halvesAt: number;
 }
 
-function layOut(rows: Rows, products: readonly PlacedProduct[]): Places {
+function layOut(rows: MatrixRows, products: readonly PlacedProduct[]): Places {
   loaded ??= load();
   const { memory, addProduct, widen, narrow } = loaded;
   const fitting = Math.floor(TILE_BYTES / (4 * rows.length));
@@ -137,7 +141,7 @@ function placePanels(memory: WebAssembly.Memory, at: number, product: LowRankPro
 
 function addInTiles(
   places: Places,
-  rows: Rows,
+  rows: MatrixRows,
   products: readonly PlacedProduct[],
   tile: { fill(from: number, to: number): void; empty(from: number, to: number): void },
 ): void {

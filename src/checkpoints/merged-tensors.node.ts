@@ -5,8 +5,8 @@ import type { BaseFiles } from "./base-files.node.js";
 import {
   addProducts,
   addProductsToBfloat16,
+  type MatrixRows,
   type PlacedProduct,
-  type Rows,
   transposed,
 } from "./low-rank.node.js";
 import type { PackedWeight } from "./packed/packed-weights.js";
@@ -208,7 +208,7 @@ function* changesOfRows(
   count: number,
   shape: readonly number[],
   { adapter, updates }: WeightChanges,
-): Generator<{ start: number; rows: Rows; products: readonly PlacedProduct[] }> {
+): Generator<{ start: number; rows: MatrixRows; products: readonly PlacedProduct[] }> {
   const [matrixRows, columns] = shape.slice(-2) as [number, number];
   const end = firstRow + count;
   for (let row = firstRow; row < end; ) {
