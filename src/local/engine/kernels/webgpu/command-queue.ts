@@ -19,6 +19,16 @@ export interface Run<Buffer extends string, Param extends string> {
   workgroups: number | readonly [number, number] | readonly [number, number, number];
 }
 
+/** What was asked of a device so far: on a slow machine, or for a few rows, these numbers are the time. */
+export interface QueueCounts {
+  runs: number;
+  submissions: number;
+  pipelines: number;
+  bindGroups: number;
+  writtenBytes: number;
+  readBytes: number;
+}
+
 /** Records runs of shaders in order, and sends them to the device in large pieces. */
 export class CommandQueue {
   readonly device: GPUDevice;
@@ -36,6 +46,14 @@ export class CommandQueue {
   #reportFailure: (error: EngineLostError) => void = () => {};
   /** Resolves when nothing more will come. */
   readonly failed: Promise<EngineLostError>;
+  readonly counts: QueueCounts = {
+    runs: 0,
+    submissions: 0,
+    pipelines: 0,
+    bindGroups: 0,
+    writtenBytes: 0,
+    readBytes: 0,
+  };
   /** Called with each run's shader and parameters, for measurements. */
   onRun:
     | ((shader: Shader, params: Record<string, number>) => GPUComputePassTimestampWrites | undefined)
@@ -65,6 +83,7 @@ export class CommandQueue {
     const prepared = this.#prepare(shader);
     const slot = this.#runs * MAX_PARAMS;
     this.#runs += 1;
+    this.counts.runs += 1;
     // Plain loops and numbers as keys: with one row to decode, recording takes longer than computing.
     let groups: BindGroups = prepared.groups;
     for (let index = 0; index < shader.buffers.length; index++) {
@@ -97,10 +116,12 @@ export class CommandQueue {
   flush(): void {
     this.#endPass();
     if (this.#runs > 0) {
+      this.counts.writtenBytes += this.#runs * PARAM_BYTES;
       this.device.queue.writeBuffer(this.#paramBuffer, 0, this.#paramValues, 0, this.#runs * PARAM_BYTES);
     }
     this.#runs = 0;
     if (!this.#encoder) return;
+    this.counts.submissions += 1;
     this.device.queue.submit([this.#encoder.finish()]);
     this.#encoder = undefined;
   }
@@ -119,6 +140,7 @@ export class CommandQueue {
     if (data.length > handle.length)
       throw new RangeError(`${data.length} values for a buffer of ${handle.length}`);
     this.flush();
+    this.counts.writtenBytes += data.byteLength;
     this.device.queue.writeBuffer(
       block.buffer,
       offset,
@@ -133,6 +155,7 @@ export class CommandQueue {
     const bytes = 4 * handle.length;
     if (bytes === 0) return new ArrayBuffer(0);
     if (this.#failure) throw this.#failure;
+    this.counts.readBytes += bytes;
     const staging = this.#stagingOf(bytes);
     this.#endPass();
     this.#encoder ??= this.device.createCommandEncoder();
@@ -174,6 +197,7 @@ export class CommandQueue {
         })),
       ],
     });
+    this.counts.pipelines += 1;
     const pipeline = device.createComputePipeline({
       label: shader.name,
       layout: device.createPipelineLayout({ bindGroupLayouts: [layout] }),
@@ -197,6 +221,7 @@ export class CommandQueue {
       prepared.groupCount = 0;
     }
     prepared.groupCount += 1;
+    this.counts.bindGroups += 1;
     return this.device.createBindGroup({
       layout: prepared.layout,
       entries: [
