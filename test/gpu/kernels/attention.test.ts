@@ -17,7 +17,8 @@ import {
 import { attention } from "../../../src/local/engine/kernels/webgpu/attention.js";
 import { attentionBackward } from "../../../src/local/engine/kernels/webgpu/attention-backward.js";
 import { tilesFor } from "../../../src/local/engine/kernels/webgpu/attention-tiles.js";
-import { attentionPaged, partsFor } from "../../../src/local/engine/kernels/webgpu/paged-attention.js";
+import { attentionPaged } from "../../../src/local/engine/kernels/webgpu/paged-attention.js";
+import { partsFor } from "../../../src/local/engine/kernels/webgpu/paged-shaders.js";
 import type { GpuContext } from "../../../src/local/engine/kernels/webgpu/webgpu-kernels.js";
 import { compare, ints, openKernels } from "../gpus.js";
 

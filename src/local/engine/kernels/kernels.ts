@@ -1,5 +1,6 @@
 import type { SafetensorsDtype } from "../../../checkpoints/safetensors.js";
 import type { PublishedLoss } from "../../../wire/training/losses.js";
+import type { AddLowRank, CopyPages, FewRowKernels } from "./few-rows.js";
 
 /**
  * The contract between the engine and what computes for it: float32, row-major, over buffers that only the implementation
@@ -383,6 +384,8 @@ export interface Kernels {
    * fastest, then one stored k x n, at half the speed one with `transB`; with many rows the layouts cost nearly the same.
    */
   matmul(c: F32, a: F32, b: Matrix, m: number, n: number, k: number, options?: MatmulOptions): void;
+  /** Absent, or false with nothing done, where products one by one are as fast. */
+  addLowRank?(operation: AddLowRank): boolean;
 
   // --- rows -----------------------------------------------------------------------------------------------------
   rmsNorm(operation: RmsNorm): void;
@@ -405,6 +408,10 @@ export interface Kernels {
   attentionBackward(operation: AttentionBackward): void;
   attentionPaged(operation: AttentionPaged): void;
   rotateIntoPages(operation: RotateIntoPages): void;
+  /** Absent where copying page by page is as fast. */
+  copyPages?(operation: CopyPages): void;
+  /** Whole blocks for a few rows; absent where operations one by one are as fast. */
+  readonly fewRows?: FewRowKernels;
 
   // --- vocabulary -----------------------------------------------------------------------------------------------
   logSoftmaxGather(operation: LogSoftmaxGather): void;

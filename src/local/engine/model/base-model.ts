@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { DTYPE_BYTES, toFloat32 } from "../../../checkpoints/safetensors.js";
 import { type BaseModelInfo, EngineInputError } from "../engine.js";
-import { type Kernels, type Matrix, sliceBuffer } from "../kernels/kernels.js";
+import { type F32, type Kernels, type Matrix, partsOf, sliceBuffer } from "../kernels/kernels.js";
 import { type DecoderLayout, type DecoderWeights, decoderLayout } from "./decoder-weights.js";
 import { type ModelConfig, modelConfigOf, parseModelConfig } from "./model-config.js";
 import type { ModelFiles } from "./model-files.js";
@@ -64,7 +64,7 @@ async function loadWeights(
         const [dtype = "F32", ...others] = dtypes.get(block)!;
         return kept(block, kernels.frozen(inputs, outputs, others.length > 0 ? "F32" : dtype));
       },
-      (block) => kept(block, kernels.alloc(block.length)),
+      vectorsOf(kernels, layout, kept),
     );
     for (const place of layout.places) {
       const tensor = files.read(stored.get(place)!);
@@ -81,6 +81,23 @@ async function loadWeights(
     if (!(error instanceof RangeError)) throw error;
     throw tooLarge(name, layout.length, error.message);
   }
+}
+
+/** Room for each vector, all in one buffer: an operation that reads several needs one binding for them. */
+function vectorsOf(
+  kernels: Kernels,
+  { places, matrixLength }: DecoderLayout,
+  kept: (block: Range, target: F32) => F32,
+): (block: Range) => F32 {
+  const blocks = new Set(places.map(({ block }) => block).filter(({ start }) => start >= matrixLength));
+  const { starts, length } = partsOf(Array.from(blocks, (block) => block.length));
+  const startOf = new Map(Array.from(blocks, (block, index) => [block, starts[index]!]));
+  // Taken with the first one: the matrices come before.
+  let all: F32 | undefined;
+  return (block) => {
+    all ??= kernels.alloc(length);
+    return kept(block, sliceBuffer(all, startOf.get(block)!, block.length));
+  };
 }
 
 /** Names of the tensors in the files; all must be present with the right shape. */

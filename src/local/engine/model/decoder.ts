@@ -49,6 +49,8 @@ export interface AdapterSpan {
 /** The rows of one pass through the decoder, and what differs between passes: attention, and which activations are kept. */
 export interface DecoderPass {
   rows: number;
+  /** Rows that buffers have room for, at least as many. Default: `rows`. */
+  room?: number;
   tokens: I32;
   positions: I32;
   /** As many zeros as rows: a bias is gathered into every row, and a product is added to it. */
@@ -70,7 +72,7 @@ export function decoderForward(
 ): { layers: LayerActivations[]; output: F32 } {
   const { config, weights } = model;
   const { rows, tokens } = pass;
-  let output = kernels.scratch(rows * config.hiddenSize);
+  let output = kernels.scratch((pass.room ?? rows) * config.hiddenSize);
   kernels.gatherRows(output, weights.embedding, tokens, rows, config.hiddenSize);
   const layers = weights.layers.map((_, index) => {
     const activations = pass.activations(index, output);
@@ -88,7 +90,7 @@ export function decoderForward(
 function blockLinear(
   kernels: Kernels,
   { weights }: DecoderModel,
-  { rows, adapters }: DecoderPass,
+  { rows, room, adapters }: DecoderPass,
   index: number,
   { lowRank }: LayerActivations,
 ) {
@@ -101,6 +103,7 @@ function blockLinear(
       adapters: adaptersOf(adapters, (lora) => lora.layers[index]![name]),
       accumulate,
       lowRank: lowRank[name],
+      room,
     });
 }
 
@@ -129,7 +132,7 @@ export function blockActivations(
   const { attended, middle, middleRstd, normedMiddle, gateUp, activated } = activations;
   if (layer.outputBias) {
     const mark = kernels.mark();
-    const bias = kernels.scratch(rows * cols);
+    const bias = kernels.scratch(middle.length);
     kernels.gatherRows(bias, layer.outputBias, pass.zeros, rows, cols);
     kernels.add(middle, input, bias);
     kernels.release(mark);

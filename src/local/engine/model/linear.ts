@@ -26,6 +26,8 @@ export interface LinearForward {
   accumulate?: boolean;
   /** Receives scaling * x * A, which the backward pass needs; for one adapter over all rows. */
   lowRank?: F32 | undefined;
+  /** Rows that intermediate results have room for. Default: as many as there are. */
+  room?: number | undefined;
 }
 
 /** A linear layer with low-rank adapters on it. */
@@ -38,9 +40,23 @@ export function linearForward(kernels: Kernels, operation: LinearForward): void 
     const { rank, scaling } = adapter;
     const width = adapter.b.length * rank;
     const mark = kernels.mark();
-    const lowRank = operation.lowRank ?? kernels.scratch(adaptedRows * width);
+    const kept = operation.lowRank;
+    const lowRank = kept ?? kernels.scratch((operation.room ?? adaptedRows) * width);
     kernels.matmul(lowRank, from(x, start * inputs), adapter.a, adaptedRows, width, inputs);
-    if (scaling !== 1) kernels.scale(sliceBuffer(lowRank, 0, adaptedRows * width), scaling);
+    const scale = () => scaling !== 1 && kernels.scale(sliceBuffer(lowRank, 0, adaptedRows * width), scaling);
+    if (kept) scale();
+    const sum = {
+      out: from(out, start * outputs),
+      stride: outputs,
+      rows: adaptedRows,
+      lowRank,
+      group: adapter,
+    };
+    if (kernels.addLowRank?.({ ...sum, factor: kept ? 1 : scaling })) {
+      kernels.release(mark);
+      continue;
+    }
+    if (!kept) scale();
     adapter.b.forEach(({ matrix, column, cols }, index) => {
       const part = from(out, start * outputs + column);
       kernels.matmul(part, from(lowRank, index * rank), matrix, adaptedRows, cols, rank, {

@@ -1,4 +1,5 @@
 import { EngineInputError, LORA_ALPHA, type LoraSettings } from "../engine.js";
+import type { LowRankGroup } from "../kernels/few-rows.js";
 import { type F32, type Kernels, sliceBuffer } from "../kernels/kernels.js";
 import { uniformArray } from "../philox.js";
 import {
@@ -11,15 +12,8 @@ import {
 import type { ModelConfig } from "./model-config.js";
 import { LayoutBuilder, type Range, sizeOf, type TensorPlace, writeTensors } from "./tensor-layout.js";
 
-/** Adapters of the linear layers that read the same input: one A side by side, so that it needs one product, one B for each. */
-export interface LoraGroup {
-  rank: number;
-  scaling: number;
-  /** [in, parts * rank]. */
-  a: F32;
-  /** Per layer: [rank, out], and the column where its output starts in the fused output. */
-  b: { matrix: F32; column: number; cols: number }[];
-}
+/** Adapters of the linear layers that read the same input. */
+export type LoraGroup = LowRankGroup;
 
 /** The adapters of one block; absent where nothing is trained. */
 export type LoraLayer = Record<LinearName, LoraGroup | undefined>;

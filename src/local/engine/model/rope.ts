@@ -1,4 +1,4 @@
-import type { F32, Kernels } from "../kernels/kernels.js";
+import { type F32, type Kernels, partsOf, sliceBuffer } from "../kernels/kernels.js";
 import type { ModelConfig } from "./model-config.js";
 
 const f32 = Math.fround;
@@ -30,7 +30,8 @@ export class RopeTables {
   readonly #frequencies: Float32Array;
   readonly #maxPositions: number;
   #positions = 0;
-  #tables: { cos: F32; sin: F32 } | undefined;
+  /** Both in one buffer, so that an operation needs one binding for them. */
+  #tables: { all: F32; cos: F32; sin: F32 } | undefined;
 
   constructor(kernels: Kernels, config: ModelConfig) {
     this.#kernels = kernels;
@@ -45,30 +46,27 @@ export class RopeTables {
       const wanted = 1 << Math.ceil(Math.log2(Math.max(length, 256)));
       this.#positions = Math.max(length, Math.min(wanted, this.#maxPositions));
       const half = this.#frequencies.length;
-      const cos = new Float32Array(this.#positions * half);
-      const sin = new Float32Array(this.#positions * half);
+      const count = this.#positions * half;
+      const { starts, length: floats } = partsOf([count, count]);
+      const [cosAt, sinAt] = starts;
+      const values = new Float32Array(floats);
       for (let position = 0; position < this.#positions; position++) {
         for (let i = 0; i < half; i++) {
           const angle = Math.fround(position * this.#frequencies[i]!);
-          cos[position * half + i] = Math.cos(angle);
-          sin[position * half + i] = Math.sin(angle);
+          values[cosAt + position * half + i] = Math.cos(angle);
+          values[sinAt + position * half + i] = Math.sin(angle);
         }
       }
-      this.#tables = { cos: this.#store(cos), sin: this.#store(sin) };
+      const all = this.#kernels.alloc(floats);
+      this.#tables = { all, cos: sliceBuffer(all, cosAt, count), sin: sliceBuffer(all, sinAt, count) };
+      this.#kernels.upload(all, values);
     }
     return this.#tables;
   }
 
-  #store(values: Float32Array): F32 {
-    const buffer = this.#kernels.alloc(values.length);
-    this.#kernels.upload(buffer, values);
-    return buffer;
-  }
-
   #free(): void {
     if (!this.#tables) return;
-    this.#kernels.free(this.#tables.cos);
-    this.#kernels.free(this.#tables.sin);
+    this.#kernels.free(this.#tables.all);
     this.#tables = undefined;
   }
 }

@@ -44,6 +44,12 @@ interface RunningSample extends UnfinishedSample {
   reservedPages: number | undefined;
 }
 
+/** A page whose content another one needs. */
+interface PageCopy {
+  from: number;
+  to: number;
+}
+
 /** Rows of the next forward pass, and who waits for them. */
 interface PlannedRows {
   request: SampleProgress;
@@ -379,16 +385,19 @@ export class BatchSampler {
   }
 
   #startSamples(): void {
+    const copies: PageCopy[] = [];
     const ready = this.#active.filter((request) => request.hasSampleToStart);
     for (const request of inTurns(ready, ({ lane }) => lane, this.#turn)) {
       while (request.hasSampleToStart) {
         if (!this.#hasPlace(request.lane, this.#running.length, request.lane.runningSamples)) break;
-        if (!this.#startSample(request)) break;
+        if (!this.#startSample(request, copies)) break;
       }
     }
+    this.#pool.copyPages(copies);
   }
 
-  #startSample(request: SampleProgress): boolean {
+  /** The pages that it needs a copy of are added to `copies`. */
+  #startSample(request: SampleProgress, copies: PageCopy[]): boolean {
     if (request.maxTokens === 0) {
       const { index, record } = request.nextSample();
       request.finishSample(index, record.finish("length"));
@@ -415,7 +424,7 @@ export class BatchSampler {
     this.#running.push(sample);
     if (!this.#takePages(request, pages, request.length)) return false;
     if (request.length % PAGE_SIZE > 0) {
-      this.#pool.copyPage(request.pages[request.sharedPages]!, pages[request.sharedPages]!);
+      copies.push({ from: request.pages[request.sharedPages]!, to: pages[request.sharedPages]! });
     }
     try {
       if (record.generated.length === 0) this.#extend(sample, request.firstToken(index));

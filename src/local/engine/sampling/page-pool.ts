@@ -6,6 +6,8 @@ import { attentionWidths, type ModelConfig } from "../model/model-config.js";
 export const PAGE_SIZE = 16;
 /** Cached prefixes alone make the pool grow to this part of its bound: memory that it once had is never given back. */
 const CACHED_PART = 1 / 8;
+/** Entries that a table of copies has at least, so that those of most steps have one size. */
+const MIN_COPIES = 64;
 
 /** A point in the tree of known prefixes; each owner has a root for each version of the weights. */
 export type PrefixNode = number | string;
@@ -117,7 +119,29 @@ export class PagePool {
     return node;
   }
 
-  copyPage(from: number, to: number): void {
+  /** Copies pages to others, all at once: of several copies to one page the last counts. */
+  copyPages(copies: readonly { from: number; to: number }[]): void {
+    const sources = new Map(copies.map(({ from, to }) => [to, from]));
+    if (sources.size === 0) return;
+    const kernels = this.#kernels;
+    if (!kernels.copyPages) {
+      for (const [to, from] of sources) this.#copyPage(from, to);
+      return;
+    }
+    const mark = kernels.mark();
+    const room = Math.max(MIN_COPIES, 2 ** Math.ceil(Math.log2(sources.size)));
+    const table = new Int32Array(2 * room);
+    table.set([...sources].flatMap(([to, from]) => [from, to]));
+    const pairs = kernels.scratchInts(table.length);
+    kernels.uploadInts(pairs, table);
+    const [count, pageLength] = [sources.size, PAGE_SIZE * this.#width];
+    this.#keys.forEach((keyPages, layer) => {
+      kernels.copyPages!({ keyPages, valuePages: this.#values[layer]!, pairs, count, pageLength });
+    });
+    kernels.release(mark);
+  }
+
+  #copyPage(from: number, to: number): void {
     const length = PAGE_SIZE * this.#width;
     for (const buffers of [this.#keys, this.#values]) {
       for (const buffer of buffers) {

@@ -1,4 +1,4 @@
-import { type I32, type Kernels, partsOf, type RowSpan, sliceBuffer } from "../kernels/kernels.js";
+import { type F32, type I32, type Kernels, partsOf, type RowSpan, sliceBuffer } from "../kernels/kernels.js";
 import type { BaseModel } from "../model/base-model.js";
 import {
   type AdapterSpan,
@@ -12,6 +12,7 @@ import {
 } from "../model/decoder.js";
 import { linearForward } from "../model/linear.js";
 import type { LoraWeights } from "../model/lora.js";
+import { fewRowForward, fittingKernels } from "./few-row-forward.js";
 import { type LogitQuestion, type LogitRows, targetTable } from "./logit-answers.js";
 import { PAGE_SIZE, type PagePool } from "./page-pool.js";
 
@@ -39,8 +40,9 @@ export function pagedForward(
 ): LogitRows {
   const { config, weights } = model;
   const rows = sequences.reduce((sum, sequence) => sum + sequence.count, 0);
-  const layout = layOut(sequences, rows);
-  const { pagesPerRow, maxLength, spans, questions } = layout;
+  const room = roomForRows(kernels, rows);
+  const layout = layOut(sequences, room);
+  const { pagesPerRow, maxLength, spans, questions, isLastTokens } = layout;
   const asked = targetTable(questions);
   const [tokens, positions, zeros, slots, lengths, pageTables, logitRows, targets] = uploadTables(kernels, [
     layout.tokens,
@@ -52,14 +54,28 @@ export function pagedForward(
     layout.logitRows,
     asked.targets,
   ]);
+  const adapters = adapterSpans(sequences, (sequence) => sequence.count);
+  const asLogits = (logits: F32) => {
+    return { questions, logits, vocabSize: config.vocabSize, targets, targetsPerRow: asked.targetsPerRow };
+  };
+  const fewRows = isLastTokens && fittingKernels(kernels, model, adapters);
+  if (fewRows) {
+    const logits = kernels.scratch(roomForLogits(kernels, rows, config.vocabSize));
+    const paged = { positions, slots, lengths, pageTables, pagesPerRow, pageSize: PAGE_SIZE };
+    const tables = { ...paged, tokens, maxLength };
+    fewRowForward(kernels, fewRows, model, pool, { spans: adapters, tables, logits });
+    return asLogits(logits);
+  }
+
   const shape = attentionShape(config);
   const { output } = decoderForward(kernels, model, {
     rows,
+    room,
     tokens,
     positions,
     zeros,
     maxLength,
-    adapters: adapterSpans(sequences, (sequence) => sequence.count),
+    adapters,
     attend: (layer, { attended, query, projected }, rotation) => {
       const [keyPages, valuePages] = [pool.keys(layer), pool.values(layer)];
       kernels.rotateIntoPages({ query, keyPages, valuePages, slots, projected, rotation });
@@ -77,11 +93,11 @@ export function pagedForward(
         spans,
       });
     },
-    activations: reusedActivations(kernels, config, rows),
+    activations: reusedActivations(kernels, config, room),
   });
 
   const count = logitRows.length;
-  const logits = kernels.scratch(count * config.vocabSize);
+  const logits = kernels.scratch(roomForLogits(kernels, count, config.vocabSize));
   if (count > 0) {
     linearForward(kernels, {
       layer: weights.head,
@@ -94,7 +110,7 @@ export function pagedForward(
       ),
     });
   }
-  return { questions, logits, vocabSize: config.vocabSize, targets, targetsPerRow: asked.targetsPerRow };
+  return asLogits(logits);
 }
 
 /** All tables in one upload: each is a trip to the device. */
@@ -113,14 +129,11 @@ function uploadTables<Tables extends Int32Array[]>(
   };
 }
 
-function layOut(sequences: SequenceRows[], rows: number) {
+function layOut(sequences: SequenceRows[], room: number) {
   const pagesPerRow = Math.max(...sequences.map(({ pages }) => pages.length));
-  const tokens = new Int32Array(rows);
-  const positions = new Int32Array(rows);
-  const slots = new Int32Array(rows);
-  const zeros = new Int32Array(rows);
-  const lengths = new Int32Array(rows);
-  const pageTables = new Int32Array(rows * pagesPerRow);
+  const [tokens, positions, slots] = [new Int32Array(room), new Int32Array(room), new Int32Array(room)];
+  const [zeros, lengths] = [new Int32Array(room), new Int32Array(room)];
+  const pageTables = new Int32Array(roomFor(room * pagesPerRow, MIN_TABLE));
   const logitRows: number[] = [];
   const questions: LogitQuestion[] = [];
   const spans: RowSpan[] = [];
@@ -151,7 +164,26 @@ function layOut(sequences: SequenceRows[], rows: number) {
     spans,
     questions,
     logitRows: Int32Array.from(logitRows),
+    /** Each row is the last one of a sequence of its own, and is asked about. */
+    isLastTokens: sequences.every(({ count, questions }) => count === 1 && questions.length === 1),
   };
+}
+
+/** Buffers grow in large steps: while they have their sizes and places, what a GPU has prepared for one step serves the next. */
+const roomFor = (count: number, least: number) => Math.max(least, 2 ** Math.ceil(Math.log2(count)));
+const MIN_TABLE = 1024;
+/** With more rows than that, computing takes longer than preparing. */
+const MAX_ROUNDED_ROWS = 256;
+
+/** The rounding must not make a buffer too large. */
+function roomForLogits(kernels: Kernels, rows: number, vocabSize: number): number {
+  const length = roomForRows(kernels, rows) * vocabSize;
+  const { maxBufferBytes = Number.POSITIVE_INFINITY } = kernels;
+  return 4 * length <= maxBufferBytes ? length : rows * vocabSize;
+}
+
+function roomForRows({ fewRows }: Kernels, rows: number): number {
+  return fewRows && rows > 0 && rows <= MAX_ROUNDED_ROWS ? roomFor(rows, fewRows.maxRows) : rows;
 }
 
 /** Neighbours with the same adapter, and where the rows that `rowsOf` counts begin. */

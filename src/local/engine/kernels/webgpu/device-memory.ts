@@ -20,6 +20,20 @@ export interface OnDevice {
 /** A handle with its block. */
 export const onDevice = <T extends F32 | I32 | Frozen>(handle: T) => handle as T & OnDevice;
 
+/** The part of a block that spans some buffers in it, as one, and where each of them begins there, in elements. */
+export function windowOver<T extends F32 | I32>(...buffers: T[]): { window: T; starts: number[] } {
+  const handles = buffers.map((buffer) => onDevice(buffer));
+  const [first] = handles;
+  if (!first || handles.some(({ block }) => block !== first.block))
+    throw new Error("only parts of one block can be bound as one");
+  const offset = Math.min(...handles.map((each) => each.offset));
+  const end = Math.max(...handles.map((each) => each.offset + 4 * each.length));
+  return {
+    window: { ...first, offset, length: (end - offset) / 4 },
+    starts: handles.map((each) => (each.offset - offset) / 4),
+  };
+}
+
 /** Blocks within a budget, and a stack of scratch in blocks that stay for the next step. */
 export class DeviceMemory {
   readonly #device: GPUDevice;

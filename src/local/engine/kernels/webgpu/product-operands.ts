@@ -76,7 +76,7 @@ export const layoutName = ({ contiguous, dtype, isVector }: OperandLayout) =>
  * `NAME_four(row, column)`: the values at column..column+3 of a stored row, zeros beyond its `width`; column is a multiple of 4
  * and, where vectors are read, not beyond the row. `width` is an expression.
  */
-export function fourValues(name: "a" | "b", { dtype, isVector }: OperandLayout, width: string): string {
+export function fourValues(name: string, { dtype, isVector }: OperandLayout, width: string): string {
   const head = `fn ${name}_four(row: u32, column: u32) -> vec4f {`;
   if (dtype !== "f32") {
     const [first, second] =

@@ -1,5 +1,6 @@
 import type { GpuDevice } from "./gpu-device.js";
-import { type Columns, type Dots, MAX_FEW_ROWS } from "./product-few-rows.js";
+import type { Columns } from "./product-columns.js";
+import { type Dots, MAX_FEW_ROWS } from "./product-dots.js";
 import { operandsOf, type Product } from "./product-operands.js";
 import { planParts, type TileKind, type TileUse } from "./product-parts.js";
 import { type Tile, tileBytes, tileThreads } from "./product-tiles.js";
@@ -36,8 +37,8 @@ export function planProduct(product: Product, gpu: GpuDevice): ProductPlan {
   return planTiles(product, !isByColumn && !isNarrow && b.layout.dtype === "f32", gpu);
 }
 
-/** As many lanes for a column as read it in few steps. */
-function planDots(m: number, n: number, k: number, gpu: GpuDevice): ProductPlan {
+/** As many lanes for a column as read it in few steps; `b` has the values of a column next to each other. */
+export function planDots(m: number, n: number, k: number, gpu: GpuDevice): { kind: "dots" } & Dots {
   if (gpu.info.isSoftware) return { kind: "dots", lanes: 32, teams: 4, columns: 1, unroll: 1 };
   const lanes = n >= MANY_COLUMNS || k * Math.min(m, 4) <= 2048 ? 32 : k * Math.min(m, 4) <= 4096 ? 64 : 128;
   // Without subgroups every lane's sums are in workgroup memory, which may be 16 KiB.

@@ -13,6 +13,7 @@ import {
 } from "./product-operands.js";
 import { sumParts, type TileSides } from "./product-parts.js";
 import { shaderVariants } from "./shader.js";
+import { roomyRows } from "./vectors.js";
 import type { GpuContext } from "./webgpu-kernels.js";
 
 /** How a product is cut, and what a thread computes of a tile. */
@@ -272,7 +273,7 @@ export function multiplyTiles(context: GpuContext, product: Product, tile: Tile,
     return;
   }
   const mark = context.mark();
-  const partial = context.scratch(usedParts * m * n);
+  const partial = context.scratch(usedParts * roomyRows(m) * n);
   run(partial, n, false);
   sumParts(context, product, partial, usedParts);
   context.release(mark);

@@ -1,4 +1,5 @@
-import { multiplyColumns, multiplyDots } from "./product-few-rows.js";
+import { multiplyColumns } from "./product-columns.js";
+import { multiplyDots } from "./product-dots.js";
 import type { Product } from "./product-operands.js";
 import { type ProductPlan, planProduct } from "./product-plan.js";
 import { multiplyTiles } from "./product-tiles.js";

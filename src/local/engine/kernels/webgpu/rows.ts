@@ -123,7 +123,7 @@ export function rmsNormBackward(context: GpuContext, operation: RmsNormBackward)
 }
 
 /** Exact far out on both sides: no exponential of something large. */
-const SIGMOID = /* wgsl */ `
+export const SIGMOID = /* wgsl */ `
 fn sigmoid(v: Value) -> Value {
   let e = exp(-abs(v));
   return select(Value(1.0), e, v < Value()) / (1.0 + e);

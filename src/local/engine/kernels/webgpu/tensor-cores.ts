@@ -4,6 +4,7 @@ import { packHalf } from "./half-operand.js";
 import { operandsOf, type Product, type ProductOperand } from "./product-operands.js";
 import { planParts, sumParts, type TileKind, type TileUse } from "./product-parts.js";
 import { CHUNK, TENSOR_SHADER, type TensorTile, tensorMemory } from "./tensor-tiles.js";
+import { roomyRows } from "./vectors.js";
 import type { GpuContext } from "./webgpu-kernels.js";
 
 /** How a product runs on tensor cores: in which tiles, with k in how many parts. */
@@ -67,7 +68,7 @@ export function multiplyOnTensorCores(
   const partSteps = Math.ceil(steps / parts);
   const partCount = Math.ceil(steps / partSteps);
   const [down, across] = [Math.ceil(m / tile.rows), Math.ceil(n / tile.columns)];
-  const sums = partCount > 1 ? context.scratch(partCount * m * n) : undefined;
+  const sums = partCount > 1 ? context.scratch(partCount * roomyRows(m) * n) : undefined;
   const shader = TENSOR_SHADER({
     ...tile,
     rowsOfB: b.rowsOf,

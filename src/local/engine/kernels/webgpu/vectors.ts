@@ -3,6 +3,13 @@ import type { F32 } from "../kernels.js";
 /** Values that a thread handles at a time. */
 export type Width = 1 | 4;
 
+/** Beyond these, computing takes longer than preparing. */
+const MAX_ROUNDED_ROWS = 256;
+
+/** Rows to make room for, where a few more or fewer are to be served by the same bind groups. */
+export const roomyRows = (rows: number) =>
+  rows <= MAX_ROUNDED_ROWS ? 2 ** Math.ceil(Math.log2(rows)) : rows;
+
 /** The type of so many values. */
 export const valueType = (width: Width) => (width === 4 ? "vec4<f32>" : "f32");
 

@@ -10,12 +10,15 @@ import type {
   StoredTensor,
 } from "../kernels.js";
 import { rotateOneByOne } from "../rotate-into-pages.js";
+import { addLowRank } from "./add-low-rank.js";
 import { attention } from "./attention.js";
 import { attentionBackward } from "./attention-backward.js";
 import { chooseTokens, topTokens } from "./choose-tokens.js";
 import { CommandQueue } from "./command-queue.js";
+import { copyPages } from "./copy-pages.js";
 import { DeviceMemory, onDevice } from "./device-memory.js";
 import { adamw, addBuffers, addScaled, copy, scale, sumSquares, zero } from "./elementwise.js";
+import { fewRowKernels } from "./few-rows.js";
 import { fillFrozen, frozenLayout, type GpuFrozen } from "./frozen.js";
 import { gatherRows, scatterAddRows, scatterRows } from "./gather-rows.js";
 import type { GpuDevice } from "./gpu-device.js";
@@ -49,7 +52,7 @@ const OPERATIONS = {
   ...{ rmsNorm, rmsNormBackward, normRope, normRopeBackward, swiglu, swigluBackward },
   ...{ gatherRows, scatterRows, scatterAddRows, attention, attentionBackward, attentionPaged },
   ...{ logSoftmaxGather, logitsGradient, tokenGradients, chooseTokens, topTokens },
-  ...{ zero, copy, add: addBuffers, addScaled, scale, sumSquares, adamw },
+  ...{ addLowRank, copyPages, zero, copy, add: addBuffers, addScaled, scale, sumSquares, adamw },
   matmul: (context: GpuContext, ...[c, a, b, m, n, k, options]: Parameters<Kernels["matmul"]>) =>
     multiplyMatrices(context, { c, a, b, m, n, k, ...options }),
 };
@@ -73,6 +76,7 @@ export function createWebGpuKernels(gpu: GpuDevice): Kernels {
   const kernels = Object.assign(memory, Object.fromEntries(bound) as Bound<typeof OPERATIONS>);
   const isOneRun = gpu.device.limits.maxStorageBuffersPerShaderStage >= ROTATED_BUFFERS;
   return Object.assign(kernels, {
+    fewRows: fewRowKernels(memory),
     rotateIntoPages: (operation: RotateIntoPages) =>
       isOneRun ? rotateIntoPages(memory, operation) : rotateOneByOne(kernels, operation),
   });
