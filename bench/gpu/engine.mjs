@@ -46,15 +46,15 @@ export async function openEngine({ shape, precision }, toggles) {
 const randomTokens = (length, shape) =>
   Int32Array.from({ length }, () => Math.floor(Math.random() * SHAPES[shape].vocab_size));
 
-/** A training step of `rows` sequences as a function; LoRA of rank 32 on everything. */
+/** The adapter `a`: LoRA of rank 32 on everything. */
+export function createAdapter(engine, shape) {
+  const trained = { trainAttn: true, trainMlp: true, trainUnembed: true };
+  return engine.createAdapter("a", shape, { rank: 32, seed: 1, ...trained });
+}
+
+/** A training step of `rows` sequences as a function; of the adapter `a`. */
 export async function trainingStep(engine, { shape, rows, length }) {
-  await engine.createAdapter("a", shape, {
-    rank: 32,
-    seed: 1,
-    trainAttn: true,
-    trainMlp: true,
-    trainUnembed: true,
-  });
+  await createAdapter(engine, shape);
   const data = Array.from({ length: rows }, () => ({
     tokens: randomTokens(length, shape),
     targetTokens: randomTokens(length, shape),
@@ -70,8 +70,12 @@ export async function trainingStep(engine, { shape, rows, length }) {
 
 let batches = 0;
 
-/** Greedy samples of `batch` prompts at once, each its own: none can use another's cache. `onToken` hears of the first. */
-export async function sampleBatch(engine, { shape, batch, prompt, maxTokens }, onToken) {
+/** Samples of `batch` prompts at once, greedy unless told, each prompt its own: none can use another's cache. `onToken` hears of the first. */
+export async function sampleBatch(
+  engine,
+  { shape, batch, prompt, maxTokens, adapterId, temperature = 0 },
+  onToken,
+) {
   batches += 1;
   const results = await Promise.all(
     Array.from({ length: batch }, (_, index) =>
@@ -79,10 +83,11 @@ export async function sampleBatch(engine, { shape, batch, prompt, maxTokens }, o
         {
           requestId: `sample-${batches}-${index}`,
           baseModel: shape,
+          ...(adapterId && { adapterId }),
           prompt: randomTokens(prompt, shape),
           numSamples: 1,
           maxTokens,
-          temperature: 0,
+          temperature,
           topK: -1,
           topP: 1,
           seed: 1,
@@ -99,6 +104,20 @@ export async function sampleBatch(engine, { shape, batch, prompt, maxTokens }, o
   );
   const short = results.find(({ sequences }) => sequences[0].tokens.length !== maxTokens);
   if (short) throw new Error(`a sample of ${short.sequences[0].tokens.length} tokens, not ${maxTokens}`);
+}
+
+/** What a step of decoding asks of the GPU in the middle of a batch: runs, bind groups and pipelines made, bytes moved. */
+export async function countsPerToken(engine, { queue }, batch) {
+  const call = { ...batch, maxTokens: Math.max(12, batch.maxTokens) };
+  const [first, last] = [Math.floor(call.maxTokens / 2), call.maxTokens - 2];
+  let before;
+  let after;
+  await sampleBatch(engine, call, ({ position }) => {
+    if (position === first) before = { ...queue.counts };
+    if (position === last) after = { ...queue.counts };
+  });
+  const each = Object.entries(after).map(([name, count]) => [name, (count - before[name]) / (last - first)]);
+  return Object.fromEntries(each);
 }
 
 /** Median seconds of an action. */

@@ -5,7 +5,14 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { fromFloat32 } from "../../dist/checkpoints/safetensors.js";
-import { medianSeconds, openEngine, openKernels, sampleBatch, trainingStep } from "./engine.mjs";
+import {
+  countsPerToken,
+  medianSeconds,
+  openEngine,
+  openKernels,
+  sampleBatch,
+  trainingStep,
+} from "./engine.mjs";
 
 /** Rows, outputs, inputs. */
 const PRODUCTS = [
@@ -47,22 +54,43 @@ async function train(shape, rows, length, precision, { warmups = 2, times = 5 } 
   return result;
 }
 
+/** The base model greedily, as `generate` does it; then an adapter at temperature 1, as users sample; then after training. */
 async function sampling(shape, precision, maxTokens = 64) {
-  const { engine } = await openEngine({ shape, precision });
+  const { engine, kernels } = await openEngine({ shape, precision });
   const results = [];
-  for (const batch of isTiny ? [1, 4] : [1, 64]) {
-    const seconds = await medianSeconds(() => sampleBatch(engine, { shape, batch, prompt: 32, maxTokens }), {
-      warmups: 1,
-      times: 3,
-    });
-    results.push({
-      model: shape,
-      batch,
-      precision,
-      tokensPerSecond: round((batch * maxTokens) / seconds),
-      stepMs: round((1000 * seconds) / maxTokens),
-    });
-  }
+  const measure = async (adapter, call) => {
+    for (const batch of isTiny ? [1, 4] : [1, 64]) {
+      const whole = { shape, batch, prompt: 32, maxTokens, ...call };
+      const seconds = [];
+      for (let round = 0; round < 4; round += 1)
+        seconds.push(await medianSeconds(() => sampleBatch(engine, whole), { warmups: 0, times: 1 }));
+      const [first, ...others] = seconds;
+      const median = others.sort((a, b) => a - b)[1];
+      const counts = await countsPerToken(engine, kernels, whole);
+      results.push({
+        model: shape,
+        adapter,
+        batch,
+        precision,
+        tokensPerSecond: round((batch * maxTokens) / median),
+        stepMs: round((1000 * median) / maxTokens),
+        // The first batch of a size has pipelines and bind groups to make.
+        firstTokensPerSecond: round((batch * maxTokens) / first),
+        runsPerToken: round(counts.runs),
+        bindGroupsPerToken: round(counts.bindGroups),
+        bytesPerToken: round(counts.writtenBytes + counts.readBytes),
+      });
+    }
+  };
+  const sampled = { adapterId: "a", temperature: 1 };
+  await measure("none", {});
+  const step = await trainingStep(
+    engine,
+    isTiny ? { shape, rows: 2, length: 20 } : { shape, rows: 16, length: 512 },
+  );
+  await measure("LoRA 32", sampled);
+  await step();
+  await measure("LoRA 32, after training", sampled);
   await engine.close();
   return results;
 }

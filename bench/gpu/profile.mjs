@@ -1,8 +1,8 @@
 // Where a step's time goes on the GPU, shader by shader: one training step, then steps of decoding.
-// `node bench/gpu/profile.mjs [--shape Qwen3-0.6B] [--precision exact] [--rows 16] [--length 512] [--batch 1,64] [--only train|decode] [--sizes]`
-// `--sizes` tells products of different sizes apart.
+// `node bench/gpu/profile.mjs [--shape Qwen3-0.6B] [--precision exact] [--rows 16] [--length 512] [--batch 1,64] [--only train|decode] [--adapter] [--sizes]`
+// `--adapter` decodes with LoRA of rank 32 on everything, at temperature 1. `--sizes` tells products of different sizes apart.
 import { parseArgs } from "node:util";
-import { medianSeconds, openEngine, sampleBatch, trainingStep } from "./engine.mjs";
+import { createAdapter, medianSeconds, openEngine, sampleBatch, trainingStep } from "./engine.mjs";
 import { ShaderTimer } from "./shader-timer.mjs";
 
 const { values } = parseArgs({
@@ -13,6 +13,7 @@ const { values } = parseArgs({
     length: { type: "string", default: "512" },
     batch: { type: "string", default: "1,64" },
     only: { type: "string" },
+    adapter: { type: "boolean", default: false },
     sizes: { type: "boolean", default: false },
   },
 });
@@ -69,8 +70,10 @@ if (values.only !== "decode") {
 
 if (values.only !== "train") {
   const [skipped, measured] = [8, 8];
+  if (values.adapter && values.only === "decode") await createAdapter(engine, shape);
+  const how = values.adapter ? { adapterId: "a", temperature: 1 } : {};
   for (const batch of values.batch.split(",").map(Number)) {
-    const call = { shape, batch, prompt: 32, maxTokens: skipped + measured + 2 };
+    const call = { shape, batch, prompt: 32, maxTokens: skipped + measured + 2, ...how };
     await sampleBatch(engine, call);
     const decoding = async (onStart, onEnd) => {
       let startedMs = 0;
