@@ -2,6 +2,10 @@ import { afterAll, describe, expect, it } from "vitest";
 import { normal, randomModel, seededRandom } from "../../scripts/random-model.mjs";
 import { type Kernels, sliceBuffer } from "../../src/local/engine/kernels/kernels.js";
 import { relativeError } from "../../src/local/engine/kernels/test-support.js";
+import {
+  createWebGpuKernels,
+  type GpuContext,
+} from "../../src/local/engine/kernels/webgpu/webgpu-kernels.js";
 import { type BaseModel, loadBaseModel } from "../../src/local/engine/model/base-model.js";
 import { PAGE_SIZE, PagePool } from "../../src/local/engine/sampling/page-pool.js";
 import { pagedForward } from "../../src/local/engine/sampling/paged-forward.js";
@@ -10,7 +14,12 @@ import { createReferenceKernels } from "../engine/reference-kernels.js";
 import { openKernels } from "./gpus.js";
 
 const gpu = await openKernels();
-afterAll(() => gpu.close());
+/** Shaders as they are made for hardware: SwiftShader gets the ones that compile fast. */
+const asHardware = await (async () => {
+  const { gpu: device } = (await openKernels()) as Kernels & GpuContext;
+  return createWebGpuKernels({ ...device, info: { ...device.info, isSoftware: false } });
+})();
+afterAll(() => Promise.all([gpu.close(), asHardware.close()]));
 
 interface Case {
   config: Record<string, unknown>;
@@ -153,6 +162,8 @@ async function logitsOn(kernels: Kernels, { config, dtype, ranks, rows, trains }
     (before) => before + 2,
     () => 1,
   );
+  const page = sequences[0]!.pages[0]!;
+  pool.copyPages([1, 2].map(() => ({ from: page, to: pool.take() })));
   const pages = [pool.keys(0), pool.values(0)];
   const cached = await Promise.all(pages.map((page) => kernels.download(page)));
   pool.close();
@@ -183,6 +194,19 @@ describe("the decoder over few rows", () => {
   it.each(Object.keys(CASES))("%s", async (name) => {
     const expected = await logitsOn(createReferenceKernels(), CASES[name]!);
     const actual = await logitsOn(gpu, CASES[name]!);
+    expected.forEach((values, index) => {
+      expect(relativeError(actual[index]!, values), `result ${index}`).toBeLessThan(1e-5);
+    });
+  });
+
+  it.each([
+    ["one row", [[300, 0]]],
+    ["five rows", [7, 2, 290, 0, 4].map((before) => [before, 0])],
+  ] as [string, Case["rows"]][])("with the shaders of hardware: %s", async (_, rows) => {
+    const config = shape("qwen3", [512, 1, 4, 2, 32, 264, 60], { max_position_embeddings: 512 });
+    const wide: Case = { config, dtype: "BF16", ranks: [12], rows };
+    const expected = await logitsOn(createReferenceKernels(), wide);
+    const actual = await logitsOn(asHardware, wide);
     expected.forEach((values, index) => {
       expect(relativeError(actual[index]!, values), `result ${index}`).toBeLessThan(1e-5);
     });

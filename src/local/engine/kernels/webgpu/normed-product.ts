@@ -50,11 +50,14 @@ interface Variant extends DotSettings {
   adapter?: { layout: OperandLayout; unroll: number };
 }
 
+/** Floats of `partial` for A's columns. */
+export const columnFloats = ({ rows, lanes, teams }: DotSettings) =>
+  Math.min(rows, SUMMED_ROWS) * 5 * lanes * teams;
+
 /** The first workgroups take A's columns, which take longest; the others the weight's. Each computes the norm for itself. */
 const SHADER = shaderVariants((variant: Variant) => {
-  const { norm, adapter, lanes, teams, rows } = variant;
+  const { norm, adapter, lanes, teams } = variant;
   const threads = lanes * teams;
-  const columnFloats = adapter ? Math.min(rows, SUMMED_ROWS) * 5 * threads : 0;
   const buffers: Record<string, ElementType | `read ${ElementType}`> = {
     c: "f32",
     ...dotElements(variant),
@@ -71,7 +74,7 @@ const SHADER = shaderVariants((variant: Variant) => {
     ],
     floats: ["length", "eps", ...(adapter ? ["scaling"] : [])],
     code: /* wgsl */ `
-var<workgroup> partial: array<f32, ${Math.max(dotFloats(variant, true), columnFloats)}>;
+var<workgroup> partial: array<f32, ${Math.max(dotFloats(variant, true), adapter ? columnFloats(variant) : 0)}>;
 ${dotCode(variant, { norm })}
 fn write(row: u32, column: u32, sum: f32) { c[p.c_at + row * p.n + column] = sum; }
 ${adapter ? columnCode(variant, adapter) : ""}
