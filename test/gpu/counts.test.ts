@@ -115,6 +115,14 @@ it("decodes many rows with bind groups that serve other numbers of rows too", as
   expect(total(steps.slice(1), "bindGroups")).toBeLessThan(10);
 });
 
+it("keeps what it has made when another adapter goes", async () => {
+  await stepsOf(["a"]);
+  await engine.createAdapter("other", "model", lora);
+  await stepsOf(["other"]);
+  await engine.removeAdapter("other");
+  expectNothingMade(await stepsOf(["a"]));
+});
+
 it("asks no more of the GPU after training", async () => {
   await engine.forwardBackward(crossEntropy("a", trainingData(3, 1)));
   await engine.optimStep("a", adam);

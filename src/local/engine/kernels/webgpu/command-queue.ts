@@ -1,5 +1,5 @@
 import { EngineLostError, type F32, type Frozen, type I32 } from "../kernels.js";
-import { BINDING_ALIGNMENT, type OnDevice, onDevice } from "./device-memory.js";
+import { BINDING_ALIGNMENT, type Block, type OnDevice, onDevice } from "./device-memory.js";
 import { MAX_GROUPS, MAX_PARAMS, type Shader } from "./shader.js";
 
 const [MAP_READ, COPY_DST, UNIFORM] = [0x1, 0x8, 0x40];
@@ -126,12 +126,11 @@ export class CommandQueue {
     this.#encoder = undefined;
   }
 
-  /** Groups of a block that is destroyed would keep others from being freed. */
-  forgetBindGroups(): void {
-    for (const prepared of this.#prepared.values()) {
-      prepared.groups = {};
-      prepared.groupCount = 0;
-    }
+  /** Groups of a block that is destroyed would keep others from being freed; those of other blocks stay. */
+  forgetBindGroups(blocks: readonly Block[]): void {
+    if (blocks.length === 0) return;
+    const ids = new Set(blocks.map(({ id }) => id));
+    for (const prepared of this.#prepared.values()) prepared.groupCount = forget(prepared.groups, ids);
   }
 
   /** `data` from its beginning; both in bytes that are a multiple of four. */
@@ -295,6 +294,16 @@ function next(groups: BindGroups, key: number): BindGroups {
     groups.deeper.set(key, found);
   }
   return found;
+}
+
+/** Drops the groups that bind one of these blocks, and counts the others. */
+function forget({ group, deeper }: BindGroups, blocks: ReadonlySet<number>): number {
+  let count = group ? 1 : 0;
+  for (const [key, sizes] of deeper ?? []) {
+    if (blocks.has(Math.floor(key / MAX_WINDOWS))) deeper!.delete(key);
+    else for (const next of sizes.deeper?.values() ?? []) count += forget(next, blocks);
+  }
+  return count;
 }
 
 /** Bytes from the aligned beginning of a handle to its end. */

@@ -38,8 +38,8 @@ export function windowOver<T extends F32 | I32>(...buffers: T[]): { window: T; s
 export class DeviceMemory {
   readonly #device: GPUDevice;
   readonly #budgetBytes: number;
-  /** Sends what is on its way to the device and forgets what holds on to blocks, so that one can be destroyed. */
-  readonly #flush: () => void;
+  /** Sends what is on its way to the device and forgets what holds on to these blocks, so that they can be destroyed. */
+  readonly #flush: (blocks: readonly Block[]) => void;
   #nextId = 1;
   #allocatedBytes = 0;
   #scratchBytes = 0;
@@ -48,7 +48,7 @@ export class DeviceMemory {
   /** Bytes that can be taken from several blocks together. */
   #reservedBytes = 0;
 
-  constructor(device: GPUDevice, budgetBytes: number, flush: () => void) {
+  constructor(device: GPUDevice, budgetBytes: number, flush: (blocks: readonly Block[]) => void) {
     this.#device = device;
     this.#budgetBytes = budgetBytes;
     this.#flush = flush;
@@ -84,7 +84,7 @@ export class DeviceMemory {
   }
 
   free(block: Block): void {
-    this.#flush();
+    this.#flush([block]);
     block.buffer.destroy();
     this.#allocatedBytes -= block.bytes;
   }
@@ -136,8 +136,9 @@ export class DeviceMemory {
 
   dropScratch(): void {
     if (this.#top > 0) throw new Error("scratch dropped while in use");
-    this.#flush();
-    for (const block of this.#scratch.splice(0)) block.buffer.destroy();
+    const blocks = this.#scratch.splice(0);
+    this.#flush(blocks);
+    for (const block of blocks) block.buffer.destroy();
     this.#scratchBytes = 0;
     this.#reservedBytes = 0;
   }

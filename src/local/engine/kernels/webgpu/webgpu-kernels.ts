@@ -96,9 +96,9 @@ class WebGpuMemory implements GpuContext {
     const { device } = gpu;
     this.queue = new CommandQueue(device);
     this.lost = this.queue.failed;
-    this.#memory = new DeviceMemory(device, gpu.memoryBytes, () => {
+    this.#memory = new DeviceMemory(device, gpu.memoryBytes, (blocks) => {
       this.queue.flush();
-      this.queue.forgetBindGroups();
+      this.queue.forgetBindGroups(blocks);
     });
     void device.lost.then(({ message }) => {
       if (!this.#closed) this.queue.fail(`The GPU was lost: ${message || "its driver gave no reason"}`);
