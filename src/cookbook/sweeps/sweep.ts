@@ -165,9 +165,12 @@ class Sweep {
     const { train, options, loggers, signal, pauseSignal } = this.#options;
     const running: SweepRun = { folder, settings, status: "running" };
     await this.#change(running);
+    // Runs that share a client count each other's tokens.
+    await using service = options.service?.clone();
     const outcome = await train({
       ...options,
       ...settings,
+      ...(service && { service }),
       folder: this.#folder.runPath(folder),
       loggers: loggers?.(running) ?? [],
       signal,
