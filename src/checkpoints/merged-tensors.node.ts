@@ -202,7 +202,7 @@ function withChanges(read: ReadRows, shape: readonly number[], changes: WeightCh
   };
 }
 
-/** What is added to rows of a weight, matrix by matrix; `start` is where a matrix's rows begin among them. */
+/** Products to add to rows of a weight, matrix by matrix; `start` is where a matrix's rows begin among them. */
 function* changesOfRows(
   firstRow: number,
   count: number,

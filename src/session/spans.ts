@@ -20,7 +20,7 @@ export interface OpenSpan {
   set(attributes: SpanAttributes): void;
 }
 
-/** Is told of spans; the returned function is called at their end. */
+/** Called when a span begins; the returned function is called at its end. */
 export type SpanObserver = (
   name: string,
   options: SpanOptions,

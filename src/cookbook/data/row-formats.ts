@@ -89,7 +89,7 @@ function recognize(fields: Fields, reader: RowReader): RowFormat | undefined {
   return undefined;
 }
 
-/** Two fields that mean a prompt and its completion only where there is no instruction. */
+/** Fields that are a prompt and its completion unless the row has an instruction. */
 function isInputOutput({ instruction, input, output }: Fields): boolean {
   return isAbsent(instruction) && !isAbsent(input) && !isAbsent(output);
 }

@@ -88,7 +88,7 @@ function unpackWideInt64s(view: DataView, count: number): Float64Array {
   return wide;
 }
 
-/** Of a smaller list there is nothing to gain, and what lies before it may be shorter than the move. */
+/** Smaller lists gain nothing, and the bytes before them may be fewer than those that the move overwrites. */
 const MIN_BYTES_IN_PLACE = 4096;
 
 /**

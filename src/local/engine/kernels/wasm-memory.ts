@@ -9,7 +9,7 @@ export class WasmMemory {
   readonly #maximumPages: number;
   /** Covers the whole memory as of the last growth. */
   buffer: ArrayBufferLike;
-  /** The same memory as whole numbers. */
+  /** The kernels' memory as whole numbers. */
   ints: Int32Array;
 
   constructor() {

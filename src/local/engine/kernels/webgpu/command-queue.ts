@@ -19,7 +19,7 @@ export interface Run<Buffer extends string, Param extends string> {
   workgroups: number | readonly [number, number] | readonly [number, number, number];
 }
 
-/** What was asked of a device so far: on a slow machine, or for a few rows, these numbers are the time. */
+/** Work that a device was given so far; on a slow machine, or for a few rows, these counts decide the time. */
 export interface QueueCounts {
   runs: number;
   submissions: number;

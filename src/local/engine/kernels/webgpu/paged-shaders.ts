@@ -35,7 +35,7 @@ const LOADS = 8;
 /** Threads that put the parts of a head together, and the largest head with an adapter behind it. */
 export const [COMBINE_THREADS, MAX_HEAD_DIM] = [128, 512];
 
-/** What a shader of paged attention is made for. */
+/** Shapes and settings that a shader of paged attention is compiled for. */
 export interface PagedVariant extends HeadLayout {
   /** Query heads of a workgroup. */
   heads: number;

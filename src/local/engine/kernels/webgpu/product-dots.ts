@@ -41,7 +41,7 @@ export function evenUnroll(k: number, strideK: number, most: number): number {
 /** Values of k that a lane reads of each column before it goes on: 16 bytes of weights in two bytes, two vectors otherwise. */
 const DOT_VALUES = 8;
 
-/** What a shader of dots is made for. */
+/** Shapes and settings that a shader of dot products is compiled for. */
 export interface DotSettings extends Dots {
   a: OperandLayout;
   b: OperandLayout;
@@ -50,7 +50,7 @@ export interface DotSettings extends Dots {
   subgroup: number;
 }
 
-/** What a shader does besides the product. */
+/** Work of a shader besides the product. */
 export interface DotExtension {
   /** The rows of a are normed: their values are multiplied by `norm_four(0, k)`, and divided by the root of their mean square. */
   norm?: OperandLayout;
